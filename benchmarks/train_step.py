@@ -156,7 +156,7 @@ def measure(flags: argparse.Namespace, chosen: str) -> list[Timing]:
     print("\n".join(stage_rows(timers, flags.repeats + flags.warm_up)))
     for name, run in runs.items():
         waits = device.host_waits(run, chosen)
-        if waits is not None:  # two are for the norm, which may overflow, and for the losses
+        if waits is not None:  # the plain optimizer and EMA wait to know whether an update is lost
             print(f"{name:<30}the host waits {waits} times a step")
     return timings
 

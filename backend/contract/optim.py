@@ -13,18 +13,30 @@ from backend.contract.inference import Tensor
 class Optimizer(Protocol):
     """One optimizer over parameter groups; see `Optim`."""
 
-    def step(self, learning_rates: Sequence[float], momentum: float) -> None:
+    def step(
+        self, learning_rates: Sequence[float], momentum: float, lost: Tensor | None = None
+    ) -> None:
         """Make one update from the present gradients, with a learning rate per group.
 
         A parameter without a gradient stays as it is. Learning rates, momentum and decay are
         rounded to float32, also for float64 parameters.
 
+        Args:
+            lost: 0-d float32, 0 or 1. Where it is 1, parameters and state keep their values,
+                whatever the gradients are; only the step is counted: see `uncount_step`.
+
         Raises:
             ValueError: the number of learning rates is not that of groups.
         """
 
+    def uncount_step(self) -> None:
+        """Take back the count of the last step, of which `lost` was 1.
+
+        The host calls it when it knows, which may be long after the device has left out the step.
+        """
+
     def zero_grad(self) -> None:
-        """Set the present gradients to zero."""
+        """Forget the present gradients: they are zeros or None until the next backward pass."""
 
     def state_arrays(self) -> dict[str, np.ndarray]:
         """Copy the state by name; it is empty before the first step.
@@ -69,7 +81,8 @@ class Optim(Protocol):
 class MultiTensor(Protocol):
     """The updates of `Optim` and `Ops` for many tensors together: few kernel launches on a GPU.
 
-    Promises and state are the same; the values agree up to rounding.
+    Promises and state are the same; the values agree up to rounding. The plain updates read `lost`,
+    which waits for the device. These leave that to the device where its kernels can.
     """
 
     def SGD(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> Optimizer:
@@ -82,7 +95,11 @@ class MultiTensor(Protocol):
         """Make AdamW as `Optim.AdamW` does."""
 
     def ema_update_(
-        self, averages: Sequence[Tensor], values: Sequence[Tensor], decay: float
+        self,
+        averages: Sequence[Tensor],
+        values: Sequence[Tensor],
+        decay: float,
+        lost: Tensor | None = None,
     ) -> None:
         """Update the EMA as `Ops.ema_update_` does.
 

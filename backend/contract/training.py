@@ -111,14 +111,40 @@ class Ops(inference.Ops, Protocol):
         """
 
     def ema_update_(
-        self, averages: Sequence[Tensor], values: Sequence[Tensor], decay: float
+        self,
+        averages: Sequence[Tensor],
+        values: Sequence[Tensor],
+        decay: float,
+        lost: Tensor | None = None,
     ) -> None:
         """Set averages[i] = decay * averages[i] + (1 - decay) * values[i], in place, no gradient.
 
         An EMA that equals its value stays as it is, bit for bit.
 
+        Args:
+            lost: 0-d float32, 0 or 1. Where it is 1, the averages of finite values stay as they
+                are.
+
         Raises:
             ValueError: unequal numbers of tensors.
+        """
+
+    def restore_(self, values: Sequence[Tensor], others: Sequence[Tensor], lost: Tensor) -> None:
+        """Put the numbers of others in place of those of values that are not finite, no gradient.
+
+        Args:
+            values, others: tensors of one float dtype and of the same shapes.
+            lost: 0-d float32; where it is 0 all values stay as they are.
+
+        Raises:
+            ValueError: unequal numbers of tensors.
+        """
+
+    def to_numpy_later(self, x: Tensor) -> Callable[[], np.ndarray]:
+        """Begin a copy to the host; the function returned gives what `to_numpy` gives now.
+
+        It waits for what was queued before this call, and not for what is queued after it where
+        the framework can tell them apart. What is done to x later does not change the copy.
         """
 
 
@@ -154,6 +180,17 @@ class NN(inference.NN, Protocol):
         of dimensions in memory, so an optimizer keeps them. Integers stay where they are. Copying
         or placing the module elsewhere undoes it. A backend may do nothing where there is no gain,
         or for a module of several dtypes.
+        """
+
+    @staticmethod
+    def lay_channels_last(module: Any) -> None:
+        """Lay the weights of convolutions in memory as channels-last maps are laid.
+
+        Otherwise each pass over such maps reorders the weights, and the gradients back. The tensors
+        are the same objects, with their values.
+
+        Raises:
+            ValueError: the backend has no such layout; see `CAPABILITIES`.
         """
 
     @staticmethod
@@ -357,6 +394,15 @@ class Amp(Protocol):
 
         Raises:
             ValueError: a dtype that is neither among `supported(device)` nor "float32".
+        """
+
+    def cast_together(self, module: Any, dtype: str) -> AbstractContextManager[None]:
+        """Return a context in which the weights of a module's convolutions are in a half precision.
+
+        It is for one forward pass inside of `autocast`, which would cast them layer by layer: the
+        same numbers and, in the backward pass, the same gradients, in a few launches instead of
+        some for each layer. With "float32", and for what `dist.data_parallel` returned, whose ranks
+        exchange gradients as they come, it changes nothing.
         """
 
     def scale_gradients_(self, parameters: Iterable[Tensor], factor: float) -> None:

@@ -25,6 +25,10 @@ def autocast(device: str, dtype: str) -> AbstractContextManager[Any]:
     return nullcontext()
 
 
+def cast_together(module: Any, dtype: str) -> AbstractContextManager[None]:
+    return nullcontext()  # it has no half precision
+
+
 def scale_gradients_(parameters: Iterable[Tensor], factor: float) -> None:
     with oneflow.no_grad():
         for x in parameters:

@@ -72,8 +72,15 @@ class AdamW(Adam):
     DECOUPLED = True
 
 
-def ema_update_(averages: Sequence[Tensor], values: Sequence[Tensor], decay: float) -> None:
+def ema_update_(
+    averages: Sequence[Tensor],
+    values: Sequence[Tensor],
+    decay: float,
+    lost: Tensor | None = None,
+) -> None:
     checks.equal_counts(len(values), len(averages), "values")
+    if ops.is_one(lost):
+        return
     tensors = [*averages, *values]
     if _on_cpu(tensors):
         arrays = _ema_memory.of(tensors)

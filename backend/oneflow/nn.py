@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from oneflow.nn import Module
 from backend import checks, sync_batch_norm
 from backend.oneflow import dist, multi_tensor, ops
 from backend.oneflow.device import resolve
+
+# Of a variance of 1/4: far above rounding of a mean of 1000, far below what is lost by its square.
+VARIANCE_ERROR = 1e-4
 
 ModuleList = oneflow.nn.ModuleList
 Sequential = oneflow.nn.Sequential
@@ -63,9 +67,10 @@ class Conv2d(oneflow.nn.Conv2d):
 class BatchNorm2d(oneflow.nn.BatchNorm2d):
     """`oneflow.nn.BatchNorm2d` with the arguments of the contract, made exact in training.
 
-    OneFlow computes the variance as E[x²] - E[x]², which loses digits when the mean is large.
-    Therefore the batch mean is subtracted first. That changes neither output nor gradient. The
-    running mean gets it back afterwards.
+    OneFlow's kernel for a CPU computes the variance as E[x²] - E[x]², which loses digits when the
+    mean is large. There the batch mean is subtracted first. That changes neither output nor
+    gradient. The running mean gets it back afterwards. On a GPU the kernel is another library's;
+    it is tried once.
     """
 
     over_ranks = False  # whether its statistics are those of all ranks
@@ -82,6 +87,8 @@ class BatchNorm2d(oneflow.nn.BatchNorm2d):
         checks.several_values(x.shape)  # OneFlow would make the running variance NaN
         if x.shape[0] == 0:
             return x * self.weight.reshape(1, -1, 1, 1) + self.bias.reshape(1, -1, 1, 1)
+        if not loses_digits(ops.device_of(x)):
+            return super().forward(x)
         shift = x.detach().mean((0, 2, 3), keepdim=True)
         y = super().forward(x - shift)
         self.running_mean.add_(shift.reshape(-1) * self.momentum)
@@ -93,6 +100,18 @@ class BatchNorm2d(oneflow.nn.BatchNorm2d):
         self.running_var.add_((variance - self.running_var) * self.momentum)
         self.num_batches_tracked.add_(1)
         return y
+
+
+@functools.cache
+def loses_digits(device: str) -> bool:
+    """Return whether OneFlow's own BatchNorm on a device gives a wrong variance far from 0."""
+    layer = oneflow.nn.BatchNorm2d(1, momentum=1.0).to(device)
+    distance = 1000.0  # the deviation is 1/2: the squares need 22 of float32's 24 bits
+    x = np.full((4, 1, 8, 8), distance - 0.5, np.float32)
+    x[::2] += 1.0
+    layer(ops.tensor(x, device))
+    error = abs(float(ops.to_numpy(layer.running_var)[0]) - x.astype(np.float64).var(ddof=1))
+    return not error <= VARIANCE_ERROR
 
 
 class MaxPool2d(oneflow.nn.MaxPool2d):
@@ -161,6 +180,10 @@ def place(module: Module, device: str, dtype: str) -> Module:
 
 def pack(module: Module) -> None:
     """Do nothing: NumPy updates the EMA in pieces that stay in the cache, wherever they lie."""
+
+
+def lay_channels_last(module: Module) -> None:
+    raise ValueError("OneFlow 0.9 has no channels_last layout; accepted: weights as they are")
 
 
 def set_trainable(parameters: Iterable[Tensor], trainable: bool) -> None:

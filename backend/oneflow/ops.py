@@ -51,6 +51,17 @@ def to_numpy(x: Tensor) -> np.ndarray:
     return array
 
 
+def to_numpy_later(x: Tensor) -> Callable[[], np.ndarray]:
+    # A copy, which later changes of x do not reach.
+    copied = x.detach().clone()
+    return lambda: to_numpy(copied)
+
+
+def is_one(lost: Tensor | None) -> bool:
+    """Return whether a number that may be missing is 1; wait for it."""
+    return lost is not None and bool(to_numpy(lost) == 1.0)
+
+
 def dtype_of(x: Tensor) -> str:
     return NAMES[x.dtype]
 
@@ -244,12 +255,30 @@ def log_softmax(x: Tensor) -> Tensor:
     return oneflow.log_softmax(x, -1)
 
 
-def ema_update_(averages: Sequence[Tensor], values: Sequence[Tensor], decay: float) -> None:
+def ema_update_(
+    averages: Sequence[Tensor],
+    values: Sequence[Tensor],
+    decay: float,
+    lost: Tensor | None = None,
+) -> None:
     checks.equal_counts(len(values), len(averages), "values")
+    if is_one(lost):
+        return
     with oneflow.no_grad():
         for average, value in zip(averages, values, strict=True):
             # average * decay + value * (1 - decay) would round where both are equal.
             average.add_((value - average) * (1.0 - decay))
+
+
+def restore_(values: Sequence[Tensor], others: Sequence[Tensor], lost: Tensor) -> None:
+    checks.equal_counts(len(others), len(values), "others")
+    if not is_one(lost):
+        return
+    for value, other in zip(values, others, strict=True):
+        array = to_numpy(value)
+        if not np.isfinite(array).all():
+            kept = np.where(np.isfinite(array), array, to_numpy(other))
+            value.detach().copy_(tensor(np.asarray(kept), device_of(value)))
 
 
 def take_where(x: Tensor, condition: Tensor) -> Tensor:

@@ -34,6 +34,9 @@ class NamedState:
         # Zeros, not None: None leaves the old sums in OneFlow's buckets under data parallelism.
         self._optimizer.zero_grad(set_to_none=False)
 
+    def uncount_step(self) -> None:
+        """Do nothing: it counts no steps."""
+
     def _update(self) -> None:
         """Make one step with the settings in the groups of OneFlow's optimizer."""
         self._optimizer.step()
@@ -71,9 +74,13 @@ class SGD(NamedState):
     def __init__(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> None:
         super().__init__(groups, oneflow.optim.SGD)
 
-    def step(self, learning_rates: Sequence[float], momentum: float) -> None:
+    def step(
+        self, learning_rates: Sequence[float], momentum: float, lost: Tensor | None = None
+    ) -> None:
         param_groups = self._optimizer.param_groups
         checks.equal_counts(len(learning_rates), len(param_groups), "learning rates")
+        if ops.is_one(lost):
+            return
         for group, learning_rate in zip(param_groups, learning_rates, strict=True):
             # Not a dictionary: a ParamGroup has no `update`.
             group["lr"] = learning_rate
@@ -96,10 +103,14 @@ class Adam(NamedState):
         self._groups = [(list(group.values()), decay) for group, decay in groups]
         self._updates = 0
 
-    def step(self, learning_rates: Sequence[float], momentum: float) -> None:
+    def step(
+        self, learning_rates: Sequence[float], momentum: float, lost: Tensor | None = None
+    ) -> None:
         checks.equal_counts(len(learning_rates), len(self._groups), "learning rates")
         constants = [adam_constants(rate, momentum, self._updates + 1) for rate in learning_rates]
         self._updates += 1
+        if ops.is_one(lost):
+            return
         if self.DECOUPLED:
             self._shrink(learning_rates)
         for group, found in zip(self._optimizer.param_groups, constants, strict=True):
@@ -107,6 +118,9 @@ class Adam(NamedState):
             group["eps"] = found.epsilon
             group["betas"] = (found.beta1, found.beta2)
         self._update()
+
+    def uncount_step(self) -> None:
+        self._updates -= 1
 
     def _shrink(self, learning_rates: Sequence[float]) -> None:
         with oneflow.no_grad():
@@ -119,8 +133,9 @@ class Adam(NamedState):
                         x.mul_(factor)
 
     def state_arrays(self) -> dict[str, np.ndarray]:
-        counted = {UPDATES: np.array(self._updates)} if self._updates else {}
-        return {**super().state_arrays(), **counted}
+        if not self._updates:
+            return {}  # moments of a first step that was left out are zeros
+        return {**super().state_arrays(), UPDATES: np.array(self._updates)}
 
     def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
         updates = count_updates(arrays)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.parallel import DistributedDataParallel
 
 from backend import checks
 from backend.torch.device import resolve
@@ -27,6 +29,56 @@ def autocast(device: str, dtype: str) -> AbstractContextManager[Any]:
     if dtype == "float32":
         return nullcontext()
     return torch.autocast(torch.device(device).type, HALF_DTYPES[dtype])
+
+
+def cast_together(module: torch.nn.Module, dtype: str) -> AbstractContextManager[None]:
+    if dtype not in HALF_DTYPES or isinstance(module, DistributedDataParallel):
+        return nullcontext()
+    return _cast_together(module, HALF_DTYPES[dtype])
+
+
+@contextmanager
+def _cast_together(module: torch.nn.Module, dtype: torch.dtype) -> Iterator[None]:
+    places: list[tuple[dict[str, Any], str, Tensor]] = [
+        (part._parameters, name, x)
+        for part in module.modules()
+        if isinstance(part, torch.nn.Conv2d)
+        for name, x in part._parameters.items()
+        if x is not None
+    ]
+    halves = _CastTogether.apply(dtype, *(x for _, _, x in places)) if places else ()
+    try:
+        for (kept, name, _), half in zip(places, halves, strict=True):
+            kept[name] = half
+        yield
+    finally:
+        for kept, name, x in places:
+            kept[name] = x
+
+
+class _CastTogether(torch.autograd.Function):
+    """Tensors in another dtype, their gradients in their own: a launch for many tensors each."""
+
+    @staticmethod
+    def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.dtype = tensors[0].dtype
+        return tuple(_copied(tensors, dtype))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        wanted = [
+            x for x, needed in zip(gradients, ctx.needs_input_grad[1:], strict=True) if needed
+        ]
+        copied = iter(_copied(wanted, ctx.dtype))
+        return None, *(next(copied) if needed else None for needed in ctx.needs_input_grad[1:])
+
+
+def _copied(tensors: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    copies = [torch.empty_like(x, dtype=dtype) for x in tensors]
+    if copies:
+        torch._foreach_copy_(copies, list(tensors))
+    return copies
 
 
 def scale_gradients_(parameters: Iterable[Tensor], factor: float) -> None:

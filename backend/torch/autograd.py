@@ -131,12 +131,27 @@ def _own_warnings_ignored() -> Iterator[None]:
 
 
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
-    parameters = list(parameters)
     gradients = [x.grad for x in parameters if x.grad is not None]
-    norm = torch.nn.utils.get_total_norm(gradients)
-    if not norm.isfinite():  # the squares of finite gradients may overflow float32
-        whole = torch.nn.utils.get_total_norm([gradient.double() for gradient in gradients])
-        torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, whole)
-        return whole.to(norm.dtype)
-    torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
-    return norm
+    if not gradients:
+        return torch.zeros(())
+    with torch.no_grad():
+        norm, dtype = _joint_norm(gradients), gradients[0].dtype
+        # In the gradients' dtype: by another one they would be multiplied one by one on a GPU.
+        factor = (max_norm / (norm + 1e-6)).clamp(max=1.0).to(dtype)
+        torch._foreach_mul_(gradients, factor)
+    return norm.to(dtype)
+
+
+def _joint_norm(gradients: list[Tensor]) -> Tensor:
+    """Return the L2 norm of all together, which the squares of finite ones do not overflow.
+
+    A CPU takes twenty times as long for sums in float64, and reads a number at once. A GPU that has
+    to tell a number stands still meanwhile.
+    """
+    if ops.reads_at_once(gradients[0]):
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients, 2)))
+        if norm.isfinite():
+            return norm
+    return torch.linalg.vector_norm(
+        torch.stack(torch._foreach_norm(gradients, 2, dtype=torch.float64))
+    )

@@ -37,6 +37,8 @@ def start(device: str, timeout_s: float) -> None:
         rank=this_process().rank,
         world_size=this_process().world_size,
         timeout=timedelta(seconds=timeout_s),
+        # NCCL then connects the ranks here, and never guesses the device of one.
+        device_id=None if device == CPU else torch.device(device),
     )
 
 

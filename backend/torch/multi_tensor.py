@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,10 +53,11 @@ class Fused(optim.NamedState):
 
     FUSED = True
 
-    def zero_grad(self) -> None:
-        gradients = [x.grad for x in self._parameters.values() if x.grad is not None]
-        if gradients:
-            torch._foreach_zero_(gradients)
+    def _is_left_out(self, lost: Tensor | None) -> bool:
+        return False  # the kernels look at `lost` themselves
+
+    def _found_inf(self, lost: Tensor | None) -> Tensor | None:
+        return lost
 
     def _gradients(self, trained: Mapping[str, Tensor]) -> list[Tensor]:
         return [_ordered_like(x, grad) for x in trained.values() if (grad := x.grad) is not None]
@@ -79,9 +81,10 @@ class SGD(Fused, optim.SGD):
 class Adam(Fused, optim.Adam):
     """PyTorch's fused Adam with named state; beta1 is the momentum of the step."""
 
-    def _shrink(self, trained: Mapping[str, Tensor], factor: float) -> None:
+    def _shrink(self, trained: Mapping[str, Tensor], factor: float, lost: Tensor | None) -> None:
         if trained:
-            torch._foreach_mul_(list(trained.values()), factor)
+            shrunk = list(trained.values())
+            torch._foreach_mul_(shrunk, _unless_lost(factor, 1.0, lost, shrunk[0]))
 
     def _infinity(self, trained: Mapping[str, Tensor]) -> Tensor:
         device = next((x.device for x in trained.values()), None)
@@ -97,16 +100,33 @@ class AdamW(Adam):
     DECOUPLED = True
 
 
-def ema_update_(averages: Sequence[Tensor], values: Sequence[Tensor], decay: float) -> None:
+def ema_update_(
+    averages: Sequence[Tensor],
+    values: Sequence[Tensor],
+    decay: float,
+    lost: Tensor | None = None,
+) -> None:
     checks.equal_counts(len(values), len(averages), "values")
     if not averages:
         return
     spans = _ema_spans.of(averages, values)
+    weight = _unless_lost(1.0 - decay, 0.0, lost, averages[0])
     with torch.no_grad():
         if spans:
-            spans[0].lerp_(spans[1], 1.0 - decay)
-        else:
-            torch._foreach_lerp_(list(averages), list(values), 1.0 - decay)
+            spans[0].lerp_(spans[1], weight)
+        elif lost is None:
+            torch._foreach_lerp_(list(averages), list(values), weight)
+        else:  # PyTorch has no form for many tensors and one weight on the device
+            for average, value in zip(averages, values, strict=True):
+                average.lerp_(value, weight)
+
+
+def _unless_lost(number: float, otherwise: float, lost: Tensor | None, like: Tensor) -> Any:
+    """Return the number; with `lost` as a tensor, which is the other number where lost is 1."""
+    if lost is None:
+        return number
+    both = (torch.full((), x, dtype=like.dtype, device=like.device) for x in (otherwise, number))
+    return torch.where(lost > 0.0, *both)
 
 
 def describe(optimizer: str, device: str) -> str:

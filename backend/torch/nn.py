@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import Module
+from torch.nn import Module, functional
 
 from backend import checks, sync_batch_norm
 from backend.torch import dist, multi_tensor, ops
@@ -57,6 +57,7 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
         super().__init__(num_features, checks.as_float32(eps), checks.as_float32(momentum))
+        self._uncounted = 0  # batches that `num_batches_tracked` lacks until the state is read
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training and self.over_ranks:
@@ -65,14 +66,33 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
             checks.several_values(x.shape)
         if self.training and x.shape[0] == 0:  # PyTorch would make the running statistics NaN
             return x * self.weight.reshape(1, -1, 1, 1) + self.bias.reshape(1, -1, 1, 1)
-        return super().forward(x)
+        if self.training:
+            self._count_batch()
+        return functional.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, self.training,
+            self.momentum, self.eps,
+        )  # fmt: skip
+
+    def _count_batch(self) -> None:
+        # On the host: a launch for each layer of a pass, for a number that nothing computes with.
+        # Compiled code adds it on the device: it would be compiled anew for each number.
+        if torch.compiler.is_compiling():
+            self.num_batches_tracked.add_(1)
+        else:
+            self._uncounted += 1
+
+    def _save_to_state_dict(self, *arguments: Any) -> None:
+        if self._uncounted:
+            self.num_batches_tracked.add_(self._uncounted)
+            self._uncounted = 0
+        super()._save_to_state_dict(*arguments)  # type: ignore[no-untyped-call]
 
     def _normalize_over_ranks(self, x: Tensor) -> Tensor:
         full = x.to(self.weight.dtype)  # half precision would not hold the sums
         y, mean, variance = sync_batch_norm.normalize(full, self, ops, dist.SumOverRanks.apply)
         self.running_mean.lerp_(mean, self.momentum)
         self.running_var.lerp_(variance, self.momentum)
-        self.num_batches_tracked.add_(1)
+        self._count_batch()
         return y.to(x.dtype)
 
 
@@ -153,6 +173,11 @@ def pack(module: Module) -> None:
         x.data = packed.as_strided(x.shape, strides, start).copy_(x.detach())
         start += x.numel()
     multi_tensor.Spans.moved += 1
+
+
+def lay_channels_last(module: Module) -> None:
+    multi_tensor.Spans.moved += 1
+    module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def set_trainable(parameters: Iterable[Tensor], trainable: bool) -> None:

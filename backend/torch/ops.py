@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -41,6 +41,27 @@ def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
 
 def to_numpy(x: Tensor) -> np.ndarray:
     return x.detach().to("cpu", copy=True).numpy()
+
+
+def to_numpy_later(x: Tensor) -> Callable[[], np.ndarray]:
+    if reads_at_once(x):
+        copied = to_numpy(x)
+        return lambda: copied
+    on_host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
+    on_host.copy_(x.detach(), non_blocking=True)
+    arrived = torch.cuda.Event()
+    arrived.record(torch.cuda.current_stream(x.device))
+
+    def read() -> np.ndarray:
+        arrived.synchronize()
+        return on_host.numpy()
+
+    return read
+
+
+def reads_at_once(x: Tensor) -> bool:
+    """Return whether the host has what a tensor holds without waiting: a CPU queues nothing."""
+    return x.device.type == CPU
 
 
 def dtype_of(x: Tensor) -> str:
@@ -221,11 +242,33 @@ def log_softmax(x: Tensor) -> Tensor:
     return torch.log_softmax(x, -1)
 
 
-def ema_update_(averages: Sequence[Tensor], values: Sequence[Tensor], decay: float) -> None:
+def ema_update_(
+    averages: Sequence[Tensor],
+    values: Sequence[Tensor],
+    decay: float,
+    lost: Tensor | None = None,
+) -> None:
     checks.equal_counts(len(values), len(averages), "values")
+    if lost is not None and lost.item():
+        return
     with torch.no_grad():
         for average, value in zip(averages, values, strict=True):
             average.lerp_(value, 1.0 - decay)
+
+
+def restore_(values: Sequence[Tensor], others: Sequence[Tensor], lost: Tensor) -> None:
+    checks.equal_counts(len(others), len(values), "others")
+    if not values:
+        return
+    with torch.no_grad():  # joined: a few launches instead of some for each tensor
+        present, other = (
+            torch.cat([x if x.ndim == 1 else x.reshape(-1) for x in xs]) for xs in (values, others)
+        )
+        stays = (present * 0.0 == 0.0).logical_or_(lost == 0.0)
+        parts = torch.where(stays, present, other).split([x.numel() for x in values])
+        # What is flat already is left so: even a view takes the host as long as a launch.
+        shaped = [y if x.ndim == 1 else y.view(x.shape) for x, y in zip(values, parts, strict=True)]
+        torch._foreach_copy_(list(values), shaped)
 
 
 def take_where(x: Tensor, condition: Tensor) -> Tensor:
@@ -259,5 +302,5 @@ def _check_one_dtype(*tensors: Tensor) -> None:
 def _check_rows(x: Tensor, index: Tensor) -> None:
     checks.row_index(index.shape, dtype_of(index))
     # Compiled code cannot check values.
-    if index.device.type == "cpu" and index.numel() > 0 and not torch.compiler.is_compiling():
+    if reads_at_once(index) and index.numel() > 0 and not torch.compiler.is_compiling():
         checks.rows_in_range(int(index.min()), int(index.max()), x.shape[0])

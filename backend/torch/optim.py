@@ -16,7 +16,7 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from backend import checks
-from backend.adam import MOMENTS, UPDATES, adam_constants, count_updates
+from backend.adam import MOMENTS, UPDATES, AdamConstants, adam_constants, count_updates
 from backend.torch import ops
 
 
@@ -32,10 +32,12 @@ class NamedState:
         self._state: dict[str, dict[str, Tensor]] = {kind: {} for kind in self.KINDS}
 
     def zero_grad(self) -> None:
-        # Zeros, not None: every backend then treats an unused parameter alike.
+        # None: the next backward pass then keeps its gradients instead of adding them to zeros.
         for x in self._parameters.values():
-            if x.grad is not None:
-                x.grad.zero_()
+            x.grad = None
+
+    def uncount_step(self) -> None:
+        """Do nothing: it counts no steps."""
 
     def state_arrays(self) -> dict[str, np.ndarray]:
         return {
@@ -55,6 +57,14 @@ class NamedState:
             for kind in self.KINDS
         }
 
+    def _is_left_out(self, lost: Tensor | None) -> bool:
+        """Return whether the host knows that a step is lost; the plain kernels need to know."""
+        return lost is not None and bool(lost.item())
+
+    def _found_inf(self, lost: Tensor | None) -> Tensor | None:
+        """Return what tells the kernels that a step is lost."""
+        return None
+
     def _gradients(self, trained: Mapping[str, Tensor]) -> list[Tensor]:
         return [grad for x in trained.values() if (grad := x.grad) is not None]
 
@@ -71,14 +81,23 @@ class SGD(NamedState):
 
     KINDS = ("momentum",)
 
-    def step(self, learning_rates: Sequence[float], momentum: float) -> None:
+    def step(
+        self, learning_rates: Sequence[float], momentum: float, lost: Tensor | None = None
+    ) -> None:
         checks.equal_counts(len(learning_rates), len(self._groups), "learning rates")
+        if self._is_left_out(lost):
+            return
         with torch.no_grad():
             for (group, decay), learning_rate in zip(self._groups, learning_rates, strict=True):
-                self._step_group(_with_gradient(group), decay, learning_rate, momentum)
+                self._step_group(_with_gradient(group), decay, learning_rate, momentum, lost)
 
     def _step_group(
-        self, trained: Mapping[str, Tensor], decay: float, learning_rate: float, momentum: float
+        self,
+        trained: Mapping[str, Tensor],
+        decay: float,
+        learning_rate: float,
+        momentum: float,
+        lost: Tensor | None,
     ) -> None:
         buffers = self._buffers(trained, momentum)
         sgd(
@@ -86,6 +105,7 @@ class SGD(NamedState):
             self._gradients(trained),
             buffers,
             fused=self.FUSED,
+            found_inf=self._found_inf(lost),
             weight_decay=decay,
             momentum=checks.as_float32(momentum),
             lr=checks.as_float32(learning_rate),
@@ -112,27 +132,32 @@ class Adam(NamedState):
         super().__init__(groups)
         self._updates = 0
 
-    def step(self, learning_rates: Sequence[float], momentum: float) -> None:
+    def step(
+        self, learning_rates: Sequence[float], momentum: float, lost: Tensor | None = None
+    ) -> None:
         checks.equal_counts(len(learning_rates), len(self._groups), "learning rates")
         constants = [adam_constants(rate, momentum, self._updates + 1) for rate in learning_rates]
         self._updates += 1
+        if self._is_left_out(lost):
+            return
         with torch.no_grad():
             for (group, decay), learning_rate, group_constants in zip(
                 self._groups, learning_rates, constants, strict=True
             ):
                 trained = _with_gradient(group)
                 if self.DECOUPLED:
-                    self._shrink(trained, 1 - checks.as_float32(learning_rate) * decay)
-                self._step_group(trained, 0.0 if self.DECOUPLED else decay, *group_constants)
+                    self._shrink(trained, 1 - checks.as_float32(learning_rate) * decay, lost)
+                self._step_group(trained, 0.0 if self.DECOUPLED else decay, group_constants, lost)
+
+    def uncount_step(self) -> None:
+        self._updates -= 1
 
     def _step_group(
         self,
         trained: Mapping[str, Tensor],
         decay: float,
-        rate: float,
-        epsilon: float,
-        beta1: float,
-        beta2: float,
+        constants: AdamConstants,
+        lost: Tensor | None,
     ) -> None:
         first, second = (self._moments(kind, trained) for kind in MOMENTS)
         adam(
@@ -145,15 +170,16 @@ class Adam(NamedState):
             [self._infinity(trained)] * len(trained),
             amsgrad=False,
             fused=self.FUSED,
-            beta1=beta1,
-            beta2=beta2,
-            lr=rate,
+            found_inf=self._found_inf(lost),
+            beta1=constants.beta1,
+            beta2=constants.beta2,
+            lr=constants.rate,
             weight_decay=decay,
-            eps=epsilon,
+            eps=constants.epsilon,
             maximize=False,
         )
 
-    def _shrink(self, trained: Mapping[str, Tensor], factor: float) -> None:
+    def _shrink(self, trained: Mapping[str, Tensor], factor: float, lost: Tensor | None) -> None:
         for x in trained.values():
             x.mul_(factor)
 
@@ -170,8 +196,9 @@ class Adam(NamedState):
         return [states[name] for name in trained]
 
     def state_arrays(self) -> dict[str, np.ndarray]:
-        counted = {UPDATES: np.array(self._updates)} if self._updates else {}
-        return {**super().state_arrays(), **counted}
+        if not self._updates:
+            return {}  # moments of a first step that was left out are zeros
+        return {**super().state_arrays(), UPDATES: np.array(self._updates)}
 
     def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
         updates = count_updates(arrays)

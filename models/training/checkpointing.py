@@ -16,13 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import backend
-from backend import autograd, dist, nn, ops
+from backend import dist, nn, ops
 from backend.processes import this_process
 from backend.words import count
 from models.detector import Detector
 from models.evaluation import nothing_done
 from models.stored import stored_spec
 from models.training.loss_scale import LossScale
+from models.training.pieces import put_gradients
+from models.training.settling import settle
 from models.training.state import TrainState
 from models.training.step_watch import StepWatch
 from utils.cli.document import as_document, run_settings
@@ -62,6 +64,7 @@ def capture(run: Run, state: TrainState, is_best: bool = False) -> Checkpoint:
 
     is_best: whether it holds the best weights so far.
     """
+    settle(state)
     values, arrays = _take(VALUES, run, state), _take(ARRAYS, run, state)
     of_header = {name: values.pop(name) for name in KINDS if name in values}
     header = Header(
@@ -188,7 +191,7 @@ def pending_gradients(state: TrainState) -> dict[str, np.ndarray]:
 
 
 def restore_gradients(state: TrainState, stored: Arrays) -> None:
-    """Give each trained parameter the gradient of its rank, zero where none was pending.
+    """Give each trained parameter the gradient of its rank, none where none was pending.
 
     On another number of ranks, each takes the mean over those that were: what counts is the mean.
     """
@@ -198,8 +201,7 @@ def restore_gradients(state: TrainState, stored: Arrays) -> None:
         by_rank.setdefault(int(rank), {})[parameter] = array
     place = this_process()
     own = by_rank[place.rank] if len(by_rank) == place.world_size else _mean(by_rank)
-    parameters = {name: x for name, x in nn.named_parameters(state.model) if x.requires_grad}
-    autograd.set_gradients(parameters, own)
+    put_gradients(state, own)
 
 
 def _mean(by_rank: Mapping[int, Arrays]) -> dict[str, np.ndarray]:

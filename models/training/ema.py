@@ -5,19 +5,15 @@ Before: `models/training/step.py::train_step` calls `update` after each optimize
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Sequence
-
-import numpy as np
+from itertools import compress
 
 from backend import dist, nn, ops
 from backend.contract import Tensor
 from models.detector import Detector
 
-Average = Callable[[Sequence[Tensor], Sequence[Tensor], float], None]  # as `Ops.ema_update_`
-
-log = logging.getLogger("train")
+Average = Callable[..., None]  # as `Ops.ema_update_`
 
 DECAY = 0.9999
 RAMP = 2000.0  # updates; young averages forget faster
@@ -38,14 +34,34 @@ class ModelEMA:
         self.updates = 0
         self._average = average or ops.ema_update_
         self._averages = nn.float_tensors(self.model, fixed=True)  # nobody else has that model
+        self._follow(model)
+        trained = {id(parameter) for _, parameter in nn.named_parameters(model)}
+        self._is_statistic = [id(x) not in trained for x in self._values()]
+
+    def _follow(self, model: Detector) -> None:
         self._followed, self._values = model, nn.float_tensors(model)
 
-    def update(self, model: Detector) -> None:
-        """Take the model's present weights in."""
+    def update(self, model: Detector, lost: Tensor | None = None) -> None:
+        """Take the model's present weights in.
+
+        lost: 0-d float32; where it is 1 the average stays as it is, and is put in place of
+            BatchNorm statistics that are not finite. A forward pass that overflows leaves its mark
+            in them, and training only writes them.
+        """
         if model is not self._followed:
-            self._followed, self._values = model, nn.float_tensors(model)
+            self._follow(model)
         self.updates += 1
-        self._average(self._averages(), self._values(), decay_after(self.updates))
+        averages, values = self._averages(), self._values()
+        if lost is not None:
+            ops.restore_(self._statistics(values), self._statistics(averages), lost)
+        self._average(averages, values, decay_after(self.updates), lost)
+
+    def uncount_update(self) -> None:
+        """Take back the count of the last update, of which `lost` was 1."""
+        self.updates -= 1
+
+    def _statistics(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return list(compress(tensors, self._is_statistic))
 
     def agree(self) -> None:
         """Take rank 0's BatchNorm statistics: without --sync-bn each rank has gathered its own."""
@@ -53,23 +69,6 @@ class ModelEMA:
         for name, x in nn.state_tensors(self.model).items():
             if name not in trained:
                 dist.broadcast_(x)
-
-    def restore_statistics(self, model: Detector) -> None:
-        """Put the average in place of BatchNorm statistics that are not finite, and say so.
-
-        A forward pass that overflows leaves its mark in them, and training only writes them. The
-        average never takes such a state in.
-        """
-        arrays, trained = nn.state_arrays(model), dict(nn.named_parameters(model))
-        spoiled = [
-            name
-            for name, array in arrays.items()
-            if name not in trained and not np.isfinite(array).all()
-        ]
-        if spoiled:
-            average = nn.state_arrays(self.model)
-            nn.load_state_arrays(model, arrays | {name: average[name] for name in spoiled})
-            log.warning("%d BatchNorm statistics taken from the average", len(spoiled))
 
 
 def decay_after(updates: int) -> float:

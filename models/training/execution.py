@@ -53,7 +53,9 @@ class Execution:
             return forward
 
         def in_half_precision(images: Tensor) -> list[Tensor]:
-            with amp.autocast(self.device, self.dtype):
+            # A compiler casts in the kernels that need it.
+            together = "float32" if self.compiled else self.dtype
+            with amp.autocast(self.device, self.dtype), amp.cast_together(model, together):
                 raw = forward(images)
             return [ops.cast(level, "float32") for level in raw]
 

@@ -23,6 +23,7 @@ from models.training.outputs import (
     why_run_ended,
     write_results,
 )
+from models.training.settling import settle
 from models.training.state import TrainState
 from models.training.statistics import recompute_statistics
 from models.training.step import train_step
@@ -104,6 +105,7 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
             progress.update(state.watch.describe(state.watch.means()))
             watchdog.progress()
             between_batches(run, state)
+    settle(state)
 
 
 def validate(

@@ -1,19 +1,21 @@
 """--multi_tensor_optimizer: the updates of many tensors together, used where they prove right.
 
-`training/state.py::build_state` asks `choose_updates`; each fast update is tried on a few small
-tensors on the device of the training, beside the plain one. The model and its average are then
-packed.
+`training/state.py::build_state` asks `choose_updates`; each fast update is tried on the device of
+the training, beside the plain one, on small tensors. On a GPU there are as many of them as of the
+model: its kernels take long lists in chunks. The model and its average are then packed.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from itertools import cycle, islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from backend import autograd, multi_tensor, nn, ops, optim
+from backend.checks import CPU
 from backend.contract import Optim, Tensor
 from models.detector import Detector
 from models.proof import find_problem
@@ -28,6 +30,7 @@ TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
 SHAPES = ((3,), (4, 3, 1, 1), (2000,), (2, 4, 3, 3), (), (7,), (1, 5))
 RATES = ((0.1, 0.02), (0.05, 0.03), (0.01, 0.04))  # per step and group
 MOMENTA = (0.8, 0.9, 0.0)
+LOST_STEP = 1  # before it comes one that is lost
 
 log = logging.getLogger("train")
 
@@ -53,20 +56,24 @@ class Updates(NamedTuple):
         return ema
 
 
-def choose_updates(config: TrainConfig, device: str, dtype: str) -> Updates:
-    """Choose the plain updates or, with the flag, the fast ones that agree; one line says which."""
+def choose_updates(config: TrainConfig, number: int, device: str, dtype: str) -> Updates:
+    """Choose the plain updates or, with the flag, the fast ones that agree; one line says which.
+
+    number: of the model's tensors.
+    """
     plain = Updates(optim, ops.ema_update_)
     if not config.multi_tensor_optimizer:
         return plain
     name, flag = config.optimizer, "--multi_tensor_optimizer"
+    trial = Trial(proof_size(number, device), device, dtype)
     step_problem = find_problem(
-        lambda: try_optimizer(multi_tensor, name, device, dtype),
-        lambda: try_optimizer(optim, name, device, dtype),
+        lambda: try_optimizer(multi_tensor, name, trial),
+        lambda: try_optimizer(optim, name, trial),
         TOLERANCE[dtype],
     )
     average_problem = find_problem(
-        lambda: try_average(multi_tensor.ema_update_, nn.pack, device, dtype),
-        lambda: try_average(ops.ema_update_, lambda module: None, device, dtype),
+        lambda: try_average(multi_tensor.ema_update_, nn.pack, trial),
+        lambda: try_average(ops.ema_update_, lambda module: None, trial),
         TOLERANCE[dtype],
     )
     for part, problem in ((name, step_problem), ("average of the weights", average_problem)):
@@ -80,19 +87,60 @@ def choose_updates(config: TrainConfig, device: str, dtype: str) -> Updates:
     )
 
 
-def try_optimizer(optimizers: Optim, name: str, device: str, dtype: str) -> Arrays:
-    """Return weights, state and zeroed gradients after three steps, one tensor without a
-    gradient.
+def proof_size(number: int, device: str) -> int:
+    """Return how many tensors show what a device does with so many; a CPU takes one at a time."""
+    return len(SHAPES) if device == CPU else max(number, len(SHAPES))
+
+
+class Trial(NamedTuple):
+    """Tensors that an update is tried on."""
+
+    number: int
+    device: str
+    dtype: str
+
+    def arrays(self, seed: int) -> dict[str, np.ndarray]:
+        """Return arrays of many shapes by name, drawn by the seed."""
+        random = np.random.Generator(np.random.Philox(seed))
+        shapes = islice(cycle(SHAPES), self.number)
+        return {
+            f"tensor {index}": np.asarray(random.uniform(-1, 1, shape)).astype(self.dtype)
+            for index, shape in enumerate(shapes)
+        }
+
+    def weights(self) -> dict[str, Tensor]:
+        arrays = self.arrays(seed=0)
+        return {name: autograd.variable(array, self.device) for name, array in arrays.items()}
+
+    def module(self, seed: int) -> Any:
+        """Return a module of which the tensors are buffers."""
+        module = nn.Module()
+        for name, array in self.arrays(seed).items():
+            nn.register_buffer(module, name, array)
+        return nn.place(module, self.device, self.dtype)
+
+    def lost(self, is_lost: bool) -> Tensor:
+        return ops.full((), float(is_lost), device=self.device)
+
+
+def try_optimizer(optimizers: Optim, name: str, trial: Trial) -> Arrays:
+    """Return weights, state and forgotten gradients after three steps and a lost one, one tensor
+    without a gradient.
     """
-    weights = _weights(device, dtype)
+    weights = trial.weights()
     names = list(weights)
     groups = [({n: weights[n] for n in names[half::2]}, (0.1, 0.0)[half]) for half in (0, 1)]
     optimizer = getattr(optimizers, name)(groups)
     for step, (rates, momentum) in enumerate(zip(RATES, MOMENTA, strict=True)):
-        gradients = _arrays(dtype, seed=step + 1)
+        gradients = trial.arrays(seed=step + 1)
         del gradients[names[0]]
-        autograd.set_gradients({n: weights[n] for n in gradients}, gradients)
-        optimizer.step(rates, momentum)
+        trained = {n: weights[n] for n in gradients}
+        if step == LOST_STEP:
+            autograd.set_gradients(trained, {n: x * np.nan for n, x in gradients.items()})
+            optimizer.step(rates, momentum, trial.lost(True))
+            optimizer.uncount_step()
+        autograd.set_gradients(trained, gradients)
+        optimizer.step(rates, momentum, trial.lost(False))
     optimizer.zero_grad()
     found = {n: ops.to_numpy(x) for n, x in weights.items()} | optimizer.state_arrays()
     left = {n: gradient for n, x in weights.items() if (gradient := x.grad) is not None}
@@ -100,46 +148,26 @@ def try_optimizer(optimizers: Optim, name: str, device: str, dtype: str) -> Arra
 
 
 def try_average(
-    average: Average, pack: Callable[[Any], None], device: str, dtype: str
+    average: Average, pack: Callable[[Any], None], trial: Trial
 ) -> dict[str, np.ndarray]:
-    """Return EMAs after three updates, and how far some moved from values that they equal.
+    """Return EMAs after three updates, each after a lost one, and how far some moved from values
+    that they equal.
 
     pack: lays out modules of which the same is found once more.
     """
     found = {}
     for layout, lay_out in (("", lambda module: None), ("packed ", pack)):
-        averages, values, kept, equal = modules = [
-            _module(device, dtype, seed) for seed in (0, 1, 0, 0)
-        ]
+        averages, values, kept, equal = modules = [trial.module(seed) for seed in (0, 1, 0, 0)]
         for module in modules:
             lay_out(module)
         for decay in (0.0005, 0.3, 0.9999):
             for changed, followed in ((averages, values), (kept, equal)):
-                average(nn.float_tensors(changed)(), nn.float_tensors(followed)(), decay)
+                tensors = nn.float_tensors(changed)(), nn.float_tensors(followed)()
+                for is_lost in (True, False):
+                    average(*tensors, decay, trial.lost(is_lost))
         wanted = nn.state_arrays(equal)
         for name, array in nn.state_arrays(kept).items():
             found[f"{layout}equal average of {name}"] = array - wanted[name]
         for name, array in nn.state_arrays(averages).items():
             found[f"{layout}average of {name}"] = array
     return found
-
-
-def _arrays(dtype: str, seed: int) -> dict[str, np.ndarray]:
-    random = np.random.Generator(np.random.Philox(seed))
-    return {
-        f"tensor {index}": np.asarray(random.uniform(-1, 1, shape)).astype(dtype)
-        for index, shape in enumerate(SHAPES)
-    }
-
-
-def _module(device: str, dtype: str, seed: int) -> Any:
-    """Return a module of which the tensors are buffers."""
-    module = nn.Module()
-    for name, array in _arrays(dtype, seed).items():
-        nn.register_buffer(module, name, array)
-    return nn.place(module, device, dtype)
-
-
-def _weights(device: str, dtype: str) -> dict[str, Tensor]:
-    arrays = _arrays(dtype, seed=0)
-    return {name: autograd.variable(array, device) for name, array in arrays.items()}

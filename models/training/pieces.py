@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial, reduce
 from typing import Any
@@ -22,6 +22,7 @@ from backend.processes import this_process
 from backend.words import count
 from models.detector import images_to_tensor
 from models.heads.base import LossTerms, PassImages, WholeBatch
+from models.training.settling import settle
 from models.training.state import TrainState
 from utils.data.loading.batch import Batch, Targets
 from utils.errors import UserError
@@ -55,7 +56,15 @@ def add_gradients(state: TrainState, batch: Batch, is_last: bool, stage: Stage) 
             halve(state, batch, exchange)
         # Behind the except block: until there, the error kept the tensors of the failed pass alive.
         stored = {name: ops.to_numpy(x) for name, x in pending.items()}
-        autograd.set_gradients(trained_parameters(state), stored)
+        put_gradients(state, stored)
+
+
+def put_gradients(state: TrainState, arrays: Mapping[str, np.ndarray]) -> None:
+    """Set the gradients of trained parameters; others are as `Optimizer.zero_grad` leaves them."""
+    parameters = trained_parameters(state)
+    autograd.set_gradients(parameters, {})
+    state.optimizer.zero_grad()
+    autograd.set_gradients({name: parameters[name] for name in arrays}, arrays)
 
 
 def trained_parameters(state: TrainState) -> dict[str, Tensor]:
@@ -91,7 +100,7 @@ def _piece_by_piece(
         num_images = len(piece.images)
         state.model.head.draw(pass_images(state, batch, whole.done, num_images))
         stage.is_due = is_last and whole.done + num_images == whole.num_images
-        loss = partial(_loss_of_piece, state.step_loss, whole)
+        loss = partial(_loss_of_piece, state, whole)
         with dist.averaging(state.parallel, stage.is_due, stage):
             found.append(
                 autograd.value_and_backward(state.forward, loss, images, piece.targets, stage)
@@ -108,10 +117,10 @@ def pass_images(state: TrainState, batch: Batch, first: int, number: int) -> Pas
     return PassImages(state.seed, state.batch_number, batch_size, places)
 
 
-def _loss_of_piece(
-    loss: Callable[..., LossTerms], whole: WholeBatch, raw: Any, targets: Targets
-) -> LossTerms:
-    return loss(raw, targets, whole)
+def _loss_of_piece(state: TrainState, whole: WholeBatch, raw: Any, targets: Targets) -> LossTerms:
+    if state.loss_scale.adapts:  # its value depends on the update before this forward pass
+        settle(state)
+    return state.step_loss(raw, targets, whole)
 
 
 def _plus(left: LossTerms, right: LossTerms) -> LossTerms:

@@ -79,17 +79,19 @@ def build_state(
     nominal = NOMINAL_BATCH if model.head.task.accumulates else config.batch_size
     schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine, nominal)
     model = nn.place(model, device, dtype)
+    execution = choose_execution(config, device, dtype)
+    if execution.channels_last:
+        nn.lay_channels_last(model)
     freeze_layers(model, config.freeze)
     if config.dropout:
         model.head.drop(config.dropout)
-    updates = choose_updates(config, device, dtype)
+    updates = choose_updates(config, len(nn.float_tensors(model)()), device, dtype)
     ema = updates.average_of(model)
     parallel = parallelize(config, model)
     fused_on = device if config.bbox_iou_optim else None
     options = LossOptions(config.label_smoothing, config.autobalance)
     loss = model.head.make_loss(hyp, config.image_size, fused_on, options)
     groups = parameter_groups(model, schedule.weight_decay)
-    execution = choose_execution(config, device, dtype)
     loss_scale = LossScale.of_precision(execution.dtype)
     loss_of_step = execution.loss_of(loss)
     if config.quad:

@@ -9,6 +9,7 @@ from backend import autograd, nn
 from models.heads.base import LossTerms
 from models.training.pieces import add_gradients
 from models.training.schedule import StepSettings
+from models.training.settling import settle
 from models.training.state import TrainState
 from models.training.step_watch import BatchName
 from utils.data.loading.batch import Batch
@@ -32,22 +33,21 @@ def train_step(state: TrainState, batch: Batch, stage: StageTimer) -> LossTerms:
 
 
 def update_weights(state: TrainState, settings: StepSettings, stage: StageTimer) -> None:
-    """Step the optimizer and the EMA once; neither when a number is not finite."""
+    """Step the optimizer and the EMA once; neither where a number is not finite.
+
+    The device decides that, and `settle` reads it later. Until then the step counts.
+    """
+    settle(state)
     with stage("optimizer"):
         parameters = [parameter for _, parameter in nn.named_parameters(state.model)]
         state.loss_scale.unscale(parameters)
         norm = autograd.clip_gradients(parameters, GRADIENT_NORM_LIMIT)
-        finite = state.watch.update_is_finite(norm, state.loss_scale.can_fall)
-        if finite:
-            rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
-            state.optimizer.step(rates, settings.momentum)
+        lost = state.watch.close_update(norm)
+        rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
+        state.optimizer.step(rates, settings.momentum, lost)
         state.optimizer.zero_grad()
-    state.loss_scale.update(finite)
-    if not finite:
-        state.ema.restore_statistics(state.model)
-        return
     with stage("ema"):
-        state.ema.update(state.model)
+        state.ema.update(state.model, lost)
 
 
 def name_batch(state: TrainState, batch: Batch) -> BatchName:

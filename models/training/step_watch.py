@@ -1,14 +1,15 @@
 """Watches the losses of a run: reads them late, and finds the updates that must not happen.
 
-Before: `models/training/step.py::train_step` adds the terms of each batch. After: it asks, at an
-update, whether all of its numbers are finite. Losses stay on the device until then and come in one
-transfer, so that the host queues work ahead between updates.
+Before: `models/training/step.py::train_step` adds the terms of each batch. At an update the device
+decides whether all of its numbers are finite. After: `settling.py` reads them, in one transfer that
+began there, when the next forward pass is queued: the host never waits for a device that has
+nothing else to do.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,22 +58,42 @@ class StepWatch:
         self._sums, self._batches, self._lost = np.zeros(len(loss_names)), 0, 0
         self._unread: list[tuple[BatchName, list[Tensor]]] = []
         self._window: list[tuple[BatchName, np.ndarray]] = []  # read, since the last update
+        # Of an update: its unread batches, and what reads their losses and the gradients' norm.
+        self._closed: tuple[list[BatchName], Callable[[], np.ndarray]] | None = None
 
     def add(self, name: BatchName, terms: LossTerms) -> None:
         """Keep a batch's losses; read nothing."""
         self._unread.append((name, [term.detach() for term in terms.by_name.values()]))
 
-    def update_is_finite(self, gradient_norm: Tensor, scale_can_fall: bool = False) -> bool:
-        """Return whether the losses since the last update and the norm of their gradients are
-        finite.
+    def close_update(self, gradient_norm: Tensor) -> Tensor:
+        """End the batches of an update; `settle` comes before the next one.
+
+        Returns:
+            0-d float32 on the device: 1 where a loss since the last update, or the norm of their
+            gradients, is not finite, else 0. Nothing waits for it.
+        """
+        assert self._closed is None
+        values = self._on_device([gradient_norm])
+        self._closed = [name for name, _ in self._unread], ops.to_numpy_later(values)
+        self._unread = []
+        read_before = all(np.isfinite(losses).all() for _, losses in self._window)
+        # Infinity times 0 is NaN, and NaN is not at most 0.
+        return ops.where(ops.sum(values * 0.0) <= 0.0, 0.0 if read_before else 1.0, 1.0)
+
+    def settle(self, scale_can_fall: bool = False) -> bool | None:
+        """Return whether the update that was closed last has happened; None if that was told.
 
         Logs the batches if not. Raises UserError for the tenth time in a row, not counting those
         whose gradients alone overflow while the loss scale can still fall.
         """
-        norm = self._read([gradient_norm])
+        if self._closed is None:
+            return None
+        (names, read), self._closed = self._closed, None
+        *losses_read, norm = read().astype(np.float64)
+        self._take(names, np.array(losses_read))
         window, self._window = self._window, []
         spoiled = [(name, losses) for name, losses in window if not np.isfinite(losses).all()]
-        if not spoiled and np.isfinite(norm).all():
+        if not spoiled and np.isfinite(norm):
             self._in_a_row = 0
             return True
         self.skipped += 1
@@ -91,7 +112,7 @@ class StepWatch:
 
     def end_epoch(self) -> np.ndarray:
         """Return the mean losses of the epoch's batches whose losses are finite; NaN of none."""
-        self._read([])
+        self._read()
         if self.skipped:
             _warn("%s of this epoch skipped, see above", count(self.skipped, "update"))
         if self._lost:
@@ -118,7 +139,7 @@ class StepWatch:
 
     def state(self) -> dict[str, Any]:
         """Return everything as JSON values, after reading all losses; `restore` takes it."""
-        self._read([])
+        self._read()
         window = [
             {"epoch": name.epoch, "step": name.step, "losses": losses.tolist(),
              "sample_indices": name.sample_indices.tolist()}
@@ -148,25 +169,32 @@ class StepWatch:
             for row in state["window"]
         ]
 
-    def _read(self, more: list[Tensor]) -> np.ndarray:
-        """Fetch all losses that are on the device, of all ranks, and what else is asked for."""
+    def _read(self) -> None:
+        """Fetch the losses of batches of which no update was closed."""
+        assert self._closed is None, "settle first: its losses come before these"
+        if self._unread:
+            values = ops.to_numpy(self._on_device([])).astype(np.float64)
+            self._take([name for name, _ in self._unread], values)
+            self._unread = []
+
+    def _on_device(self, more: list[Tensor]) -> Tensor:
+        """Return all unread losses, summed over the ranks, and what else there is, as one."""
         tensors = [term for _, terms in self._unread for term in terms]
         parts = [ops.stack(group, 0) for group in (tensors, more) if group]
-        if not parts:
-            return np.zeros(0)
         if tensors:
             dist.sum_(parts[0])  # each rank has its part of the batch's losses
-        values = ops.to_numpy(ops.cat(parts, 0)).astype(np.float64)
-        losses = values[: len(values) - len(more)].reshape(-1, len(self.loss_names))
-        self._window += [(name, row) for (name, _), row in zip(self._unread, losses, strict=True)]
-        self._unread = []
+        return ops.cat(parts, 0)
+
+    def _take(self, names: list[BatchName], values: np.ndarray) -> None:
+        """Count the losses of batches; values has those of one behind those of another."""
+        losses = values.reshape(-1, len(self.loss_names))
+        self._window += zip(names, losses, strict=True)
         self.first_losses.extend(losses[: MAX_FIRST_LOSSES - len(self.first_losses)])
         finite = losses[np.isfinite(losses).all(axis=1)]
         for row in finite:  # one by one: a read at another moment gives the same sums
             self._sums = self._sums + row
         self._batches += len(finite)
         self._lost += len(losses) - len(finite)
-        return values[len(values) - len(more) :]
 
 
 @on_main  # all ranks find the same

@@ -9,6 +9,7 @@ import numpy as np
 from tests.conformance.checks_optim import (
     SHAPES,
     STEP_TOLERANCE,
+    a_lost_step_leaves_no_trace,
     assert_tensors,
     backward,
     gradients_of_step,
@@ -129,6 +130,10 @@ def resumes_where_it_stopped(b: Backend, name: str) -> None:
         np.testing.assert_array_equal(b.ops.to_numpy(second[key]), b.ops.to_numpy(tensor))
 
 
+def loses_a_step_without_a_trace(b: Backend, name: str) -> None:
+    a_lost_step_leaves_no_trace(b, lambda tensors: two_groups(b, name, tensors))
+
+
 def starts_afresh_from_no_state(b: Backend, name: str) -> None:
     tensors = parameters(b, "float32")
     optimizer = two_groups(b, name, tensors)
@@ -208,6 +213,13 @@ def both_resume_where_they_stopped(b: Backend) -> None:
     for name in NAMES:
         resumes_where_it_stopped(b, name)
         starts_afresh_from_no_state(b, name)
+
+
+@judges("optim.Adam")
+@judges("optim.AdamW")
+def both_lose_a_step_without_a_trace(b: Backend) -> None:
+    for name in NAMES:
+        loses_a_step_without_a_trace(b, name)
 
 
 @judges("optim.Adam")

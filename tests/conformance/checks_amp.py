@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,56 @@ def float32_changes_nothing_and_others_are_refused(b: Backend) -> None:
         assert_equal(b.ops.to_numpy(layer(images)), plain, tolerance=0.0)
     for dtype in {"int8", "float64", *HALF_PRECISIONS} - set(b.amp.supported("cpu")):
         assert_raises(ValueError, lambda dtype=dtype: b.amp.autocast("cpu", dtype), dtype)
+
+
+@judges("amp.cast_together")
+def casts_weights_for_a_pass_with_the_same_numbers(b: Backend) -> None:
+    images = b.ops.tensor(uniform((2, 3, 6, 6), "float32"))
+    arrays = {"weight": uniform((4, 3, 3, 3), "float32", seed=1), "bias": uniform((4,), "float32")}
+    for dtype in ("float32", *b.amp.supported("cpu")):
+        found = []
+        for together in (False, True):
+            layer = b.nn.Conv2d(3, 4, 3)
+            b.nn.load_state_arrays(layer, arrays)
+            parameters = dict(b.nn.named_parameters(layer))
+            context = b.amp.cast_together(layer, dtype) if together else nullcontext()
+            for _ in range(2):  # the gradients of the second pass add to those of the first
+                with b.amp.autocast("cpu", dtype), context:
+                    y = b.ops.cast(layer(images), "float32")
+                assert all(x is parameters[name] for name, x in b.nn.named_parameters(layer))
+                backward(b, {"y": y}, {"y": uniform(y.shape, "float32", seed=2)})
+                if together:
+                    context = b.amp.cast_together(layer, dtype)
+            gradients = [b.ops.to_numpy(x.grad) for x in parameters.values()]
+            found.append([b.ops.to_numpy(y), *gradients])
+        for wanted, array in zip(*found, strict=True):
+            assert array.dtype == "float32"
+            np.testing.assert_array_equal(array, wanted)
+
+
+@judges("amp.cast_together")
+def frozen_weights_and_modules_without_convolutions_are_fine(b: Backend) -> None:
+    for dtype in ("float32", *b.amp.supported("cpu")):
+        layer = b.nn.Conv2d(3, 4, 3)
+        b.nn.set_trainable([layer.weight], False)
+        images = b.ops.tensor(uniform((1, 3, 4, 4), "float32"))
+        with b.amp.autocast("cpu", dtype), b.amp.cast_together(layer, dtype):
+            y = b.ops.cast(layer(images), "float32")
+        backward(b, {"y": y}, {"y": np.ones(tuple(y.shape), "float32")})
+        assert layer.weight.grad is None
+        assert_equal(b.ops.to_numpy(layer.bias.grad), np.full(4, 4.0, "float32"))
+        with b.amp.cast_together(b.nn.BatchNorm2d(2), dtype):
+            pass
+
+
+@judges("amp.cast_together")
+def an_error_in_the_pass_leaves_the_weights_as_they_were(b: Backend) -> None:
+    for dtype in ("float32", *b.amp.supported("cpu")):
+        layer = b.nn.Conv2d(3, 4, 3)
+        parameters = dict(b.nn.named_parameters(layer))
+        with suppress(ZeroDivisionError), b.amp.cast_together(layer, dtype):
+            raise ZeroDivisionError
+        assert all(x is parameters[name] for name, x in b.nn.named_parameters(layer))
 
 
 @judges("amp.scale_gradients_")

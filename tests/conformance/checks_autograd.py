@@ -272,7 +272,8 @@ def an_optimizer_steps_by_set_gradients(b: Backend) -> None:
     found = b.nn.state_arrays(module)["weight"]
     assert_equal(found.reshape(2), np.array([0.5, 0.0], "float32"))
     optimizer.zero_grad()
-    assert_equal(b.ops.to_numpy(parameters["weight"].grad).reshape(2), np.zeros(2, "float32"))
+    left = parameters["weight"].grad
+    assert left is None or not np.any(b.ops.to_numpy(left))
 
 
 @judges("autograd.set_gradients")

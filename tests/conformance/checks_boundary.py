@@ -172,3 +172,15 @@ def full_refuses_what_is_not_there(b: Backend) -> None:
     assert_raises(ValueError, lambda: b.ops.full((2,), 1, device="gpu"), "gpu")
     for shape in NEGATIVE:
         assert_raises(ValueError, lambda shape=shape: b.ops.full(shape, 1), str(shape))
+
+
+@judges("ops.to_numpy_later")
+def gives_what_was_there_when_it_began(b: Backend) -> None:
+    for dtype in DTYPES:
+        array = uniform((2, 3), dtype, 0, 200)
+        assert_equal(b.ops.to_numpy_later(b.ops.tensor(array))(), array)
+    x = b.autograd.variable(np.ones((1000,)))
+    read = b.ops.to_numpy_later(x)
+    b.ops.ema_update_([x.detach()], [b.full((1000,), 3.0, "float64")], 0.5)
+    assert_equal(read(), np.ones(1000))
+    assert_equal(b.ops.to_numpy_later(x)(), np.full(1000, 2.0))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.conformance.checks_optim import backward
 from tests.conformance.judging import Backend, assert_equal, assert_raises, judges, uniform
 
 NAMES = (
@@ -470,3 +471,23 @@ def in_numpy(b: Backend, stem: Any, images: np.ndarray) -> np.ndarray:
     scale = state["bn.weight"] / np.sqrt(state["bn.running_var"] + 1e-5)
     shift = state["bn.bias"] - scale * state["bn.running_mean"]
     return mixed * scale[:, None, None] + shift[:, None, None]
+
+
+@judges("nn.lay_channels_last")
+def weights_are_reordered_in_memory_alone(b: Backend) -> None:
+    layer = b.nn.Conv2d(3, 4, 3)
+    if not b.device.supports("channels_last"):
+        assert_raises(ValueError, lambda: b.nn.lay_channels_last(layer), "channels_last")
+        return
+    before = b.nn.state_arrays(layer)
+    tensors = dict(b.nn.named_parameters(layer))
+    x = b.ops.tensor(uniform((2, 3, 5, 6), "float32"))
+    wanted = b.ops.to_numpy(layer(x))
+    b.nn.lay_channels_last(layer)
+    assert all(y is tensors[name] for name, y in b.nn.named_parameters(layer))
+    assert tensors["weight"].permute(0, 2, 3, 1).is_contiguous()
+    for name, array in b.nn.state_arrays(layer).items():
+        assert_equal(array, before[name])
+    assert_equal(b.ops.to_numpy(layer(x)), wanted, 1e-6)
+    backward(b, {"weight": tensors["weight"]}, {"weight": uniform((4, 3, 3, 3), "float32")})
+    assert_equal(b.ops.to_numpy(tensors["weight"].grad), uniform((4, 3, 3, 3), "float32"))

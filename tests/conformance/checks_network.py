@@ -194,3 +194,50 @@ def accepts_none_and_refuses_unequal_numbers(b: Backend) -> None:
     b.ops.ema_update_([], [], 0.5)
     x = b.zeros((2,))
     assert_raises(ValueError, lambda: b.ops.ema_update_([x, x], [x], 0.5), "1 values")
+
+
+@judges("ops.ema_update_")
+def a_lost_update_moves_no_average(b: Backend) -> None:
+    for dtype in ("float32", "float64"):
+        arrays = [uniform((3,), dtype), uniform((2, 2), dtype, seed=1)]
+        averages = [b.ops.tensor(array) for array in arrays]
+        values = [b.ops.tensor(array * 3.0 + 1.0) for array in arrays]
+        b.ops.ema_update_(averages, values, 0.9, b.full((), 1))
+        for average, array in zip(averages, arrays, strict=True):
+            np.testing.assert_array_equal(b.ops.to_numpy(average), array)
+        b.ops.ema_update_(averages, values, 0.9, b.full((), 0))
+        for average, array in zip(averages, arrays, strict=True):
+            wanted = 0.9 * array.astype("float64") + 0.1 * (array.astype("float64") * 3.0 + 1.0)
+            assert_equal(b.ops.to_numpy(average), wanted.astype(dtype))
+
+
+@judges("ops.restore_")
+def only_what_is_not_finite_and_lost_is_restored(b: Backend) -> None:
+    for dtype in ("float32", "float64"):
+        arrays = [np.array([1, np.nan, -np.inf, 0]), np.array([[np.inf, 2]]), np.array(3.0)]
+        for lost in (0, 1):
+            values = [b.ops.tensor(array.astype(dtype)) for array in arrays]
+            others = [b.ops.tensor(np.full(array.shape, 7.0, dtype)) for array in arrays]
+            b.ops.restore_(values, others, b.full((), lost))
+            for value, array in zip(values, arrays, strict=True):
+                wanted = np.where(np.isfinite(array), array, 7.0) if lost else array
+                assert_equal(b.ops.to_numpy(value), np.asarray(wanted).astype(dtype))
+
+
+@judges("ops.restore_")
+def restores_the_module_that_owns_the_tensors(b: Backend) -> None:
+    module = b.nn.BatchNorm2d(2)
+    other = b.nn.frozen_copy(module)
+    spoiled = {**b.nn.state_arrays(module), "running_var": np.array([5.0, np.nan], "float32")}
+    b.nn.load_state_arrays(module, spoiled)
+    pair = (b.nn.float_tensors(x)() for x in (module, other))
+    b.ops.restore_(*pair, b.full((), 1))
+    assert_equal(b.nn.state_arrays(module)["running_var"], np.array([5.0, 1.0], "float32"))
+    assert all(x.requires_grad for _, x in b.nn.named_parameters(module))
+
+
+@judges("ops.restore_")
+def restores_none_and_refuses_unequal_numbers(b: Backend) -> None:
+    b.ops.restore_([], [], b.full((), 1))
+    x = b.zeros((2,))
+    assert_raises(ValueError, lambda: b.ops.restore_([x, x], [x], b.full((), 1)), "1 others")

@@ -23,6 +23,7 @@ from backend import nn
 from backend.processes import this_process
 from models import evaluation
 from models.graph import read_model_yaml
+from models.training.settling import settle
 from models.training.state import TrainState, build_state
 from models.training.step import train_step
 from tests.out_of_memory import run_out
@@ -118,6 +119,7 @@ def learn(folder: Path, case: str) -> Arrays:
             spoils = spoils and batch.global_indices[-1] in batch.sample_indices
             state.forward = (lambda images: forward(images * math.nan)) if spoils else forward
             train_step(state, batch, StageTimer())
+        settle(state)
         state.epoch += 1
         losses.append(state.watch.end_epoch())
     state.ema.agree()

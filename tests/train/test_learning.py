@@ -12,6 +12,7 @@ from models.graph import read_model_yaml
 from models.heads.anchor.ciou import complete_iou
 from models.heads.base import LossTerms
 from models.training.loop import found_best, keep_weights
+from models.training.settling import settle
 from models.training.state import build_state
 from models.training.step import train_step
 from tests.small import write_small_dataset, write_small_model, write_tiny_model
@@ -154,6 +155,7 @@ def test_a_loss_that_is_not_finite_names_the_epoch_and_the_images(training):
     with pytest.raises(UserError, match=r"not finite .* in epoch 1, .* images") as caught:
         for _ in range(11):
             train_step(state, batches[0], StageTimer())
+            settle(state)
     assert state.watch.skipped == 10
     indices = batches[0].sample_indices.tolist()
     assert str(indices) in str(caught.value)
@@ -176,16 +178,18 @@ def test_an_update_that_is_not_finite_is_skipped_counted_and_named(training, cap
     state.step_loss = lost
     train_step(state, batches[1], StageTimer())
     state.step_loss = plain
+    settle(state)
     indices = batches[1].sample_indices.tolist()
     assert f"epoch 1, step 2 (--replay 1:2), images {indices}" in caplog.text
     assert state.watch.skipped == 1 and state.ema.updates == 1
     for name, x in nn.named_parameters(state.model):
         np.testing.assert_array_equal(ops.to_numpy(x), weights[name], err_msg=name)
-        assert not ops.to_numpy(x.grad).any(), name
+        assert x.grad is None or not ops.to_numpy(x.grad).any(), name
     for name, array in state.optimizer.state_arrays().items():
         np.testing.assert_array_equal(array, momentum[name], err_msg=name)
     assert all(np.isfinite(array).all() for array in nn.state_arrays(state.model).values())
     train_step(state, batches[2], StageTimer())
+    settle(state)
     assert state.ema.updates == 2
     assert np.isfinite(state.watch.end_epoch()).all()  # of the two batches that counted
 

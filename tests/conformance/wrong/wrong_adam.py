@@ -20,12 +20,14 @@ def adam(b: Backend, decoupled: bool, mistake: str = "") -> Any:
             self.moments: dict[str, np.ndarray] = {}
             self.updates = 0
 
-        def step(self, learning_rates: Sequence[float], momentum: float) -> None:
+        def step(self, learning_rates: Sequence[float], momentum: float, lost: Any = None) -> None:
             if len(learning_rates) != len(self.groups):
                 raise ValueError(f"{len(learning_rates)} learning rates")
             if not 0 <= momentum < 1 and mistake != "takes any momentum":
                 raise ValueError(f"momentum {momentum}")
             self.updates += 1
+            if lost is not None and b.ops.to_numpy(lost) == 1 and mistake != "steps though lost":
+                return
             for (group, decay), rate in zip(self.groups, learning_rates, strict=True):
                 for name, x in group.items():
                     constants = (float(np.float32(value)) for value in (decay, rate, momentum))
@@ -62,14 +64,17 @@ def adam(b: Backend, decoupled: bool, mistake: str = "") -> Any:
             rate = rate * second / ((1 - beta1**self.updates) or 1.0)
             return float(np.float32(rate)), float(np.float32(float(np.float32(1e-8)) * second))
 
+        def uncount_step(self) -> None:
+            self.updates -= mistake != "counts lost steps"
+
         def zero_grad(self) -> None:
             for group, _ in self.groups:
                 for x in group.values():
                     if x.grad is not None:
-                        x.grad.detach().copy_(x.grad.detach() * 0.0)
+                        x.grad.detach().copy_(b.zeros(x.grad.shape, b.ops.dtype_of(x)))
 
         def state_arrays(self) -> dict[str, np.ndarray]:
-            copies = {key: moment.copy() for key, moment in self.moments.items()}
+            copies = {key: np.array(moment) for key, moment in self.moments.items()}
             return {**copies, "updates": np.array(self.updates)} if self.updates else {}
 
         def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -104,6 +109,8 @@ MISTAKES = (
     ("takes any momentum", "takes any momentum"),
     ("shrinks unused weights", "shrinks unused weights"),
     ("forgets the count of updates", "forgets the count"),
+    ("steps though the step is lost", "steps though lost"),
+    ("counts steps that are lost", "counts lost steps"),
 )
 
 

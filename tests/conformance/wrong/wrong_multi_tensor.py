@@ -14,11 +14,11 @@ def average_of_what_was_there_first(b: Backend) -> Any:
     """Use the first tensors again in a later call with equally many."""
     kept: dict[int, Any] = {}
 
-    def ema_update_(averages: Any, values: Any, decay: float) -> None:
+    def ema_update_(averages: Any, values: Any, decay: float, lost: Any = None) -> None:
         if len(averages) != len(values):
             raise ValueError(f"{len(values)} values")
         first = kept.setdefault(len(averages), (averages, values))
-        b.ops.ema_update_(*first, decay)
+        b.ops.ema_update_(*first, decay, lost)
 
     return ema_update_
 

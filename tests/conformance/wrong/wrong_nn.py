@@ -284,6 +284,7 @@ register(
             ),
         ),
         ("nn.place", "casts integers too", place_that_casts_everything),
+        ("nn.lay_channels_last", "does nothing", lambda b: lambda module: None),
         ("nn.pack", "thaws", pack_that_thaws),
         ("nn.pack", "replaces parameters", pack_that_replaces),
         ("nn.pack", "forgets values", pack_that_forgets),

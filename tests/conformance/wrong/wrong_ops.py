@@ -128,8 +128,22 @@ def rows_from_the_end(b: Backend) -> Any:
     return take_rows
 
 
+def restore_with(lost_of: Any) -> Any:
+    """Make `restore_` with another `lost` than the one that it is given."""
+    return lambda b: lambda values, others, lost: b.ops.restore_(values, others, lost_of(b, lost))
+
+
+def restore_all(b: Backend) -> Any:
+    def restore_(values: Any, others: Any, lost: Any) -> None:
+        for value, other in zip(values, others, strict=True):
+            if b.ops.to_numpy(lost) == 1:
+                value.detach().copy_(other.detach())
+
+    return restore_
+
+
 def ema_of_two_products(b: Backend) -> Any:
-    def ema_update_(averages: Any, values: Any, decay: float) -> None:
+    def ema_update_(averages: Any, values: Any, decay: float, lost: Any = None) -> None:
         for average, value in zip(averages, values, strict=True):
             average.copy_(average * decay + value.detach() * (1.0 - decay))
 
@@ -280,16 +294,35 @@ register(
             "ops.ema_update_",
             "swaps the weights",
             lambda b: (
-                lambda averages, values, decay: b.ops.ema_update_(averages, values, 1.0 - decay)
+                lambda averages, values, decay, lost=None: b.ops.ema_update_(
+                    averages, values, 1.0 - decay, lost
+                )
             ),
+        ),
+        (
+            "ops.ema_update_",
+            "averages though lost",
+            lambda b: (
+                lambda averages, values, decay, lost=None: b.ops.ema_update_(
+                    averages, values, decay
+                )
+            ),
+        ),
+        ("ops.restore_", "restores though not lost", restore_with(lambda b, lost: b.full((), 1))),
+        ("ops.restore_", "restores nothing", restore_with(lambda b, lost: b.full((), 0))),
+        ("ops.restore_", "puts all others in place", restore_all),
+        (
+            "ops.to_numpy_later",
+            "reads what is there later",
+            lambda b: lambda x: lambda: b.ops.to_numpy(x),
         ),
         ("ops.ema_update_", "rounds where nothing changes", ema_of_two_products),
         (
             "ops.ema_update_",
             "updates copies",
             lambda b: (
-                lambda averages, values, decay: b.ops.ema_update_(
-                    [average * 1.0 for average in averages], values, decay
+                lambda averages, values, decay, lost=None: b.ops.ema_update_(
+                    [average * 1.0 for average in averages], values, decay, lost
                 )
             ),
         ),

@@ -21,9 +21,11 @@ def sgd(b: Backend, mistake: str = "") -> Any:
             self.groups = groups
             self.velocity: dict[str, np.ndarray] = {}
 
-        def step(self, learning_rates: Sequence[float], momentum: float) -> None:
+        def step(self, learning_rates: Sequence[float], momentum: float, lost: Any = None) -> None:
             if len(learning_rates) != len(self.groups) and mistake != "any number of rates":
                 raise ValueError(f"{len(learning_rates)} learning rates")
+            if lost is not None and b.ops.to_numpy(lost) == 1 and mistake != "steps though lost":
+                return
             if mistake == "one learning rate":
                 learning_rates = [learning_rates[0]] * len(self.groups)
             for (group, decay), rate in zip(self.groups, learning_rates, strict=False):
@@ -52,13 +54,17 @@ def sgd(b: Backend, mistake: str = "") -> Any:
             self.velocity[name] = np.asarray(velocity)
             return velocity if mistake == "no Nesterov" else g + momentum * velocity
 
+        def uncount_step(self) -> None:
+            if mistake == "takes back the step too":
+                self.velocity = {}
+
         def zero_grad(self) -> None:
             if mistake == "keeps gradients":
                 return
             for group, _ in self.groups:
                 for x in group.values():
                     if x.grad is not None:
-                        x.grad.detach().copy_(x.grad.detach() * 0.0)
+                        x.grad.detach().copy_(b.zeros(x.grad.shape, b.ops.dtype_of(x)))
 
         def state_arrays(self) -> dict[str, np.ndarray]:
             if mistake == "state aliases":
@@ -95,6 +101,8 @@ register(
         ("Optimizer.step", "uses one learning rate", with_mistake("one learning rate")),
         ("Optimizer.step", "takes any number of rates", with_mistake("any number of rates")),
         ("Optimizer.step", "decays unused weights", with_mistake("decays what has no gradient")),
+        ("Optimizer.step", "steps though lost", with_mistake("steps though lost")),
+        ("Optimizer.uncount_step", "takes back too much", with_mistake("takes back the step too")),
         ("Optimizer.zero_grad", "keeps gradients", with_mistake("keeps gradients")),
         ("Optimizer.state_arrays", "aliases", with_mistake("state aliases")),
         ("Optimizer.load_state_arrays", "loads nothing", with_mistake("loads nothing")),

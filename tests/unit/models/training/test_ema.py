@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from backend import nn
+from backend import nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.training.ema import ModelEMA, decay_after
@@ -64,7 +64,18 @@ def test_only_statistics_that_are_not_finite_are_taken_from_the_average(model):
     changed = {name: started[name] + 1 for name in (statistic, other, weight)}
     changed[statistic][0] = changed[weight][0] = np.nan
     nn.load_state_arrays(model, started | changed)
-    average.restore_statistics(model)
+    average.update(model, ops.full((), 1))
+    changed[statistic][0] = started[statistic][0]
     for name, array in nn.state_arrays(model).items():
-        expected = started[name] if name == statistic else changed.get(name, started[name])
+        expected = changed.get(name, started[name])
         np.testing.assert_array_equal(array, expected, err_msg=name)
+
+
+def test_a_lost_update_moves_nothing_and_is_counted_until_that_is_taken_back(model):
+    average, started = ModelEMA(model), nn.state_arrays(model)
+    nn.load_state_arrays(model, {name: array + 1 for name, array in started.items()})
+    average.update(model, ops.full((), 1))
+    average.uncount_update()
+    assert average.updates == 0
+    for name, array in nn.state_arrays(average.model).items():
+        np.testing.assert_array_equal(array, started[name], err_msg=name)

@@ -2,11 +2,13 @@
 
 import dataclasses
 import logging
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from backend import multi_tensor, nn, ops, optim
+from models.proof import find_problem
 from models.training import multi_tensor as choice
 from tests.conformance.checks_optim import backward
 from tests.conformance.judging import Backend, uniform
@@ -26,6 +28,8 @@ SHAPES = {
     "unused.weight": (4,),
 }
 B = Backend()
+# Of tensors of a model, and of those that a kernel takes at a time: 7 would never cross a chunk.
+NUMBER, CHUNK = 120, 50
 
 
 def leaves(dtype):
@@ -135,7 +139,7 @@ def config(name, *flags):
 def chosen(name, caplog, *flags):
     """What is used, as (fast optimizer, fast average), and the lines that say so."""
     with caplog.at_level(logging.INFO, logger="train"):
-        updates = choice.choose_updates(config(name, *flags), "cpu", "float32")
+        updates = choice.choose_updates(config(name, *flags), NUMBER, "cpu", "float32")
     fast = (updates.optimizers is not optim, updates.average is not ops.ema_update_)
     return fast, [record.getMessage() for record in caplog.records]
 
@@ -155,12 +159,36 @@ def test_with_the_flag_one_line_says_what_runs(name, caplog):
 class Forgetful(optim.SGD):
     """SGD that takes the first group's rate for all."""
 
-    def step(self, learning_rates, momentum):
-        super().step([learning_rates[0]] * len(learning_rates), momentum)
+    def step(self, learning_rates, momentum, lost=None):
+        super().step([learning_rates[0]] * len(learning_rates), momentum, lost)
 
 
-def rounded_average(averages, values, decay):
+class FirstChunk(optim.SGD):
+    """SGD that leaves out what is behind the first chunk of a list."""
+
+    def __init__(self, groups):
+        super().__init__([(dict(islice(group.items(), CHUNK)), decay) for group, decay in groups])
+
+
+class Blind(optim.SGD):
+    """SGD that steps though the step is lost."""
+
+    def step(self, learning_rates, momentum, lost=None):
+        super().step(learning_rates, momentum)
+
+
+def first_averages(averages, values, decay, lost=None):
+    ops.ema_update_(averages[:CHUNK], values[:CHUNK], decay, lost)
+
+
+def average_though_lost(averages, values, decay, lost=None):
+    ops.ema_update_(averages, values, decay)
+
+
+def rounded_average(averages, values, decay, lost=None):
     """The formula of two products, which moves an average that equals its value."""
+    if ops.to_numpy(lost):
+        return
     for average, value in zip(averages, values, strict=True):
         average.copy_(average * decay + value.detach() * (1.0 - decay))
 
@@ -185,11 +213,20 @@ class Fast:
             (False, True),
             "SGD: the plain path is used",
         ),
+        (Fast(SGD=Blind), (False, True), "SGD: the plain path is used"),
+        (Fast(ema_update_=average_though_lost), (True, False), "its average of tensor 0"),
         (Fast(SGD=missing_kernel), (False, True), "RuntimeError: Cannot find the kernel"),
         (Fast(ema_update_=rounded_average), (True, False), "its equal average"),
         (Fast(ema_update_=missing_kernel), (True, False), "average of the weights: the plain path"),
     ],
-    ids=["wrong step", "no step", "wrong average", "no average"],
+    ids=[
+        "wrong step",
+        "step though lost",
+        "average though lost",
+        "no step",
+        "wrong average",
+        "no average",
+    ],  # fmt: skip
 )
 def test_a_wrong_or_missing_kernel_leaves_its_part_to_the_plain_path(
     fast, used, line, caplog, monkeypatch
@@ -198,3 +235,24 @@ def test_a_wrong_or_missing_kernel_leaves_its_part_to_the_plain_path(
     found, lines = chosen("SGD", caplog, "--multi_tensor_optimizer")
     assert found == used
     assert len(lines) == 1 and line in lines[0]
+
+
+def test_a_gpu_is_tried_on_as_many_tensors_as_the_model_has():
+    assert choice.proof_size(NUMBER, "cuda:0") == NUMBER
+    assert choice.proof_size(NUMBER, "cpu") == choice.proof_size(2, "cuda:0") == len(choice.SHAPES)
+
+
+@pytest.mark.parametrize("number", [len(choice.SHAPES), NUMBER], ids=["few", "many"])
+def test_many_tensors_show_what_a_kernel_does_behind_its_first_chunk(number):
+    trial = choice.Trial(number, "cpu", "float32")
+
+    def problem(run, fast, plain):
+        return find_problem(lambda: run(fast), lambda: run(plain), choice.TOLERANCE["float32"])
+
+    step = problem(
+        lambda found: choice.try_optimizer(found, "SGD", trial), Fast(SGD=FirstChunk), optim
+    )
+    average = problem(
+        lambda found: choice.try_average(found, nn.pack, trial), first_averages, ops.ema_update_
+    )
+    assert bool(step) is bool(average) is (number > CHUNK)

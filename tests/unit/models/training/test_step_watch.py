@@ -55,14 +55,23 @@ def number(value):
     return ops.tensor(np.array(value, np.float32))
 
 
+def has_happened(watch, norm, scale_can_fall=False):
+    """What the host reads of an update, which must be what the device decided."""
+    lost = float(ops.to_numpy(watch.close_update(norm)))
+    happened = watch.settle(scale_can_fall)
+    assert lost == (0 if happened else 1)
+    assert watch.settle() is None  # until the next update
+    return happened
+
+
 def test_a_skipped_update_names_the_batches_with_a_lost_loss_or_all_of_them(caplog):
     watch = StepWatch(AnchorHead.loss_names)
     for step, loss in ((1, 1), (2, np.nan), (3, 1)):
         add(watch, step, (loss, 1, 1))
-    assert not watch.update_is_finite(number(1))
+    assert not has_happened(watch, number(1))
     for step in (4, 5):
         add(watch, step, (1, 1, 1))
-    assert not watch.update_is_finite(number(np.inf))
+    assert not has_happened(watch, number(np.inf))
     of_losses, of_gradient = caplog.messages
     assert "the loss is not finite: box nan" in of_losses
     assert [f"step {step} " in of_losses for step in (1, 2, 3)] == [False, True, False]
@@ -75,7 +84,7 @@ def test_an_epoch_counts_its_own_skipped_updates_and_lost_batches(caplog):
     for lost in (np.nan, np.inf):
         for loss in (1, lost, lost):
             add(watch, 1, (loss, 1, 1))
-        assert not watch.update_is_finite(number(1))
+        assert not has_happened(watch, number(1))
     assert watch.skipped == 2
     caplog.clear()
     watch.end_epoch()
@@ -83,7 +92,7 @@ def test_an_epoch_counts_its_own_skipped_updates_and_lost_batches(caplog):
     assert watch.skipped == 0
     caplog.clear()
     add(watch, 1, (1, 1, 1))
-    assert watch.update_is_finite(number(1))
+    assert has_happened(watch, number(1))
     watch.end_epoch()
     assert not caplog.messages
 
@@ -92,21 +101,21 @@ def test_one_finite_update_ends_a_row_of_skipped_ones():
     watch = StepWatch(AnchorHead.loss_names)
     for _ in range(3):
         for _ in range(9):
-            assert not watch.update_is_finite(number(np.nan))
-        assert watch.update_is_finite(number(1))
+            assert not has_happened(watch, number(np.nan))
+        assert has_happened(watch, number(1))
 
 
 def test_overflows_count_as_a_lost_run_only_once_the_loss_scale_cannot_fall():
     watch, overflow = StepWatch(AnchorHead.loss_names), ops.tensor(np.array(np.inf, np.float32))
     for step in range(30):
         add(watch, step, (1, 1, 1))
-        assert not watch.update_is_finite(overflow, scale_can_fall=True)
+        assert not has_happened(watch, overflow, scale_can_fall=True)
     for step in range(step_watch.MOST_IN_A_ROW - 1):
         add(watch, step, (1, 1, 1))
-        assert not watch.update_is_finite(overflow)
+        assert not has_happened(watch, overflow)
     add(watch, 0, (1, 1, 1))
     with pytest.raises(UserError, match="10 updates in a row"):
-        watch.update_is_finite(overflow)
+        has_happened(watch, overflow)
 
 
 def run_updates(restarts):
@@ -120,7 +129,7 @@ def run_updates(restarts):
             watch = StepWatch(AnchorHead.loss_names)
             watch.restore(stored)
         if step % 2 == 0:
-            answers.append(watch.update_is_finite(one))
+            answers.append(has_happened(watch, one))
     return answers, watch.state(), watch.end_epoch().tolist()
 
 
@@ -136,6 +145,31 @@ def test_a_watch_that_was_stored_at_any_step_goes_on_as_if_it_had_not_been(resta
     assert again == [record.message for record in caplog.records]
 
 
+def test_an_update_is_lost_by_a_loss_that_was_read_before_it():
+    watch = StepWatch(AnchorHead.loss_names)
+    add(watch, 1, (np.nan, 1, 1))
+    watch.state()
+    add(watch, 2, (1, 1, 1))
+    assert not has_happened(watch, number(1))
+    assert has_happened(watch, number(1))
+
+
+def test_to_close_an_update_reads_nothing(monkeypatch):
+    watch = StepWatch(AnchorHead.loss_names)
+    add(watch, 1, (1, np.inf, 1))
+
+    def fail(x):
+        raise AssertionError("the host waits for the device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ops, "to_numpy", fail)
+        lost = watch.close_update(number(1))
+        assert watch.skipped == 0
+    assert ops.to_numpy(lost) == 1 and ops.dtype_of(lost) == "float32"
+    assert not watch.settle()
+    assert watch.skipped == 1
+
+
 def test_losses_are_said_by_the_short_names_of_the_head():
     watch, mean = StepWatch(AnchorHead.loss_names), np.array([0.5, 0.25, 0.125])
     assert watch.describe(mean) == "box 0.5000  obj 0.2500  cls 0.1250"
@@ -146,7 +180,7 @@ def test_a_head_may_have_any_number_of_losses():
     watch, one = StepWatch(PresenceHead.loss_names), ops.tensor(np.array(1, np.float32))
     add(watch, 1, (1, 3))
     add(watch, 2, (2, 4))
-    assert watch.update_is_finite(one)
+    assert has_happened(watch, one)
     assert [losses.tolist() for losses in watch.first_losses] == [[1, 3], [2, 4]]
     assert watch.end_epoch().tolist() == [1.5, 3.5]
     assert watch.describe(watch.means()) == "pres nan  num nan"

@@ -1,0 +1,89 @@
+"""What PyTorch's dispatcher is asked for: how many operations, and how often the host waits.
+
+They are counted below autograd. Views and new memory are left out: a GPU launches nothing for them.
+
+    .venv/torch/bin/python -m tests.dispatched --multi_tensor_optimizer --amp bf16
+
+prints the numbers of a step of YOLOv5n with flags of train.py.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import backend
+from utils.report.stage_timer import StageTimer
+
+# They give the host a number of the device, or sizes that depend on one.
+WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "equal", "is_nonzero")
+
+
+class StageCounter(StageTimer):
+    """A timer that knows in which stage of a step it is."""
+
+    stage = ""
+
+    @contextmanager
+    def __call__(self, name):
+        self.stage = name
+        with super().__call__(name):
+            yield
+        self.stage = ""
+
+
+def dispatched(run: Callable[[StageTimer], object]) -> dict[str, Counter[str]]:
+    """Return how often each operation is dispatched during a call, by stage and name."""
+    stages, found = StageCounter(), {}
+    mode = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
+
+    class Counting(mode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            name = function.overloadpacket.__name__
+            if not (name.startswith(("empty", "new_empty")) or _is_view(function)):
+                found.setdefault(stages.stage, Counter())[name] += 1
+            return function(*args, **(kwargs or {}))
+
+    with Counting():
+        run(stages)
+    return found
+
+
+def _is_view(function) -> bool:
+    """Return whether an operation gives its argument's memory and does not write to it."""
+    aliases = [value.alias_info for value in function._schema.returns]
+    return any(alias is not None and not alias.is_write for alias in aliases)
+
+
+def total(found: dict[str, Counter[str]]) -> Counter[str]:
+    """Return the numbers of all stages."""
+    return sum(found.values(), Counter())
+
+
+def waits(counts: Counter[str]) -> int:
+    """Return how often the host waits for what was queued before."""
+    return sum(counts[name] for name in WAITS)
+
+
+def main(flags: list[str]) -> None:
+    """Print what the third step of a model dispatches, by stage."""
+    backend.use("torch")
+    from benchmarks.train_step import Candidate, draw_batch, start
+    from models.training.step import train_step
+
+    settings = SimpleNamespace(cfg="models/yolov5n.yaml", img=64, batch=2)
+    state = start("counted", Candidate(tuple(flags), 0.0), settings, "cpu")
+    batch = draw_batch(2, 64, num_classes=80)
+    for _ in range(3):
+        found = dispatched(lambda stage: train_step(state, batch, stage))
+    for stage, counts in found.items():
+        print(f"{stage:<10} {counts.total():>5}, waits {waits(counts)}")
+    print(f"{'step':<10} {total(found).total():>5}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

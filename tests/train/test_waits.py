@@ -1,0 +1,246 @@
+"""The device decides whether an update happens; the host reads of it later, and waits for nothing.
+
+A CPU queues nothing, so what is counted here is what a GPU would be asked.
+"""
+
+import dataclasses
+import importlib
+
+import numpy as np
+import pytest
+
+import backend
+from backend import nn, ops
+from models.detector import Detector
+from models.graph import read_model_yaml
+from models.heads.base import LossTerms
+from models.training.checkpointing import capture, restore
+from models.training.settling import settle
+from models.training.state import build_state
+from models.training.step import train_step
+from tests.dispatched import StageCounter, dispatched, total, waits
+from tests.small import write_small_dataset, write_tiny_model
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.train_config import parse_train_flags
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.loading.loader import TrainLoader
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
+from utils.report.stage_timer import StageTimer
+from utils.state.run import Run
+
+FAST = "--multi_tensor_optimizer"
+ON_TORCH = pytest.mark.skipif(
+    backend.use() != "torch", reason="OneFlow does not tell which operations it is asked for"
+)
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    data, cfg = write_small_dataset(folder), write_tiny_model(folder)
+    dataset = load_dataset(data)
+
+    def start(*flags):
+        """A state that makes an update of each batch."""
+        config = parse_train_flags(["--cfg", str(cfg), "--img", "64", "--batch", "2", *flags])
+        hyp = dataclasses.replace(read_hyperparameters(DEFAULT_HYPERPARAMETERS), warmup_epochs=0)
+        model = Detector(read_model_yaml(cfg, len(dataset.class_names)))
+        model.initialize(seed=0)
+        state = build_state(config, hyp, model, batches=6, device="cpu")
+        state.schedule = dataclasses.replace(state.schedule, batch_size=64)
+        return state
+
+    loader = TrainLoader(load_split(dataset, "train"), 64, 2, AugmentConfig(), seed=0, workers=0)
+    return start, list(loader.epoch(0))
+
+
+def losing(state, lost):
+    """Have the batches of these numbers lose their update: their loss is infinite."""
+    plain = state.step_loss
+
+    def loss(raw, targets, whole):
+        terms = plain(raw, targets, whole)
+        if state.batch_number not in lost:
+            return terms
+        bad = terms.by_name["box"] * float("inf")
+        return LossTerms({**terms.by_name, "box": bad}, terms.total + bad)
+
+    state.step_loss = loss
+    return state
+
+
+def arrays_of(state):
+    sections = (nn.state_arrays(state.model), nn.state_arrays(state.ema.model))
+    named = (state.optimizer.state_arrays(), *sections)
+    return {f"{i} {name}": x for i, arrays in enumerate(named) for name, x in arrays.items()}
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW"])
+@pytest.mark.parametrize("flags", [(), (FAST,)], ids=["plain", "fast"])
+def test_it_does_not_matter_when_the_host_reads_of_an_update(training, optimizer, flags):
+    start, batches = training
+    ends = []
+    for reads_at_once in (True, False):
+        state = losing(start("--optimizer", optimizer, *flags), {0, 2, 3})
+        for batch in batches:
+            train_step(state, batch, StageTimer())
+            if reads_at_once:
+                settle(state)
+        settle(state)
+        assert (state.ema.updates, state.watch.skipped) == (3, 3)
+        assert np.isfinite(state.watch.end_epoch()).all()
+        ends.append((arrays_of(state), str(state.watch.state())))
+    (wanted, read), (found, read_later) = ends
+    assert read == read_later
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        assert np.isfinite(array).all(), name
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+def test_a_state_saved_right_after_a_lost_update_goes_on_as_if_nothing_had_been(
+    training, tmp_path, optimizer
+):
+    start, batches = training
+    flags = (FAST, "--optimizer", optimizer)
+    whole = losing(start(*flags), {2})
+    for batch in batches:
+        train_step(whole, batch, StageTimer())
+    stopped, resumed = losing(start(*flags), {2}), start(*flags)
+    for batch in batches[:3]:
+        train_step(stopped, batch, StageTimer())
+    assert stopped.watch.skipped == 0  # nobody has read of it
+    config = parse_train_flags(["--img", "64"])
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    samples = {"images": 12, "sha256": "5a", "polygons": ""}
+    run = Run(config, hyp, tuple("abc"), tmp_path, data={"train": samples, "val": samples})
+    checkpoint = capture(run, stopped)
+    assert (checkpoint.header.ema_updates, checkpoint.header.progress["watch"]["skipped"]) == (2, 1)
+    restore(run, resumed, checkpoint)
+    for batch in batches[3:]:
+        train_step(resumed, batch, StageTimer())
+    for state in (whole, resumed):
+        settle(state)
+    assert str(whole.watch.state()) == str(resumed.watch.state())
+    found = arrays_of(resumed)
+    for name, array in arrays_of(whole).items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+def test_a_lost_update_leaves_weights_average_and_state_as_they_were(training):
+    start, batches = training
+    state = losing(start(FAST), {1})
+    train_step(state, batches[0], StageTimer())
+    before = arrays_of(state)
+    train_step(state, batches[1], StageTimer())
+    for name, array in arrays_of(state).items():
+        if "running" not in name and "tracked" not in name:
+            np.testing.assert_array_equal(array, before[name], err_msg=name)
+
+
+def test_statistics_of_a_pass_that_overflows_come_from_the_average(training):
+    start, batches = training
+    state = start(FAST)
+    train_step(state, batches[0], StageTimer())
+    held = nn.state_arrays(state.ema.model)["model.0.bn.running_var"]
+    images = batches[1].images
+    state.forward, plain = lambda x: plain(x * float("inf")), state.forward
+    train_step(state, batches[1], StageTimer())
+    found = nn.state_arrays(state.model)
+    np.testing.assert_array_equal(found["model.0.bn.running_var"], held)
+    assert all(np.isfinite(array).all() for array in found.values())
+    assert images.any()
+
+
+def test_an_update_is_read_once_when_the_next_forward_pass_is_queued(training, monkeypatch):
+    start, batches = training
+    state, events = start(FAST), []
+
+    class Recording(StageCounter):
+        def __call__(self, name):
+            events.append(name)
+            return super().__call__(name)
+
+    later = ops.to_numpy_later
+
+    def recorded(x):
+        events.append("copy")
+        read = later(x)
+        return lambda: (events.append("read"), read())[1]
+
+    monkeypatch.setattr(ops, "to_numpy_later", recorded)
+    for batch in batches[:3]:
+        train_step(state, batch, Recording())
+    step = ["to_device", "forward", "loss", "backward", "optimizer", "copy", "ema"]
+    later_step = [*step[:4], "read", *step[4:]]
+    assert events == [*step, *later_step, *later_step]
+    state.loss_scale.adapts = True  # the scale of a loss depends on the update before
+    events.clear()
+    train_step(state, batches[3], Recording())
+    assert events == [*step[:3], "read", *step[3:]]
+
+
+def fail(x):
+    raise AssertionError("the host waits for the device")
+
+
+@ON_TORCH
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW"])
+@pytest.mark.parametrize("lost", [(), (1,)], ids=["finite", "lost"])
+def test_the_host_waits_for_nothing_between_updates(training, monkeypatch, optimizer, lost):
+    start, batches = training
+    state = losing(start(FAST, "--bbox_iou_optim", "--optimizer", optimizer), lost)
+    train_step(state, batches[0], StageTimer())
+    torch_ops = importlib.import_module("backend.torch.ops")
+    monkeypatch.setattr(torch_ops, "reads_at_once", lambda x: False)  # as of a GPU
+    monkeypatch.setattr(ops, "to_numpy", fail)
+    monkeypatch.setattr(ops, "to_numpy_later", lambda x: x.detach().clone().numpy)
+    for batch in batches[1:4]:
+        found = dispatched(lambda stage, batch=batch: train_step(state, batch, stage))
+        assert waits(total(found)) == 0, found
+    settle(state)
+    assert state.watch.skipped == len(lost)
+
+
+@ON_TORCH
+def test_waits_are_counted():
+    found = dispatched(lambda stage: [ops.full((), 2).item(), ops.full((3,), 2).nonzero()])
+    assert waits(total(found)) == 2 and total(found)["full"] == 2
+
+
+@ON_TORCH
+@pytest.mark.parametrize("channels_last", [True, False])
+def test_a_pass_launches_no_more_than_its_layers(training, channels_last):
+    start, batches = training
+    layout = "channels-last" if channels_last else "contiguous"
+    state = start(FAST, "--layout", layout)
+    for batch in batches[:2]:
+        found = dispatched(lambda stage, batch=batch: train_step(state, batch, stage))
+    layers = found["forward"]["native_batch_norm"]
+    weights = len(list(nn.named_parameters(state.model)))
+    forward, backward = found["forward"], found["backward"]
+    assert layers > 5 and weights > 3 * layers
+    # No batches counted, gradients added to zeros, or reordered beside channels-last weights.
+    assert forward["add_"] == 0 and backward["add_"] == 0 and backward["copy_"] == 0
+    assert forward["convolution"] == backward["convolution_backward"] == layers + 2
+    assert total(found)["zero_"] == total(found)["_foreach_zero_"] == 0
+    # Clipping, whether the update is lost, three groups of weights; the EMA and its statistics.
+    assert found["optimizer"].total() <= 30 and found["ema"].total() <= 20
+
+
+@ON_TORCH
+def test_weights_are_cast_together(training):
+    start, batches = training
+
+    def second_step(*flags):
+        state = start(FAST, *flags)
+        train_step(state, batches[0], StageTimer())
+        return dispatched(lambda stage: train_step(state, batches[1], stage))
+
+    plain, half = second_step(), second_step("--amp", "bf16")
+    # The images, and the raw maps of two levels, which the loss takes in float32.
+    assert half["forward"]["_to_copy"] - plain["forward"]["_to_copy"] == 3
+    assert half["backward"]["_to_copy"] - plain["backward"]["_to_copy"] == 2
+    assert half["forward"]["_foreach_copy_"] == half["backward"]["_foreach_copy_"] == 1
