@@ -111,13 +111,14 @@ class _Scene:
 
     def place(self, rows: np.ndarray) -> _Placed:
         """Lay out rows."""
-        box, group = self.boxes_xyxy[rows].astype(np.float64), self.group[rows]
+        box = self.boxes_xyxy.take(rows, axis=0).astype(np.float64)
         size, centre = box[:, 2:] - box[:, :2], (box[:, :2] + box[:, 2:]) / 2
         reach = np.full_like(size, np.inf)
         if self.iou_threshold > 0:
             part = (1 - self.iou_threshold) / min(1.0, 2 * self.iou_threshold)
             reach = size * (part * (1 + ROUNDING))
         x, reach_x = centre[:, 0], reach[:, 0]
+        group = self.group.take(rows)
         places = [group + self._step_of(at) for at in (x, x - reach_x, x + reach_x)]
         order = np.argsort(places[0])
         area = size[:, 0] * size[:, 1]
@@ -165,13 +166,15 @@ class _Scene:
         self, rows: _Placed, one: np.ndarray, others: _Placed, other: np.ndarray
     ) -> np.ndarray:
         """Return which pairs, near along x, have an IoU above the threshold."""
-        near = np.flatnonzero(abs(rows.y[one] - others.y[other]) <= rows.reach_y[one])
-        one, other = one[near], other[near]
+        near = np.flatnonzero(
+            abs(rows.y.take(one) - others.y.take(other)) <= rows.reach_y.take(one)
+        )
+        one, other = one.take(near), other.take(near)
         box, other_box = rows.box_xyxy.take(one, axis=0), others.box_xyxy.take(other, axis=0)
         common = np.minimum(box[:, 2:], other_box[:, 2:])
         common -= np.maximum(box[:, :2], other_box[:, :2])
         common = common.clip(0)
         intersection = common[:, 0] * common[:, 1]
-        union = rows.area[one] + others.area[other] - intersection
+        union = rows.area.take(one) + others.area.take(other) - intersection
         iou = np.divide(intersection, union, out=np.zeros_like(union), where=union > 0)
         return near[iou > self.iou_threshold]

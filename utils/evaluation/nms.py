@@ -76,10 +76,11 @@ def _survivors(
     """Return which of each image `suppress_overlapping` keeps, (K,) int64, best first."""
     orders = [_descending_order(found.scores)[:max_candidates] for found in images]
     lengths = [len(order) for order in orders]
-    boxes, groups = [np.zeros((0, 4), np.float32)], [np.zeros(0, np.int64)]
+    boxes: list[np.ndarray] = [np.zeros((0, 4), np.float32)]
+    groups: list[np.ndarray] = [np.zeros(0, np.int64)]
     for found, order in zip(images, orders, strict=True):
-        boxes.append(found.boxes_xyxy[order])
-        groups.append(found.class_index[order])
+        boxes.append(found.boxes_xyxy.take(order, axis=0))
+        groups.append(found.class_index.take(order))
     group = np.concatenate(groups)
     if settings.class_agnostic:
         group = np.zeros_like(group)
