@@ -9,6 +9,7 @@ import backend
 from backend import amp, autograd, nn, ops
 from models.detector import Detector, images_to_tensor
 from models.graph import read_model_yaml
+from models.training.loop import evaluated_model
 from models.training.replay import layer_outputs
 from models.training.state import build_state
 from models.training.step import train_step
@@ -135,6 +136,40 @@ def test_half_precision_is_refused_or_near_to_float32(training, dtype):
     )
     # float16's are still multiplied by the loss scale, which an angle does not see.
     assert first @ second / np.linalg.norm(first) / np.linalg.norm(second) > 1 - angle
+
+
+def test_validation_computes_in_the_precision_of_training(training):
+    start, batches = training
+    plain = start("--layout", "contiguous")
+    assert evaluated_model(plain) is plain.ema.model
+    images = images_to_tensor(batches[0].images, "cpu", channels_last=False)
+
+    def maps(model):
+        with autograd.no_grad():
+            return [ops.to_numpy(level) for level in model(images)]
+
+    for dtype in amp.supported("cpu"):
+        state = start("--layout", "contiguous", "--amp", FLAGS[dtype])
+        found = maps(evaluated_model(state))
+        for level, trained, exact in zip(
+            found, maps(state.execution.forward_of(state.ema.model)), maps(plain.ema.model),
+            strict=True,
+        ):  # fmt: skip
+            assert level.dtype == np.float32
+            np.testing.assert_array_equal(level, trained)
+            assert not np.array_equal(level, exact)
+
+
+@pytest.mark.skipif(not CHANNELS_LAST, reason="the backend has one layout")
+@pytest.mark.parametrize("layout", ["contiguous", "channels-last"])
+def test_validation_in_half_precision_keeps_the_layout_of_training(training, layout):
+    start, batches = training
+    state = start("--layout", layout, "--amp", "bf16")
+    seen = []
+    predictor = evaluated_model(state)
+    predictor.model = lambda images: seen.append(images.is_contiguous()) or ()
+    predictor(images_to_tensor(batches[0].images, "cpu", channels_last=False))
+    assert seen == [layout == "contiguous"]
 
 
 @pytest.mark.skipif("float16" not in amp.supported("cpu"), reason="the backend has no float16")
