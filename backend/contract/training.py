@@ -348,6 +348,13 @@ class Amp(Protocol):
     def supported(self, device: str) -> tuple[str, ...]:
         """Return the dtypes of `autocast` on the device, of "bfloat16" and "float16"."""
 
+    def preferred(self, device: str) -> str:
+        """Return the dtype in which a network trains fastest on the device: one of `supported`, or
+        "float32" where a half precision gains nothing, and on every CPU.
+
+        So a run computes the same numbers on all CPUs, and with all backends there.
+        """
+
     def autocast(self, device: str, dtype: str) -> AbstractContextManager[Any]:
         """Return a context in which convolutions and matrix products compute in half precision.
 

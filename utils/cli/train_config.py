@@ -13,7 +13,7 @@ from utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_from
 from utils.cli.recipe_config import RecipeConfig
 from utils.errors import UserError
 
-PRECISIONS = ("off", "bf16", "fp16")
+PRECISIONS = ("auto", "off", "bf16", "fp16")
 LAYOUTS = ("auto", "contiguous", "channels-last")
 NEWEST, AUTO = "newest", "auto"  # of --resume, besides a folder or file
 TASK_NAMES = ("detect", "segment", "classify")  # of utils/tasks/table.py, which needs this module
@@ -64,8 +64,9 @@ class TrainConfig(RecipeConfig):
     cache: str = flag("speed", "--cache", default="", nargs="?", const="ram",
         choices=("ram", "disk"),
         help="keep decoded images for all workers: in memory, or a file in TMPDIR")  # fmt: skip
-    amp: str = flag("speed", "--amp", default="off", choices=PRECISIONS,
-        help="compute the network in half precision")  # fmt: skip
+    amp: str = flag("speed", "--amp", default="auto", choices=PRECISIONS,
+        help="compute the network in half precision; auto: where a GPU gains from it; off: all in "
+        "float32")  # fmt: skip
     layout: str = flag("speed", "--layout", default="auto", choices=LAYOUTS,
         help="of feature maps in memory; auto takes what the device gains from")  # fmt: skip
     compile: bool = flag("speed", "--compile", default=False,

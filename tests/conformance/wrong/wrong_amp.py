@@ -60,6 +60,8 @@ register(
     (
         ("amp.supported", "names what no GPU is needed for", lambda b: lambda device: ("int8",)),
         ("amp.supported", "takes any device", lambda b: lambda device: ()),
+        ("amp.preferred", "takes a CPU for a GPU", lambda b: lambda device: "bfloat16"),
+        ("amp.preferred", "takes any device", lambda b: lambda device: "float32"),
         ("amp.autocast", "does nothing", lambda b: lambda device, dtype: nullcontext()),
         ("amp.scale_gradients_", "scales copies", scaled_copies),
         ("ops.normalize_images", "divides by 256", half_contrast),
