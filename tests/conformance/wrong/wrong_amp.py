@@ -5,8 +5,12 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
+
 from tests.conformance.judging import Backend
 from tests.conformance.wrong.registry import register
+
+SHARED = bytearray(1000)
 
 
 def half_contrast(b: Backend) -> Any:
@@ -69,6 +73,16 @@ register(
         ("autograd.compile_problem", "is no reason", lambda b: lambda device: ""),
         ("autograd.compiled", "has no gradient", without_gradient),
         ("autograd.compiled", "answers as it did first", of_the_first_shape),
+        (
+            "device.host_bytes",
+            "forgets the shape",
+            lambda b: lambda shape, device: np.empty(int(np.prod(shape)), np.uint8),
+        ),
+        (
+            "device.host_bytes",
+            "gives the same memory twice",
+            lambda b: lambda shape, device: np.ndarray(shape, np.uint8, SHARED),
+        ),
         ("device.mark", "is always the same", lambda b: lambda device: 0.0),
         (
             "device.seconds_between",
