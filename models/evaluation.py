@@ -192,8 +192,6 @@ def _add_found(
     predictions: Sequence[Any],
 ) -> None:
     """Finish the predictions of a batch and collect them, image by image."""
-    for index, decoded, letterbox in zip(
-        batch.sample_indices.tolist(), predictions, batch.letterboxes, strict=True
-    ):
-        found = head.finish(decoded, letterbox, suppression)
+    images = head.finish_images(predictions, batch.letterboxes, suppression)
+    for index, found in zip(batch.sample_indices.tolist(), images, strict=True):
         collector.add_image(FoundImage(batch_index, index, found))

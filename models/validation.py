@@ -169,6 +169,7 @@ def validate_batches(
 ) -> Validation:
     """Validate with batches of whole images."""
     with val_loader(config, samples, model, world) as loader:
+        loader.build_in(partial(backend.device.host_bytes, device=device))
         if device == CPU:
             model.require_memory(loader.largest_shape, trains=False)
         suppression = suppression_settings(config, multi_label=True)

@@ -30,7 +30,7 @@ TRANSLATIONS = DOCS / "flag-words.yaml"
 BOTH = "both"  # backends honour a flag alike
 # Flags that both backends do not honour alike, by field.
 BACKENDS = {
-    "amp": "PyTorch; OneFlow has no half precision: an error",
+    "amp": "PyTorch; OneFlow has no half precision: `auto` is float32, `bf16` and `fp16` an error",
     "layout": "PyTorch both; OneFlow contiguous only: `channels-last` is an error",
     "compile": "PyTorch; with OneFlow a line says that the plain step runs",
     "half_gradients": "PyTorch; an error with OneFlow",

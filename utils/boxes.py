@@ -75,5 +75,6 @@ def pairwise_iou(
 
 def _corner_and_size(boxes_xyxy: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return left, top, width, height in float64, each of shape (...) for boxes (..., 4)."""
-    left, top, right, bottom = np.moveaxis(boxes_xyxy.astype(np.float64), -1, 0)
+    boxes = boxes_xyxy.astype(np.float64)
+    left, top, right, bottom = (boxes[..., edge] for edge in range(4))
     return left, top, right - left, bottom - top

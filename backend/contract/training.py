@@ -247,6 +247,13 @@ class Device(inference.Device, Protocol):
         whose memory is the machine's.
         """
 
+    def host_bytes(self, shape: tuple[int, ...], device: str) -> np.ndarray:
+        """Return a uint8 array that is to be filled, and then copied to the device.
+
+        Page-locked beside a GPU, where the backend can: `ops.tensor` then takes it as it is, while
+        the host goes on. So it must not change after that. OneFlow 0.9 has no such memory.
+        """
+
     def mark(self, device: str) -> Any:
         """Mark the moment when all work that is now queued on the device is done.
 
@@ -384,6 +391,13 @@ class Amp(Protocol):
 
     def supported(self, device: str) -> tuple[str, ...]:
         """Return the dtypes of `autocast` on the device, of "bfloat16" and "float16"."""
+
+    def preferred(self, device: str) -> str:
+        """Return the dtype in which a network trains fastest on the device: one of `supported`, or
+        "float32" where a half precision gains nothing, and on every CPU.
+
+        So a run computes the same numbers on all CPUs, and with all backends there.
+        """
 
     def autocast(self, device: str, dtype: str) -> AbstractContextManager[Any]:
         """Return a context in which convolutions and matrix products compute in half precision.

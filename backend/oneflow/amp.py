@@ -20,6 +20,11 @@ def supported(device: str) -> tuple[str, ...]:
     return ()
 
 
+def preferred(device: str) -> str:
+    resolve(device)
+    return "float32"
+
+
 def autocast(device: str, dtype: str) -> AbstractContextManager[Any]:
     checks.half_precision(dtype, supported(device), device)
     return nullcontext()

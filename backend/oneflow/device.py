@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 
+import numpy as np
 import oneflow
 
 from backend import checks
@@ -70,6 +71,10 @@ def _used_memory(device: str) -> int:
     """Return the bytes of a GPU that are taken, by other processes too: 0.9 tells no more."""
     oneflow.cuda.set_device(device)
     return int(oneflow._oneflow_internal.GetCUDAMemoryUsed() * 2**20)
+
+
+def host_bytes(shape: tuple[int, ...], device: str) -> np.ndarray:
+    return np.empty(shape, np.uint8)
 
 
 def mark(device: str) -> float:

@@ -24,6 +24,20 @@ def supported(device: str) -> tuple[str, ...]:
     return tuple(HALF_DTYPES)
 
 
+def preferred(device: str) -> str:
+    named = torch.device(resolve(device))
+    if named.type == "cpu":
+        return "float32"
+    return preferred_with(torch.cuda.get_device_capability(named)[0])
+
+
+def preferred_with(major: int) -> str:
+    """Return what a GPU of a compute capability prefers."""
+    # Matrix units came with 7, for float16 alone; with 8 they take bfloat16, which overflows no
+    # gradient. GPUs before are slower in half precision, or not faster.
+    return "bfloat16" if major >= 8 else "float16" if major == 7 else "float32"
+
+
 def autocast(device: str, dtype: str) -> AbstractContextManager[Any]:
     checks.half_precision(dtype, supported(device), device)
     if dtype == "float32":

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from backend import checks
@@ -77,6 +78,12 @@ def peak_memory(run: Callable[[], object], device: str) -> int:
 
 def free_memory(device: str) -> int | None:
     return None if device == CPU else int(torch.cuda.mem_get_info(device)[0])
+
+
+def host_bytes(shape: tuple[int, ...], device: str) -> np.ndarray:
+    if device == CPU:
+        return np.empty(shape, np.uint8)
+    return torch.empty(shape, dtype=torch.uint8, pin_memory=True).numpy()
 
 
 def mark(device: str) -> Any:

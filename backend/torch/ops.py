@@ -30,13 +30,32 @@ NAMES = {dtype: name for name, dtype in {**DTYPES, **HALF_DTYPES}.items()}
 
 def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
     dtype = dtype_named(array.dtype.name)
-    # A copy in native order: PyTorch reads neither negative strides nor swapped bytes.
-    copied = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
-    where, on_host = resolve(device), torch.from_numpy(copied)
+    where = resolve(device)
     if where == CPU:
-        return on_host.to(dtype)
-    # From pinned memory the host need not wait for work that the device has queued.
-    return on_host.pin_memory().to(where, dtype, non_blocking=True)
+        # A copy in native order: PyTorch reads neither negative strides nor swapped bytes.
+        copied = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+        return torch.from_numpy(copied).to(dtype)
+    # From page-locked memory the host need not wait for work that the device has queued.
+    return page_locked(array).to(where, non_blocking=True)
+
+
+def page_locked(array: np.ndarray) -> Tensor:
+    """Return an array in page-locked memory: itself where `device.host_bytes` made it, else a copy.
+
+    PyTorch gives the memory to others when the device has read it, of whole tensors alone: the
+    place of a part means nothing to it.
+    """
+    whole = array.base
+    if (
+        isinstance(whole, Tensor)
+        and whole.is_pinned()
+        and (whole.data_ptr(), whole.nbytes) == (array.ctypes.data, array.nbytes)
+        and array.flags.c_contiguous
+    ):
+        return whole.view(dtype_named(array.dtype.name)).reshape(array.shape)
+    copied = torch.empty(array.shape, dtype=dtype_named(array.dtype.name), pin_memory=True)
+    copied.numpy()[...] = array
+    return copied
 
 
 def to_numpy(x: Tensor) -> np.ndarray:

@@ -287,6 +287,15 @@ class Head(nn.Module, ABC):
         queued.
         """
 
+    def finish_images(
+        self,
+        decoded: Sequence[Any],
+        letterboxes: Sequence[Letterbox],
+        settings: SuppressionSettings,
+    ) -> list[Any]:
+        """Return what `finish` does of several images, where a head can do so in less time."""
+        return [self.finish(*image, settings) for image in zip(decoded, letterboxes, strict=True)]
+
     def compared_boxes(self, decoded: Any, settings: SuppressionSettings) -> np.ndarray | None:
         """Return the boxes (K, 4) of what `finish` finds as NMS compares them; None without NMS."""
         return None

@@ -1,6 +1,7 @@
 """A model that computes in half precision, where the device has it.
 
-Before: `predictor.py` wraps a model in it, for --half. After: `augmented.py`, `ensemble.py`.
+Before: `predictor.py`, for --half; `models/training/loop.py`, which validates in the precision of
+training. After: `augmented.py`, `ensemble.py`.
 """
 
 from __future__ import annotations
@@ -25,14 +26,22 @@ class HalfPrecision:
     So boxes are decoded in float32, as NMS needs them.
     """
 
-    def __init__(self, model: Predictor, device: str, dtype: str = HALF) -> None:
-        """Take a model of float32 weights on a device, and a dtype of `amp.supported`."""
+    def __init__(
+        self, model: Predictor, device: str, dtype: str = HALF, channels_last: bool | None = None
+    ) -> None:
+        """Take a model of float32 weights on a device, and a dtype of `amp.supported`.
+
+        channels_last: whether maps have that layout; None for the one that the device gains from.
+        """
+        if channels_last is None:
+            channels_last = gains_from_channels_last(device, dtype)
+        self.channels_last = channels_last
         self.model, self.device, self.dtype = model, device, dtype
         self.head, self.stride, self.fixed_size = model.head, model.stride, model.fixed_size
         self.takes_arrays = False
 
     def __call__(self, images: Tensor) -> tuple[Tensor, ...]:
-        if gains_from_channels_last(self.device, self.dtype):
+        if self.channels_last:
             images = ops.channels_last(images)
         with amp.autocast(self.device, self.dtype):
             raw = self.model(images)

@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend import amp, autograd, ops, use
+import numpy as np
+
+from backend import amp, autograd, dist, ops, use
 from backend.checks import CPU
 from backend.contract import Tensor
 from models.detector import choose_layout
@@ -80,8 +82,11 @@ def choose_execution(config: TrainConfig, device: str, dtype: str) -> Execution:
     problem = autograd.compile_problem(device) if config.compile else None
     execution = Execution(device, computed, channels_last, config.compile and problem is None)
     log.info(
-        "%s, %s, %s%s",
+        "%s%s, %s, %s%s",
         computed,
+        " (--amp auto; --amp off computes in float32)"
+        if config.amp == "auto" and computed != dtype
+        else "",
         execution.layout,
         "compiled" if execution.compiled else "eager",
         f" (no --compile: {problem})" if problem else "",
@@ -90,18 +95,25 @@ def choose_execution(config: TrainConfig, device: str, dtype: str) -> Execution:
 
 
 def choose_precision(asked: str, device: str, dtype: str) -> str:
-    """Return the dtype in which the network computes: that of the weights unless --amp says
-    otherwise.
-    """
-    if asked == "off":
+    """Return the dtype in which the network computes, as --amp says: the same on all ranks."""
+    if asked == "auto" and dtype == "float32":
+        return preferred_by_all(device)
+    if asked in ("auto", "off"):
         return dtype
     half = HALF_PRECISIONS[asked]
     supported = [name for name, found in HALF_PRECISIONS.items() if found in amp.supported(device)]
     if half not in amp.supported(device):
         raise UserError(
             f"--amp {asked}: the {use()} backend cannot train in {half} on {device}; accepted "
-            f"there: {', '.join(['off', *supported])}"
+            f"there: {', '.join(['auto', 'off', *supported])}"
         )
     if half == "float16" and device == CPU:
         log.warning("--amp fp16: CPUs without its kernels run it slower than float32; try bf16")
     return half
+
+
+def preferred_by_all(device: str) -> str:
+    """Return the precision that the devices of all ranks gain from: that of the weakest."""
+    weakest_first = ("float32", *reversed(HALF_PRECISIONS.values()))
+    mine = np.array([weakest_first.index(amp.preferred(device))])
+    return weakest_first[int(np.concatenate(dist.all_gather(mine)).min())]

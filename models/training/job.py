@@ -41,6 +41,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
     with watchdog.phase("building the model"):
         state = build(job, checkpoint, len(train_loader))
         train_loader.align(state.model.stride)
+        train_loader.build_in(partial(backend.device.host_bytes, device=state.device))
         if state.device == CPU:
             state.model.require_memory(largest_input(state, train_loader), trains=True)
     if config.replay:
@@ -55,6 +56,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
         restore(run, state, checkpoint)
         del checkpoint  # its arrays
     with val_loader(job, state.model.stride) as loader, closing(run.loggers):
+        loader.build_in(partial(backend.device.host_bytes, device=state.device))
         tell_beginning(run, state)
         best = train(run, state, train_loader, loader, job.val_samples)
         conclude_run(run, state, best, job.val_samples)

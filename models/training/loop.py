@@ -12,6 +12,7 @@ from backend import nn
 from backend.processes import this_process
 from backend.words import count
 from models.evaluation import Validation, evaluate
+from models.inference.half import HalfPrecision
 from models.inference.in_pieces import InPieces
 from models.inference.protocol import Predictor
 from models.training.checkpointing import capture
@@ -139,8 +140,14 @@ def validate(
 
 
 def evaluated_model(state: TrainState) -> Predictor:
-    """Return the EMA; where steps are computed in pieces, in twice as large ones."""
+    """Return the EMA in the precision of the steps; where they are computed in pieces, in twice as
+    large ones.
+    """
     model: Predictor = state.ema.model
+    execution = state.execution
+    if execution.autocast_dtype != "float32":
+        dtype, layout = execution.autocast_dtype, execution.channels_last
+        model = HalfPrecision(model, state.device, dtype, layout)
     return InPieces(model, 2 * state.micro_batch) if state.micro_batch else model
 
 

@@ -20,6 +20,12 @@ def names_half_precisions_of_a_device_that_is_there(b: Backend) -> None:
     assert_raises(ValueError, lambda: b.amp.supported("cuda:99"), "cuda:99")
 
 
+@judges("amp.preferred")
+def prefers_float32_on_a_cpu(b: Backend) -> None:
+    assert b.amp.preferred("cpu") == "float32"
+    assert_raises(ValueError, lambda: b.amp.preferred("cuda:99"), "cuda:99")
+
+
 @judges("amp.autocast")
 def convolves_in_half_precision_with_float32_weights(b: Backend) -> None:
     images = uniform((1, 3, 4, 4), "float32")

@@ -200,3 +200,14 @@ def a_gpu_has_free_memory_and_a_cpu_none_of_its_own(b: Backend) -> None:
     assert b.device.free_memory("cpu") is None
     if b.device.supports("cuda"):
         assert 0 < b.device.free_memory("cuda:0") < 2**40
+
+
+@judges("device.host_bytes")
+def arrays_to_be_filled_each_for_itself(b: Backend) -> None:
+    for shape in ((2, 3, 4), (0, 3)):
+        one, other = (b.device.host_bytes(shape, "cpu") for _ in range(2))
+        assert one.dtype == np.uint8 and one.shape == other.shape == shape
+        one[...], other[...] = 7, 9
+        for array, value in ((one, 7), (other, 9)):
+            found = b.ops.to_numpy(b.ops.tensor(array))
+            np.testing.assert_array_equal(found, np.full(shape, value, np.uint8))

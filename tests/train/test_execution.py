@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import backend
-from backend import amp, autograd, nn, ops
+from backend import amp, autograd, dist, nn, ops
 from models.detector import Detector, images_to_tensor
 from models.graph import read_model_yaml
+from models.training.execution import choose_precision
+from models.training.loop import evaluated_model
 from models.training.replay import layer_outputs
 from models.training.settling import settle
 from models.training.state import build_state
@@ -119,7 +121,9 @@ def test_a_layout_that_the_backend_lacks_is_refused_with_the_next_step(training)
 def test_half_precision_is_refused_or_near_to_float32(training, dtype):
     start, batches = training[0], training[1][:2]  # the second updates
     if dtype not in amp.supported("cpu"):
-        with pytest.raises(UserError, match=f"cannot train in {dtype} on cpu; accepted there: off"):
+        with pytest.raises(
+            UserError, match=f"cannot train in {dtype} on cpu; accepted there: auto, off"
+        ):
             start("--amp", FLAGS[dtype])
         return
     # bfloat16 rounds to 2**-8, float16 to 2**-11, in each of 24 layers: measured 0.010 and 0.0011
@@ -138,6 +142,71 @@ def test_half_precision_is_refused_or_near_to_float32(training, dtype):
     )
     # float16's are still multiplied by the loss scale, which an angle does not see.
     assert first @ second / np.linalg.norm(first) / np.linalg.norm(second) > 1 - angle
+
+
+@pytest.mark.parametrize(
+    ("preferred", "others", "chosen"),
+    [
+        ("float32", [], "float32"), ("bfloat16", [], "bfloat16"), ("float16", [], "float16"),
+        ("bfloat16", ["bfloat16", "float16"], "float16"), ("float16", ["float32"], "float32"),
+    ],
+)  # fmt: skip
+def test_auto_takes_what_the_devices_of_all_ranks_gain_from(monkeypatch, preferred, others, chosen):
+    code = dict(zip(("float32", "float16", "bfloat16"), range(3), strict=True))
+    of_others = [np.array([code[name]]) for name in others]
+    monkeypatch.setattr(amp, "preferred", lambda device: preferred)
+    monkeypatch.setattr(dist, "all_gather", lambda mine: [mine, *of_others])
+    assert choose_precision("auto", "cpu", "float32") == chosen
+    assert choose_precision("off", "cpu", "float32") == "float32"
+    assert choose_precision("auto", "cpu", "float64") == "float64"
+
+
+@pytest.mark.skipif("bfloat16" not in amp.supported("cpu"), reason="the backend has no bfloat16")
+def test_what_auto_chose_is_said_with_the_way_out(training, monkeypatch, caplog):
+    monkeypatch.setattr(amp, "preferred", lambda device: "bfloat16")
+    with caplog.at_level(logging.INFO):
+        assert training[0]().execution.dtype == "bfloat16"
+    assert "bfloat16 (--amp auto; --amp off computes in float32), channels-last" in caplog.text
+
+
+def test_a_cpu_trains_in_float32_unless_asked(training, caplog):
+    with caplog.at_level(logging.INFO):
+        assert training[0]().execution.dtype == "float32"
+    assert "--amp" not in caplog.text
+
+
+def test_validation_computes_in_the_precision_of_training(training):
+    start, batches = training
+    plain = start("--layout", "contiguous")
+    assert evaluated_model(plain) is plain.ema.model
+    images = images_to_tensor(batches[0].images, "cpu", channels_last=False)
+
+    def maps(model):
+        with autograd.no_grad():
+            return [ops.to_numpy(level) for level in model(images)]
+
+    for dtype in amp.supported("cpu"):
+        state = start("--layout", "contiguous", "--amp", FLAGS[dtype])
+        found = maps(evaluated_model(state))
+        for level, trained, exact in zip(
+            found, maps(state.execution.forward_of(state.ema.model)), maps(plain.ema.model),
+            strict=True,
+        ):  # fmt: skip
+            assert level.dtype == np.float32
+            np.testing.assert_array_equal(level, trained)
+            assert not np.array_equal(level, exact)
+
+
+@pytest.mark.skipif(not CHANNELS_LAST, reason="the backend has one layout")
+@pytest.mark.parametrize("layout", ["contiguous", "channels-last"])
+def test_validation_in_half_precision_keeps_the_layout_of_training(training, layout):
+    start, batches = training
+    state = start("--layout", layout, "--amp", "bf16")
+    seen = []
+    predictor = evaluated_model(state)
+    predictor.model = lambda images: seen.append(images.is_contiguous()) or ()
+    predictor(images_to_tensor(batches[0].images, "cpu", channels_last=False))
+    assert seen == [layout == "contiguous"]
 
 
 @pytest.mark.skipif("float16" not in amp.supported("cpu"), reason="the backend has no float16")

@@ -13,7 +13,7 @@ from utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_from
 from utils.cli.recipe_config import RecipeConfig
 from utils.errors import UserError
 
-PRECISIONS = ("off", "bf16", "fp16")
+PRECISIONS = ("auto", "off", "bf16", "fp16")
 LAYOUTS = ("auto", "contiguous", "channels-last")
 NEWEST, AUTO = "newest", "auto"  # of --resume, besides a folder or file
 TASK_NAMES = ("detect", "segment", "classify")  # of utils/tasks/table.py, which needs this module
@@ -67,8 +67,9 @@ class TrainConfig(RecipeConfig):
         choices=("ram", "disk"),
         help="cache decoded images for all workers: in memory (ram), or in a file in TMPDIR "
         "(disk)")  # fmt: skip
-    amp: str = flag("speed", "--amp", default="off", choices=PRECISIONS,
-        help="mixed precision: compute the network in half precision")  # fmt: skip
+    amp: str = flag("speed", "--amp", default="auto", choices=PRECISIONS,
+        help="mixed precision: compute the network in half precision; auto: where a GPU gains from "
+        "it; off: all in float32")  # fmt: skip
     layout: str = flag("speed", "--layout", default="auto", choices=LAYOUTS,
         help="memory layout of feature maps; auto: the one that is faster on the "
         "device")  # fmt: skip

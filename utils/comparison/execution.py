@@ -127,8 +127,8 @@ def train_command(settings: Settings, turn: Turn, run_folder: Path) -> list[str]
     command += ["--workers", str(settings.workers), "--device", settings.device]
     if settings.nproc > 1:
         command += ["--nproc", str(settings.nproc)]
-    # The one layout that both backends have; a variant may ask for another.
-    command += ["--layout", "contiguous"]
+    # The layout and the precision that both backends have; a variant may ask for others.
+    command += ["--layout", "contiguous", "--amp", "off"]
     command += ["--project", str(from_here(run_folder.parent)), "--name", run_folder.name]
     return [*command, "--exist-ok", *VARIANTS[cell.variant].flags]
 

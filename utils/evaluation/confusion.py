@@ -99,17 +99,20 @@ def _match(iou: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     order = np.argsort(-iou[row, column], kind="stable")
     row, column = row[order], column[order]
     rows, columns = [row[:0]], [column[:0]]
+    is_free = np.ones(len(iou), bool), np.ones(iou.shape[1], bool)
     while len(row):
         is_match = _is_first(row) & _is_first(column)
         rows.append(row[is_match])
         columns.append(column[is_match])
-        left = ~np.isin(row, rows[-1]) & ~np.isin(column, columns[-1])
+        is_free[0][rows[-1]] = is_free[1][columns[-1]] = False
+        left = is_free[0][row] & is_free[1][column]
         row, column = row[left], column[left]
     return np.concatenate(rows), np.concatenate(columns)
 
 
 def _is_first(values: np.ndarray) -> np.ndarray:
-    """Return (N,) bool: which values occur for the first time."""
-    first = np.zeros(len(values), bool)
-    first[np.unique(values, return_index=True)[1]] = True
-    return first
+    """Return (N,) bool: which values, from 0 up, occur for the first time."""
+    position = np.arange(len(values))
+    first = np.full(values.max(initial=-1) + 1, -1)
+    first[values[::-1]] = position[::-1]  # of equal places the last assignment stays
+    return first[values] == position

@@ -1,21 +1,30 @@
 """Exact greedy NMS of sorted boxes in NumPy: `nms.py` says which boxes and in which order.
 
-It runs on the host alone: reading a tensor waits for all that a framework has queued.
+It runs on the host alone: reading a tensor waits for all that a framework has queued. Images are
+done together, since a call of NumPy takes longer than the few boxes of one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
 import numpy as np
 
-# Measured on real predictions: smaller blocks need more calls, larger ones more comparisons.
-BLOCK = 192
-# Few rows are kept. Beyond this many, one pass over the rest for each kept row is cheaper.
-STAGE = 4096
-PURGES_A_PACKING = 16
+# Rows of an image that are decided together, at first and at most: each time half as many more,
+# since most are removed at once. With fewer there are more calls, with more there are more
+# comparisons of boxes that others of them remove. Measured on real predictions.
+FIRST_STAGE, LAST_STAGE = 128, 2048
+ROUNDING = 1e-6  # more than what a bound is wrong by, as a part of it
+STEPS = 2**31  # into which the width of the scene is divided, to look for boxes beside a box
 
 
 def suppress_greedily(
-    boxes_xyxy: np.ndarray, group: np.ndarray, iou_threshold: float, max_kept: int
+    boxes_xyxy: np.ndarray,
+    group: np.ndarray,
+    iou_threshold: float,
+    max_kept: int,
+    lengths: Sequence[int] | None = None,
 ) -> np.ndarray:
     """Return the rows that remain when each kept box removes the later ones that it overlaps.
 
@@ -24,113 +33,148 @@ def suppress_greedily(
         group: (N,) int64; boxes of different groups never meet.
         iou_threshold: a box is removed when its IoU with a kept one is above this. IoU is in
             float64; boxes that only touch or lack area have 0.
-        max_kept: the search ends when this many are kept.
+        max_kept: the search in an image ends when this many are kept.
+        lengths: how many rows each image has, one after the other; None: they are of one image.
 
     Returns:
         (K,) int64, ascending.
     """
-    overlaps = _OverlapSearch(boxes_xyxy, group, iou_threshold)
-    kept = np.zeros(0, np.int64)
-    rest: np.ndarray = np.arange(len(boxes_xyxy))
-    while len(rest) > 0 and len(kept) < max_kept:
-        found = _first_kept(overlaps, rest[:STAGE], max_kept - len(kept))
-        kept = np.concatenate((kept, found))
-        rest = rest[STAGE:]
-        if len(rest) > 0 and len(kept) < max_kept:
-            rest = overlaps.purged(rest, found)
-    return kept
-
-
-def _first_kept(overlaps: _OverlapSearch, rows: np.ndarray, max_kept: int) -> np.ndarray:
-    """Return the first max_kept of the rows that stay, as if no other row came before them."""
-    kept = np.zeros(0, np.int64)
-    for start in range(0, len(rows), BLOCK):
-        block = rows[start : start + BLOCK]
-        removed = np.zeros(len(block), bool)
-        removed[overlaps.pairs(block, kept)[0]] = True
-        kept = np.concatenate((kept, _kept_of_block(overlaps, block[~removed])))
-        if len(kept) >= max_kept:
+    counts = np.array([len(boxes_xyxy)] if lengths is None else lengths, np.int64)
+    image = np.repeat(np.arange(len(counts)), counts)
+    scene = _Scene(boxes_xyxy, _groups_of_images(image, group), iou_threshold)
+    kept, num_kept = scene.place(np.zeros(0, np.int64)), np.zeros(len(counts), np.int64)
+    for rows in _stages(counts):
+        rows = rows[num_kept[image[rows]] < max_kept]
+        if len(rows) == 0:
             break
-    return kept[:max_kept]
+        found = scene.without_worse(scene.purged(scene.place(rows), kept))
+        kept = _join(kept, found)
+        num_kept += np.bincount(image[found.row], minlength=len(counts))
+    row = np.sort(kept.row)
+    position = np.arange(len(row)) - np.repeat(np.cumsum(num_kept) - num_kept, num_kept)
+    return row[position < max_kept]
 
 
-def _kept_of_block(overlaps: _OverlapSearch, rows: np.ndarray) -> np.ndarray:
-    """Return the rows that stay, from the pairs of them that overlap."""
-    alive = [True] * len(rows)
-    better, worse = overlaps.pairs(rows, rows, ascending=True)
-    for winner, loser in zip(better.tolist(), worse.tolist(), strict=True):
-        if alive[winner]:
-            alive[loser] = False
-    return rows[np.array(alive, bool)]
+def _stages(counts: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the rows that are next in each image, ascending, until there are none."""
+    first, done, step = np.cumsum(counts) - counts, 0, FIRST_STAGE
+    while done < counts.max(initial=0):
+        yield _ranges(first + done, (counts - done).clip(0, step))
+        done, step = done + step, min(-(-3 * step // 2), LAST_STAGE)
 
 
-class _OverlapSearch:
-    """Boxes laid out for many searches for overlaps within a group."""
+def _ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return (first[0], first[0] + 1, ...), so many numbers of each."""
+    before = np.cumsum(counts) - counts
+    return np.repeat(first - before, counts) + np.arange(counts.sum())
+
+
+def _groups_of_images(image: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Return (N,) int64 from 0 up: other numbers for the groups of other images."""
+    group = group - group.min(initial=0)
+    return image * (group.max(initial=0) + 1) + group
+
+
+class _Placed(NamedTuple):
+    """Rows (K,) in the order of their places, for searches of what lies beside them."""
+
+    row: np.ndarray  # int64
+    place: np.ndarray  # int64: the group, and the centre along x
+    first: np.ndarray  # int64: places of what can overlap it enough
+    last: np.ndarray
+    y: np.ndarray  # float64, centre
+    reach_y: np.ndarray  # float64: how far from it the centre of such boxes lies
+    box_xyxy: np.ndarray  # (K, 4) float64
+    area: np.ndarray  # float64
+
+    def take(self, index: np.ndarray) -> _Placed:
+        return _Placed(*(field.take(index, axis=0) for field in self))
+
+
+def _join(one: _Placed, other: _Placed) -> _Placed:
+    order = np.argsort(np.concatenate((one.place, other.place)), kind="stable")
+    return _Placed(*map(np.concatenate, zip(one, other, strict=True))).take(order)
+
+
+class _Scene:
+    """Boxes laid out for many searches for overlaps within a group.
+
+    An IoU above t needs a common width above t times that of either box. So along each axis the
+    centre of one lies within (1 - t) times the other's size of its centre; where t is below a half,
+    within (1 - t) / 2t times. Along x such boxes are a stretch of a sorted list.
+    """
 
     def __init__(self, boxes_xyxy: np.ndarray, group: np.ndarray, iou_threshold: float) -> None:
-        self.edges = np.ascontiguousarray(boxes_xyxy.T)
-        self.exact_edges = self.edges.astype(np.float64)
-        left, top, right, bottom = self.exact_edges
-        self.area = (right - left) * (bottom - top)
-        self.group = group
-        self.is_one_group = bool((group == group[:1]).all())
-        self.iou_threshold = iou_threshold
+        self.boxes_xyxy, self.group, self.iou_threshold = boxes_xyxy, group << 32, iou_threshold
+        self.left = float(boxes_xyxy[:, 0].min(initial=np.inf))
+        self.right = float(boxes_xyxy[:, 2].max(initial=-np.inf))
 
-    def pairs(
-        self, rows: np.ndarray, others: np.ndarray, ascending: bool = False
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions in rows and in others of overlapping pairs, sorted in this order.
+    def place(self, rows: np.ndarray) -> _Placed:
+        """Lay out rows."""
+        box = self.boxes_xyxy.take(rows, axis=0).astype(np.float64)
+        size, centre = box[:, 2:] - box[:, :2], (box[:, :2] + box[:, 2:]) / 2
+        reach = np.full_like(size, np.inf)
+        if self.iou_threshold > 0:
+            part = (1 - self.iou_threshold) / min(1.0, 2 * self.iou_threshold)
+            reach = size * (part * (1 + ROUNDING))
+        x, reach_x = centre[:, 0], reach[:, 0]
+        group = self.group.take(rows)
+        places = [group + self._step_of(at) for at in (x, x - reach_x, x + reach_x)]
+        order = np.argsort(places[0])
+        area = size[:, 0] * size[:, 1]
+        # One step more, for what the computation rounds.
+        return _Placed(
+            rows, places[0], places[1] - 1, places[2] + 1, centre[:, 1], reach[:, 1], box, area
+        ).take(order)
 
-        Args:
-            ascending: only pairs with a lower position in rows than in others.
-        """
-        if self.is_one_group:
-            near = self._touch(self.edges[:, rows, None], self.edges[:, None, others])
-        else:
-            near = self.group[rows, None] == self.group[others]
-        if ascending:
-            near = np.triu(near, 1)
-        place, other_place = np.divmod(np.flatnonzero(near), max(len(others), 1))
-        row, other = rows.take(place), others.take(other_place)
-        if not self.is_one_group:
-            touching = self._touch(self.edges.take(row, axis=1), self.edges.take(other, axis=1))
-            place, other_place = place[touching], other_place[touching]
-            row, other = row[touching], other[touching]
-        above = self._iou(row, other) > self.iou_threshold
-        return place[above], other_place[above]
+    def _step_of(self, x: np.ndarray) -> np.ndarray:
+        width = self.right - self.left
+        scale = STEPS / width if width > 0 else 0.0
+        return ((x.clip(self.left, self.right) - self.left) * scale).astype(np.int64)
 
-    def purged(self, rows: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    def purged(self, rows: _Placed, kept: _Placed) -> _Placed:
         """Return the rows that overlap none of the kept ones."""
-        for start in range(0, len(kept), PURGES_A_PACKING):
-            edges, group = self.edges[:, rows], self.group[rows]
-            alive = np.ones(len(rows), bool)
-            for index in kept[start : start + PURGES_A_PACKING]:
-                near = self._touch(edges, self.edges[:, index])
-                near &= alive
-                if not self.is_one_group:
-                    near &= group == self.group[index]
-                place = np.flatnonzero(near)
-                alive[place[self._iou(index, rows[place]) > self.iou_threshold]] = False
-            rows = rows[alive]
-        return rows
+        start = np.searchsorted(kept.place, rows.first)
+        counts = np.searchsorted(kept.place, rows.last, side="right") - start
+        position = np.repeat(np.arange(len(counts)), counts)
+        overlap = self._overlap(rows, position, kept, _ranges(start, counts))
+        stays = np.ones(len(counts), bool)
+        stays[position[overlap]] = False
+        return rows.take(np.flatnonzero(stays))
 
-    @staticmethod
-    def _touch(edges: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Return where boxes overlap at all; left, top, right, bottom along the first axis."""
-        (left, top, right, bottom), (left_o, top_o, right_o, bottom_o) = edges, others
-        near = left < right_o
-        near &= right > left_o
-        near &= top < bottom_o
-        near &= bottom > top_o
-        return near
+    def without_worse(self, rows: _Placed) -> _Placed:
+        """Return the rows that stay, as if no other row came before them.
 
-    def _iou(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Return the float64 IoU, row by row, of boxes that are known to overlap."""
-        left, top, right, bottom = self.exact_edges
-        width = np.minimum(right.take(rows), right.take(others))
-        width -= np.maximum(left.take(rows), left.take(others))
-        height = np.minimum(bottom.take(rows), bottom.take(others))
-        height -= np.maximum(top.take(rows), top.take(others))
-        intersection = width * height
-        union = self.area.take(rows) + self.area.take(others) - intersection
-        return np.divide(intersection, union, out=np.zeros_like(union), where=union > 0)
+        Each round lets those that seem to stay remove others. What a row's better ones do is
+        settled a round before its own fate, so the rounds end.
+        """
+        start = np.arange(1, len(rows.row) + 1)
+        counts = np.searchsorted(rows.place, rows.last, side="right") - start
+        one, other = np.repeat(start - 1, counts), _ranges(start, counts)
+        overlap = self._overlap(rows, one, rows, other)
+        one, other = one[overlap], other[overlap]
+        is_better = rows.row[one] < rows.row[other]
+        better, worse = np.where(is_better, one, other), np.where(is_better, other, one)
+        stays = np.ones(len(rows.row), bool)
+        while True:
+            before, stays = stays, np.ones(len(rows.row), bool)
+            stays[worse[before[better]]] = False
+            if (stays == before).all():
+                return rows.take(np.flatnonzero(stays))
+
+    def _overlap(
+        self, rows: _Placed, one: np.ndarray, others: _Placed, other: np.ndarray
+    ) -> np.ndarray:
+        """Return which pairs, near along x, have an IoU above the threshold."""
+        near = np.flatnonzero(
+            abs(rows.y.take(one) - others.y.take(other)) <= rows.reach_y.take(one)
+        )
+        one, other = one.take(near), other.take(near)
+        box, other_box = rows.box_xyxy.take(one, axis=0), others.box_xyxy.take(other, axis=0)
+        common = np.minimum(box[:, 2:], other_box[:, 2:])
+        common -= np.maximum(box[:, :2], other_box[:, :2])
+        common = common.clip(0)
+        intersection = common[:, 0] * common[:, 1]
+        union = rows.area.take(one) + others.area.take(other) - intersection
+        iou = np.divide(intersection, union, out=np.zeros_like(union), where=union > 0)
+        return near[iou > self.iou_threshold]

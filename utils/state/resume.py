@@ -46,7 +46,7 @@ FREE = PROCESS_SETTINGS | {
     "no_plots", "loggers",
 }  # fmt: skip
 # What was done before a flag, where its default is something else.
-BEFORE = {"patience": 0}
+BEFORE = {"patience": 0, "amp": "off"}
 
 HYPERPARAMETERS = {"hyp", "override"}  # their numbers are compared
 

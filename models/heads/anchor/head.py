@@ -24,7 +24,7 @@ from utils.errors import UserError
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from utils.evaluation.fitness import detection_fitness
 from utils.evaluation.joining import join_views
-from utils.evaluation.nms import SuppressionSettings, non_max_suppression
+from utils.evaluation.nms import SuppressionSettings, best_rows_of_images
 from utils.report.console import metrics_table
 from utils.report.plots.confusion import plot_confusion
 from utils.report.plots.curves import plot_over_confidence, plot_precision_recall
@@ -98,8 +98,21 @@ class AnchorHead(CellHead, BoxHead):
     def finish(
         self, decoded: np.ndarray, letterbox: Letterbox, settings: SuppressionSettings
     ) -> Detections:
-        found = non_max_suppression(decoded, settings)
-        return found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, letterbox))
+        (found,) = self.finish_images([decoded], [letterbox], settings)
+        return found
+
+    def finish_images(
+        self,
+        decoded: Sequence[np.ndarray],
+        letterboxes: Sequence[Letterbox],
+        settings: SuppressionSettings,
+    ) -> list[Detections]:
+        return [
+            found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, letterbox))
+            for (found, _), letterbox in zip(
+                best_rows_of_images(decoded, settings), letterboxes, strict=True
+            )
+        ]
 
     def join(
         self, found: Sequence[Detections], regions_xyxy: np.ndarray, settings: SuppressionSettings

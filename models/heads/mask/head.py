@@ -21,9 +21,9 @@ from models.heads.mask.protonet import Protonet
 from models.heads.mask.scored import ScoredMasks
 from models.registry import MAX_CHANNELS, LayerPlan, LayerRequest, register
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
-from utils.detections import Segmentations
+from utils.detections import Detections, Segmentations
 from utils.errors import UserError, brief
-from utils.evaluation.nms import SuppressionSettings, best_rows
+from utils.evaluation.nms import SuppressionSettings, best_rows_of_images
 from utils.masks.assemble import native_runs
 from utils.runtimes.metadata import MASK_ROWS, MASKS
 from utils.runtimes.outputs import MOST_MASKS
@@ -115,10 +115,26 @@ class MaskHead(ScoredMasks, CellHead):
     def finish(
         self, decoded: MaskRows, letterbox: Letterbox, settings: SuppressionSettings
     ) -> Segmentations:
-        scored = self.scored_rows(decoded)
-        found, row = best_rows(scored, settings)
+        (found,) = self.finish_images([decoded], [letterbox], settings)
+        return found
+
+    def finish_images(
+        self,
+        decoded: Sequence[MaskRows],
+        letterboxes: Sequence[Letterbox],
+        settings: SuppressionSettings,
+    ) -> list[Segmentations]:
+        best = best_rows_of_images([self.scored_rows(image) for image in decoded], settings)
+        return [
+            self._with_masks(*image)
+            for image in zip(decoded, letterboxes, *zip(*best, strict=True), strict=True)
+        ]
+
+    def _with_masks(
+        self, decoded: MaskRows, letterbox: Letterbox, found: Detections, row: np.ndarray
+    ) -> Segmentations:
         boxes = letterbox_to_image(found.boxes_xyxy, letterbox)
-        coefficients = decoded.rows[row, scored.shape[1] :]
+        coefficients = decoded.rows[row, self.scored_rows(decoded).shape[1] :]
         masks = native_runs(decoded.prototypes, coefficients, boxes, letterbox)
         return Segmentations(boxes, found.scores, found.class_index, masks)
 

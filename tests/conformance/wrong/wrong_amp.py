@@ -6,8 +6,12 @@ import copy
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import numpy as np
+
 from tests.conformance.judging import Backend
 from tests.conformance.wrong.registry import register
+
+SHARED = bytearray(1000)
 
 
 def half_contrast(b: Backend) -> Any:
@@ -75,6 +79,8 @@ register(
         ("amp.cast_together", "keeps copies", cast_for_good),
         ("amp.supported", "names what no GPU is needed for", lambda b: lambda device: ("int8",)),
         ("amp.supported", "takes any device", lambda b: lambda device: ()),
+        ("amp.preferred", "takes a CPU for a GPU", lambda b: lambda device: "bfloat16"),
+        ("amp.preferred", "takes any device", lambda b: lambda device: "float32"),
         ("amp.autocast", "does nothing", lambda b: lambda device, dtype: nullcontext()),
         ("amp.scale_gradients_", "scales copies", scaled_copies),
         ("ops.normalize_images", "divides by 256", half_contrast),
@@ -82,6 +88,16 @@ register(
         ("autograd.compile_problem", "is no reason", lambda b: lambda device: ""),
         ("autograd.compiled", "has no gradient", without_gradient),
         ("autograd.compiled", "answers as it did first", of_the_first_shape),
+        (
+            "device.host_bytes",
+            "forgets the shape",
+            lambda b: lambda shape, device: np.empty(int(np.prod(shape)), np.uint8),
+        ),
+        (
+            "device.host_bytes",
+            "gives the same memory twice",
+            lambda b: lambda shape, device: np.ndarray(shape, np.uint8, SHARED),
+        ),
         ("device.mark", "is always the same", lambda b: lambda device: 0.0),
         (
             "device.seconds_between",

@@ -19,11 +19,10 @@ def kept_one_by_one(boxes_xyxy, group, iou_threshold, max_kept):
 
 
 @pytest.mark.parametrize("num_groups", [1, 3])
-@pytest.mark.parametrize(("block", "stage", "purges"), [(192, 4096, 16), (3, 11, 2), (8, 8, 1)])
-def test_blocks_and_stages_change_nothing(monkeypatch, num_groups, block, stage, purges):
-    monkeypatch.setattr(greedy_nms, "BLOCK", block)
-    monkeypatch.setattr(greedy_nms, "STAGE", stage)
-    monkeypatch.setattr(greedy_nms, "PURGES_A_PACKING", purges)
+@pytest.mark.parametrize(("first", "last"), [(128, 2048), (3, 11), (8, 8), (1, 2)])
+def test_stages_change_nothing(monkeypatch, num_groups, first, last):
+    monkeypatch.setattr(greedy_nms, "FIRST_STAGE", first)
+    monkeypatch.setattr(greedy_nms, "LAST_STAGE", last)
     random = np.random.Generator(np.random.Philox(1))
     for count in (0, 1, 7, 60, 150):
         # On a grid of whole pixels boxes coincide, touch, lack area and meet thresholds exactly.
@@ -37,6 +36,54 @@ def test_blocks_and_stages_change_nothing(monkeypatch, num_groups, block, stage,
                     greedy_nms.suppress_greedily(boxes_xyxy, group, threshold, max_kept),
                     kept_one_by_one(boxes_xyxy, group, threshold, max_kept),
                 )
+
+
+@pytest.mark.parametrize("stage", [1, 7, 128])
+def test_images_together_keep_what_each_keeps_alone(monkeypatch, stage):
+    monkeypatch.setattr(greedy_nms, "FIRST_STAGE", stage)
+    random = np.random.Generator(np.random.Philox(2))
+    lengths = [0, 40, 3, 0, 90, 1]
+    centre, size = random.uniform(0, 60, (134, 2)), random.uniform(0, 40, (134, 2))
+    boxes_xyxy = np.concatenate((centre - size, centre + size), axis=1).astype(np.float32)
+    group = random.integers(0, 2, 134)
+    for threshold in (0.0, 0.3, 0.7):
+        for max_kept in (2, 9, 1000):
+            rows = np.split(np.arange(134), np.cumsum(lengths)[:-1])
+            alone = [
+                index[kept_one_by_one(boxes_xyxy[index], group[index], threshold, max_kept)]
+                for index in rows
+            ]
+            together = greedy_nms.suppress_greedily(boxes_xyxy, group, threshold, max_kept, lengths)
+            np.testing.assert_array_equal(together, np.concatenate(alone))
+
+
+def test_no_image_keeps_nothing():
+    nothing = np.zeros((0, 4), np.float32), np.zeros(0, np.int64)
+    assert len(greedy_nms.suppress_greedily(*nothing, 0.5, 10, [])) == 0
+
+
+@pytest.mark.parametrize("threshold", [0.01, 0.2, 0.5, 0.6, 0.95])
+def test_overlaps_near_the_threshold_are_all_found(threshold):
+    # Pairs whose IoU is the threshold but for rounding: shifted along x, along y and along both, or
+    # one inside the other at a side. The search beside a box must leave none of them out.
+    random = np.random.Generator(np.random.Philox(3))
+    size = np.exp(random.uniform(-3, 6, (400, 2)))
+    common = 2 * threshold / (1 + threshold)  # of the area of one
+    part_x = np.concatenate((np.full(100, common), np.ones(100), random.uniform(common, 1, 200)))
+    shift = (1 - np.stack((part_x, common / part_x), axis=1)) * size
+    corner = np.arange(400)[:, None] * np.array([3000.0, 1])
+    one, other = (np.concatenate((x, x + size), axis=1) for x in (corner, corner + shift))
+    inside = one[300:].copy()
+    inside[::2, 2] -= (1 - threshold) * size[300::2, 0]
+    inside[1::2, 1] += (1 - threshold) * size[301::2, 1]
+    other[300:] = inside
+    boxes_xyxy = np.concatenate((one, other)).astype(np.float32)
+    group = np.tile(np.arange(400) % 7, 2)
+    expected = kept_one_by_one(boxes_xyxy, group, threshold, 1000)
+    assert 410 < len(expected) < 790
+    np.testing.assert_array_equal(
+        greedy_nms.suppress_greedily(boxes_xyxy, group, threshold, 1000), expected
+    )
 
 
 def kept(boxes_xyxy, group, iou_threshold, max_kept=100):

@@ -223,6 +223,15 @@ def test_rows_above_the_threshold_are_all_decoded(model, threshold):
         assert (found[:, 4] > threshold - 2e-6).all()
 
 
+@pytest.mark.parametrize("threshold", [0.0, 0.3, 1.0])
+def test_a_batch_is_read_from_the_device_twice(model, monkeypatch, threshold):
+    raw, read = model(ops.tensor(np.zeros((2, 3, 64, 64), np.float32))), []
+    to_numpy = ops.to_numpy
+    monkeypatch.setattr(ops, "to_numpy", lambda x: read.append(x) or to_numpy(x))
+    assert len(model.decode_above(raw, threshold)) == 2
+    assert len(read) == 2
+
+
 def test_no_image_has_a_row_above_the_threshold(model, samples):
     never = SuppressionSettings(confidence_threshold=1.0)
     with ValLoader(samples, 96, 2, 0, 32) as loader:

@@ -373,6 +373,7 @@ def test_a_setting_that_came_after_the_state_has_the_value_of_a_run_without_its_
     header = point(tmp_path, "auto").header
     assert header.settings == {
         **state().header.settings,
+        "amp": "off",
         "freeze": ["2"],
         "override": [],
         "loggers": [],

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
-import numpy as np
-
 from backend.words import count
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
@@ -25,7 +23,7 @@ from utils.data.loading.quads import QUAD
 from utils.data.loading.recipe import SQUARE, BatchRecipe
 from utils.data.loading.shared_slots import SLOTS_PER_WORKER
 from utils.data.loading.val_batches import ValBatches
-from utils.data.loading.workers import WorkerPool
+from utils.data.loading.workers import NewArray, WorkerPool, new_bytes
 from utils.data.sources.samples import Sample, table_of
 from utils.errors import UserError
 from utils.processes.world import ALONE, World
@@ -47,6 +45,7 @@ class _Loader:
         assert workers >= 0
         self.world = world
         self._workers = workers
+        self._new_array: NewArray = new_bytes
         self._use(source)
 
     def _use(self, source: TrainBatches | ValBatches) -> None:
@@ -62,6 +61,10 @@ class _Loader:
         self.cached = source.cache.extent if source.cache else "none"
         self._source = source
         self._pool = WorkerPool(source, self._workers) if self._workers else None
+
+    def build_in(self, new_array: NewArray) -> None:
+        """Build images in such arrays from now on: of a shape (B, 3, H, W) uint8, one a batch."""
+        self._new_array = new_array
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch, the same for all ranks."""
@@ -90,7 +93,7 @@ class _Loader:
 
     def _run(self, epoch: Epoch, first_batch: int) -> Iterator[Batch]:
         if self._pool is not None:
-            return self._pool.run(epoch, first_batch)
+            return self._pool.run(epoch, first_batch, self._new_array)
         return self._build_here(epoch, first_batch)
 
     def _build_here(self, epoch: Epoch, first_batch: int) -> Iterator[Batch]:
@@ -98,7 +101,7 @@ class _Loader:
             yield self._build(epoch, batch_index)
 
     def _build(self, epoch: Epoch, batch_index: int) -> Batch:
-        images = np.empty(self._source.shape(batch_index), np.uint8)
+        images = self._new_array(self._source.shape(batch_index))
         return self._source.build(epoch, batch_index, images)
 
 

@@ -14,13 +14,14 @@ import math
 import signal
 import traceback
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, NamedTuple
 
 import cv2
+import numpy as np
 
 from utils.data.image.being_read import tell_each
 from utils.data.loading.batch import Batch
@@ -30,7 +31,13 @@ from utils.data.loading.shared_slots import SLOTS_PER_WORKER, SharedSlots
 from utils.data.loading.shared_source import SharedSource
 from utils.errors import DatasetError, LoaderError
 
+NewArray = Callable[[tuple[int, ...]], np.ndarray]
 PARENTS_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
+
+
+def new_bytes(shape: tuple[int, ...]) -> np.ndarray:
+    """Return a uint8 array that is to be filled."""
+    return np.empty(shape, np.uint8)
 
 
 class _Failure(NamedTuple):
@@ -92,10 +99,15 @@ class WorkerPool:
         theirs.close()  # then the pipe ends when the worker dies
         return _Worker(process, ours, slots)
 
-    def run(self, epoch: Epoch, first_batch: int = 0) -> Iterator[Batch]:
+    def run(
+        self, epoch: Epoch, first_batch: int = 0, new_array: NewArray = new_bytes
+    ) -> Iterator[Batch]:
         """Request the first few batches of an epoch at once; return an iterator over all.
 
         This ends an earlier run: its iterator raises LoaderError from then on.
+
+        Args:
+            new_array: makes the uint8 array that a batch's images are copied into.
         """
         self.start()
         self._run += 1
@@ -105,9 +117,11 @@ class WorkerPool:
         ahead = first_batch + SLOTS_PER_WORKER * self._num_workers
         for batch_index in range(first_batch, min(len(self._source), ahead)):
             self._request(epoch, batch_index)
-        return self._collect(epoch, first_batch, self._run)
+        return self._collect(epoch, first_batch, self._run, new_array)
 
-    def _collect(self, epoch: Epoch, first_batch: int, run: int) -> Iterator[Batch]:
+    def _collect(
+        self, epoch: Epoch, first_batch: int, run: int, new_array: NewArray
+    ) -> Iterator[Batch]:
         for batch_index in range(first_batch, len(self._source)):
             if run != self._run:
                 raise LoaderError("this epoch was ended by the start of another or by close()")
@@ -118,7 +132,8 @@ class WorkerPool:
                 raise kind(reply.text)
             shape = self._source.shape(batch_index)
             slots = self._workers[number].slots
-            images = slots.images(batch_index, self._num_workers, shape).copy()
+            images = new_array(shape)
+            images[...] = slots.images(batch_index, self._num_workers, shape)
             next_index = batch_index + SLOTS_PER_WORKER * self._num_workers
             if next_index < len(self._source):
                 self._request(epoch, next_index)

@@ -116,6 +116,27 @@ def join_images(images: Sequence[MatchCandidates]) -> MatchCandidates:
     return MatchCandidates(*(np.concatenate(field) for field in zip(*shifted, strict=True)))
 
 
+def by_class_and_score(candidates: MatchCandidates) -> MatchCandidates:
+    """Sort detections by class and descending score, where equal ones keep their order, and pairs
+    by the rank of their detection, then by detection, IoU and object.
+    """
+    order = np.lexsort((-candidates.scores, candidates.class_index))
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    detection, target = place[candidates.pair_detection], candidates.pair_object
+    rank = candidates.rank[candidates.pair_detection]
+    pairs = np.lexsort((target, candidates.pair_iou, detection, rank))
+    return candidates._replace(
+        scores=candidates.scores[order],
+        class_index=candidates.class_index[order],
+        rank=candidates.rank[order],
+        area=candidates.area[order],
+        pair_detection=detection[pairs],
+        pair_object=target[pairs],
+        pair_iou=candidates.pair_iou[pairs],
+    )
+
+
 def ignored_objects(candidates: MatchCandidates, size: SizeRange) -> np.ndarray:
     """Return (M,) bool: crowds and objects outside the range, which need not be found."""
     return candidates.object_is_crowd | size.excludes(candidates.object_area)
@@ -128,17 +149,20 @@ def match_greedily(candidates: MatchCandidates, size: SizeRange) -> Matches:
     that it overlaps most, the later one where two are equal, if the IoU reaches the threshold. It
     takes an ignored object only where there is no other. A crowd always stays free. All images
     and classes proceed together, one rank at a time.
+
+    Args:
+        candidates: sorted by `by_class_and_score`.
     """
     ignored = ignored_objects(candidates, size)
     detection, target = candidates.pair_detection, candidates.pair_object
-    rank, iou = candidates.rank[detection], candidates.pair_iou
-    order = np.lexsort((target, iou, ~ignored[target], detection, rank))
-    detection, target, iou = detection[order], target[order], iou[order]
+    run = np.cumsum(np.diff(detection, prepend=detection[:1]) != 0)
+    order = np.argsort(2 * run + ~ignored[target], kind="stable")  # of a detection, ignored first
+    detection, target, iou = detection[order], target[order], candidates.pair_iou[order]
     reaches = iou >= IOU_THRESHOLDS[:, None]
     correct = np.zeros((len(IOU_THRESHOLDS), len(candidates.scores)), dtype=bool)
     counted = np.tile(~size.excludes(candidates.area), (len(IOU_THRESHOLDS), 1))
     taken = np.zeros((len(IOU_THRESHOLDS), len(ignored)), dtype=bool)
-    for pairs in _runs(rank[order]):
+    for pairs in _runs(candidates.rank[detection]):
         free = reaches[:, pairs] & ~taken[:, target[pairs]]
         threshold, pair = _last_true_of_each_run(free, detection[pairs])
         finder, found = detection[pairs][pair], target[pairs][pair]
@@ -155,7 +179,9 @@ def position_in_run(values: np.ndarray) -> np.ndarray:
 
 
 def _run_starts(values: np.ndarray) -> np.ndarray:
-    return np.flatnonzero(np.diff(values, prepend=values[:1] - 1))
+    starts = np.ones(len(values), bool)
+    starts[1:] = values[1:] != values[:-1]
+    return np.flatnonzero(starts)
 
 
 def _runs(values: np.ndarray) -> list[slice]:

@@ -17,8 +17,8 @@ from utils.evaluation.coco.by_confidence import ByConfidence, count_by_confidenc
 from utils.evaluation.coco.matching import (
     SIZE_RANGES,
     MatchCandidates,
-    Matches,
     SizeRange,
+    by_class_and_score,
     find_candidates,
     ignored_objects,
     join_images,
@@ -149,16 +149,13 @@ class ObjectMetric:
 
     def result(self) -> MetricResult:
         """Return the measures of everything added so far."""
-        candidates = join_images([self._images[image_id] for image_id in sorted(self._images)])
-        order = np.lexsort((-candidates.scores, candidates.class_index))
-        scores, class_index = candidates.scores[order], candidates.class_index[order]
-        matches = {
-            name: Matches(*(flags[:, order] for flags in match_greedily(candidates, size)))
-            for name, size in SIZE_RANGES.items()
-        }
+        images = [self._images[image_id] for image_id in sorted(self._images)]
+        candidates = by_class_and_score(join_images(images))
+        scores, class_index = candidates.scores, candidates.class_index
+        matches = {name: match_greedily(candidates, size) for name, size in SIZE_RANGES.items()}
         sizes = {
             name: measure_by_class(
-                class_index, candidates.rank[order], matches[name], self._count(candidates, size)
+                class_index, candidates.rank, matches[name], self._count(candidates, size)
             )
             for name, size in SIZE_RANGES.items()
         }

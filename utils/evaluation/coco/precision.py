@@ -65,16 +65,18 @@ def measure_by_class(
     """
     num_classes, num_thresholds = len(num_ground_truth), len(IOU_THRESHOLDS)
     curves = np.full((num_classes, num_thresholds, len(RECALL_GRID)), np.nan)
-    recall = np.full((num_classes, num_thresholds, len(DETECTION_LIMITS)), np.nan)
     bounds = np.searchsorted(class_index, np.arange(num_classes + 1))
     for index in np.flatnonzero(num_ground_truth):
         detections = slice(bounds[index], bounds[index + 1])
         correct, counted = (flags[:, detections] for flags in matches)
         curves[index] = interpolated_precision(correct, counted, num_ground_truth[index])
-        for column, limit in enumerate(DETECTION_LIMITS):
-            num_correct = correct[:, rank[detections] < limit].sum(axis=1)
-            recall[index, :, column] = num_correct / num_ground_truth[index]
-    return SizeResult(num_ground_truth, curves, recall)
+    threshold, detection = np.nonzero(matches.correct)
+    place, rank = class_index[detection] * num_thresholds + threshold, rank[detection]
+    size = num_classes * num_thresholds
+    found = [np.bincount(place[rank < limit], minlength=size) for limit in DETECTION_LIMITS]
+    num_found = np.stack(found, axis=1).reshape(num_classes, num_thresholds, -1)
+    objects = np.where(num_ground_truth > 0, num_ground_truth, np.nan)
+    return SizeResult(num_ground_truth, curves, num_found / objects[:, None, None])
 
 
 def interpolated_precision(

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.unit.data.batch_digest import EVERYTHING, digest
@@ -274,3 +275,21 @@ def test_a_parent_that_forgets_to_close_ends_quietly(dataset_yaml):
     assert parent.returncode == 0
     assert errors == ""
     wait_for_end([int(text) for text in printed.split()])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_images_are_built_in_the_arrays_that_are_asked_for(samples, workers):
+    made = []
+
+    def new_array(shape):
+        made.append(np.full(shape, 99, np.uint8))
+        return made[-1]
+
+    with TrainLoader(samples, 64, 3, AugmentConfig(), seed=0, workers=workers) as loader:
+        ordinary = [batch.images for batch in loader.epoch(0)]
+        loader.build_in(new_array)
+        found = [batch.images for batch in loader.epoch(0)]
+    assert len(made) == len(found) == len(ordinary) > 1
+    for images, array, wanted in zip(found, made, ordinary, strict=True):
+        assert images is array
+        np.testing.assert_array_equal(images, wanted)
