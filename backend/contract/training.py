@@ -314,6 +314,22 @@ class Fused(Protocol):
             ValueError: other or unequal shapes.
         """
 
+    def batch_norm_silu(self, norm: Any, x: Tensor) -> Tensor:
+        """Return `ops.silu(norm(x))` to rounding, and keep one map for the backward pass where the
+        backend can, not two (gradient).
+
+        Running statistics follow as when the layer is called. PyTorch keeps one in training on a
+        CPU, in float32 and float64, unless statistics are those of several ranks. No weight may be
+        0, nor a hundredth of its bias: the layer then keeps both. OneFlow keeps both always.
+
+        Args:
+            norm: a `NN.BatchNorm2d`.
+            x: (B, C, H, W).
+
+        Raises:
+            ValueError: a single value a channel in training, which has no variance.
+        """
+
     def implementation(self, device: str) -> str:
         """Return a few words for the log: what computes `complete_iou` of float32 on a device."""
 

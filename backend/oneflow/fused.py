@@ -10,6 +10,7 @@ from oneflow import Tensor
 
 from backend import checks
 from backend.checks import CPU
+from backend.oneflow.nn import BatchNorm2d
 
 HALF_PRECISIONS = (oneflow.float16, oneflow.bfloat16)
 
@@ -25,6 +26,10 @@ def complete_iou(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
     with oneflow.no_grad():
         value, gradient = _value_and_gradient(pred, target, eps)
     return _WithGradient.apply(pred, value, gradient)
+
+
+def batch_norm_silu(norm: BatchNorm2d, x: Tensor) -> Tensor:
+    return oneflow.nn.functional.silu(norm(x))
 
 
 def implementation(device: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from backend import nn, ops
+from backend import fused, nn, ops
 from backend.contract import Tensor
 from models.registry import Cost, LayerPlan, LayerRequest, plan_layer, register
 from utils.errors import UserError
@@ -51,7 +51,10 @@ class Conv(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, in, H, W) to (B, out, H / stride, W / stride)."""
-        y = self.bn(self.conv(x))
+        y = self.conv(x)
+        if self.training and self.activation is ops.silu:
+            return fused.batch_norm_silu(self.bn, y)
+        y = self.bn(y)
         return y if self.activation is None else self.activation(y)
 
     @staticmethod

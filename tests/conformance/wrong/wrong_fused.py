@@ -63,8 +63,43 @@ def complete_iou(mistake: str) -> Any:
     return build
 
 
+def batch_norm_silu(mistake: str) -> Any:
+    """Make both layers one after the other, with one mistake."""
+
+    def build(b: Backend) -> Any:
+        def wrong(norm: Any, x: Any) -> Any:
+            if mistake == "forgets SiLU":
+                return norm(x)
+            if mistake == "always learns":
+                norm.train()
+            if mistake == "learns from one value" and x.shape[0] * x.shape[2] * x.shape[3] == 1:
+                return x
+            if mistake == "keeps its statistics":
+                state = b.nn.state_arrays(norm)
+                y = b.ops.silu(norm(x))
+                b.nn.load_state_arrays(norm, state)
+                return y
+            y = norm(x.detach() if mistake == "has no gradient by its input" else x)
+            return b.ops.silu(y.detach() if mistake == "has no gradient" else y)
+
+        return wrong
+
+    return build
+
+
 register(
     (
+        *(
+            ("fused.batch_norm_silu", mistake, batch_norm_silu(mistake))
+            for mistake in (
+                "forgets SiLU",
+                "always learns",
+                "learns from one value",
+                "keeps its statistics",
+                "has no gradient by its input",
+                "has no gradient",
+            )
+        ),
         *(
             ("fused.complete_iou", mistake, complete_iou(mistake))
             for mistake in (
