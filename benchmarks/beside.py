@@ -34,7 +34,6 @@ from utils.comparison.load import LoadWatch, disturbs
 from utils.comparison.machine import describe_machine
 from utils.comparison.measured import ArrivingRows, Document, describe_run
 from utils.comparison.plan import EXTERNAL, PLAIN, Cell, Turn
-from utils.comparison.report import number, stage_name
 from utils.comparison.runner import run_process
 from utils.comparison.settings import find_pythons, split_command
 from utils.comparison.statistics import (
@@ -44,6 +43,7 @@ from utils.comparison.statistics import (
     spread,
     verdict,
 )
+from utils.comparison.words import number, stage_name
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
 from utils.files.project import PROJECT, from_here
