@@ -17,7 +17,7 @@ import backend
 from backend.select import FRAMEWORKS
 from backend.words import count
 from utils.cli import flags as cli
-from utils.comparison.load import LoadWatch
+from utils.comparison.load import LoadWatch, load_average
 from utils.comparison.machine import processor
 from utils.files.atomic import atomic_text_file
 
@@ -36,6 +36,9 @@ class Timing:
     runs: int
     ratio: float  # of the median to the reference's; NaN where that has none
     others: float | None = None  # cores that other processes took meanwhile
+    # The middle half of the ratios turn by turn: where one run lies, on a busy machine too.
+    ratio_from: float | None = None
+    ratio_to: float | None = None
 
 
 def bare_parser(module: str, description: str, repeats: int) -> argparse.ArgumentParser:
@@ -90,34 +93,52 @@ def time_in_turns(
     for _ in range(repeats):
         for name, run in candidates.items():
             spent[name].append(backend.device.milliseconds(run, device))
-    reference, others = statistics.median(next(iter(spent.values()))), load.others()
+    reference, others = next(iter(spent.values())), load.others()
     return [
         Timing(
             case,
             name,
-            median=(median := statistics.median(times)),
-            fastest=min(times),
-            slowest=max(times),
-            runs=repeats,
-            ratio=median / reference,
-            others=others,
+            (median := statistics.median(times)),
+            min(times),
+            max(times),
+            repeats,
+            median / statistics.median(reference),
+            others,
+            *middle_half([time / beside for time, beside in zip(times, reference, strict=True)]),
         )
         for name, times in spent.items()
     ]
 
 
+def middle_half(values: Sequence[float]) -> tuple[float, float]:
+    """Return the first and the third quartile; of a single value that value twice."""
+    if len(values) == 1:
+        return values[0], values[0]
+    first, _, third = statistics.quantiles(values, n=4, method="inclusive")
+    return first, third
+
+
 def finish(flags: argparse.Namespace, timings: Sequence[Timing], device: str) -> None:
     """Print the table and, if asked for, write it as JSON with its machine and command."""
     columns = "".join(f"{name:>10}" for name in ("median", "fastest", "slowest"))
-    print(f"{'milliseconds':<54}{columns}{'runs':>6}{'ratio':>7}{'others':>8}")
+    print(f"{'milliseconds':<54}{columns}{'runs':>6}{'ratio':>7}{'of turns':>12}{'others':>8}")
     for timing in timings:
         print(
             f"{timing.case:<32} {timing.name:<21}{timing.median:>10.3f}{timing.fastest:>10.3f}"
-            f"{timing.slowest:>10.3f}{timing.runs:>6}{timing.ratio:>7.2f}{_cores(timing.others):>8}"
+            f"{timing.slowest:>10.3f}{timing.runs:>6}{timing.ratio:>7.2f}{_turns(timing):>12}"
+            f"{_cores(timing.others):>8}"
         )
+    print("of turns: the middle half of the ratios turn by turn")
     print("others: cores that other processes took meanwhile; their work disturbs the times")
+    print(f"load average {load_average()} at the end")
     if flags.json is not None:
         write_json(flags.json, machine(device), timings)
+
+
+def _turns(timing: Timing) -> str:
+    if timing.ratio_from is None or timing.ratio_to is None:
+        return "-"
+    return f"{timing.ratio_from:.2f}-{timing.ratio_to:.2f}"
 
 
 def _cores(others: float | None) -> str:
@@ -130,6 +151,7 @@ def write_json(path: Path, where: str, timings: Sequence[Timing]) -> None:
         {**asdict(timing), "ratio": None if math.isnan(timing.ratio) else timing.ratio}
         for timing in timings
     ]
-    document = {"machine": where, "command": sys.argv, "timings": rows}
+    load = load_average()
+    document = {"machine": where, "command": sys.argv, "load_average": load, "timings": rows}
     with atomic_text_file(path) as file:
         json.dump(document, file, indent=1)

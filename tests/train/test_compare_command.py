@@ -171,7 +171,9 @@ def test_losses_that_diverge_are_told_first(run, tmp_path):
     start = printed.index("LOSSES DIVERGE: oneflow-plain-b8 is 25.0% away from torch-plain-b8")
     assert start < printed.index("Seconds per epoch")
     markdown = (tmp_path / "out" / "exp" / "compare.md").read_text()
-    assert markdown.splitlines()[2].startswith("> **LOSSES DIVERGE")
+    doubt, _, warning = markdown.splitlines()[2:5]
+    assert doubt == "This is no result for 1 of 1 comparison: the work or the losses differ."
+    assert warning.startswith("> **LOSSES DIVERGE")
 
 
 def test_losses_that_are_not_finite_are_told_first_and_left_out_of_the_curves(run, tmp_path):

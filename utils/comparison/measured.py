@@ -91,6 +91,7 @@ def describe_run(
         "failure": ": ".join([failure, *words]) if failure else None,
         "log_tail": tail,
         "process_seconds": outcome.seconds,
+        "processor_seconds": outcome.processor_seconds,
         "peak_host_mib": outcome.peak_host_mib,
         "peak_device_mib": outcome.peak_device_mib,
         "epochs": epochs,

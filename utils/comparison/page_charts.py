@@ -15,7 +15,8 @@ from typing import NamedTuple
 from utils.comparison.equality import summed_loss
 from utils.comparison.measured import Document
 from utils.comparison.plan import EXTERNAL
-from utils.comparison.report import marks, number, stage_name, stages_of
+from utils.comparison.report import marks, stages_of
+from utils.comparison.words import number, stage_name
 
 NUM_SIDE_COLOURS = 5
 NUM_STAGE_COLOURS = 10
@@ -76,11 +77,17 @@ def _row(cell: Document, bar: Bar, longest: float, mark: str) -> str:
             f'<line x1="{low}" x2="{high}" y1="50%" y2="50%" stroke="var(--ink)" stroke-width="2"/>'
         )
     return (
-        f'<div class="label">{escape(label(cell))} <span class="bad">{escape(mark)}</span></div>'
+        f'<div class="label">{escape(label(cell))} {badge(mark)}</div>'
         f'<div class="bar" data-cell="{escape(cell["name"])}">'
         f'<svg role="img" aria-label="{escape(f"{label(cell)}: {bar.value}")}">'
         f'{"".join(shapes)}</svg></div><div class="value">{escape(bar.value)}</div>'
     )
+
+
+def badge(mark: str) -> str:
+    """Return a warning beside a figure, in red unless it is the load alone; "" for none."""
+    kind = "badge" if mark.endswith("under load") and "," not in mark else "badge wrong"
+    return f'<span class="{kind}">{escape(mark)}</span>' if mark else ""
 
 
 def _percent(fraction: float) -> str:
@@ -88,6 +95,7 @@ def _percent(fraction: float) -> str:
 
 
 def label(cell: Document) -> str:
+    """Return who trained how, in the words of the flags."""
     return cell["side"] if cell["variant"] == EXTERNAL else f"{cell['side']} {cell['variant']}"
 
 
@@ -111,12 +119,7 @@ def epoch_bars(document: Document) -> str:
         part = Part(found["median"], colours[cell["side"]], opacity, title)
         return Bar(f"{number(found['median'])} s", [part], (found["min"], found["max"]))
 
-    return bar_chart(
-        document,
-        "epochs",
-        "seconds per epoch; the line reaches from the fastest to the slowest",
-        bar_of,
-    )
+    return bar_chart(document, "epochs", "seconds", bar_of)
 
 
 def stage_bars(document: Document) -> str:
@@ -158,7 +161,7 @@ def loss_curves(document: Document) -> str:
             colours[cell["name"]] = (
                 side_colours(document)[cell["side"]]
                 if several_sides
-                else f"var(--stage{(index + 2) % NUM_STAGE_COLOURS})"
+                else f"var(--side{index % NUM_SIDE_COLOURS})"
             )
     figures = (_curves(title, curves, colours) for title, curves in groups.items())
     return f'<div class="curves">{"".join(figures)}</div>' if groups else ""

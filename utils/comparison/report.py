@@ -1,34 +1,39 @@
-"""The figures of compare.json as text: a head, warnings, and sections of rows.
+"""The figures of compare.json as text: what was found, a head, warnings, and sections of rows.
 
-Before: `document.py`. After: `report_markdown.py` shows it as compare.md and on the terminal,
-`report_html.py` as a page, with charts beside the same rows.
+Before: `document.py` has the figures, `findings.py` what they say.
+After: `report_markdown.py` shows it as compare.md and on the terminal, `report_html.py` as a page,
+with charts beside the same rows.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from backend.words import count
+from utils.comparison.findings import (
+    BACKENDS,
+    OPTIONS,
+    TRAINERS,
+    Finding,
+    findings,
+    summary,
+    warnings,
+)
 from utils.comparison.measured import Document
+from utils.comparison.words import NONE, number, stage_name
 
 TITLE = "OneFlow and PyTorch, epoch by epoch"
-STAGE_NAMES = {
-    "data_wait": "data wait",
-    "to_device": "to device",
-    "forward": "forward",
-    "loss": "targets and loss",
-    "backward": "backward",
-    "optimizer": "optimizer",
-    "ema": "EMA",
-    "validation": "validation",
-    "other": "other",
-}
-NONE = "–"
+KINDS = {BACKENDS: "Backends", OPTIONS: "Options", TRAINERS: "Other trainers"}
 RATIO_NOTE = (
     "The time of the first divided by that of the second, epoch by epoch: above 1 the first is "
     "slower."
+)
+TIMES_NOTE = "The median of the counted epochs, and the range from the fastest to the slowest."
+LOAD_NOTE = (
+    "Cores of others: what other processes took on average while the run went on. More than a "
+    "tenth of the cores makes its times doubtful."
 )
 CELL_COLUMNS = ("trainer", "variant", "batch")
 
@@ -38,26 +43,6 @@ class Table(NamedTuple):
 
     heading: Sequence[str]
     rows: Sequence[Sequence[str]]
-
-
-class Finding(NamedTuple):
-    """The comparison of two cells' times.
-
-    Attributes:
-        names: "candidate against reference".
-        ratio: the candidate's time by the reference's; NONE where the work is not equal.
-        spread: smallest and largest ratio, and the number of pairs; "" without a ratio.
-        verdict: what the ratios say.
-        alarms: warnings that must be shown with the ratio.
-        details: further facts.
-    """
-
-    names: str
-    ratio: str
-    spread: str
-    verdict: str
-    alarms: Sequence[str]
-    details: Sequence[str]
 
 
 class Section(NamedTuple):
@@ -81,8 +66,15 @@ class Section(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The whole report."""
+    """The whole report.
 
+    Attributes:
+        summary: what was found and how sure it is, a sentence each.
+        head: the machine and the work.
+        warnings: what a reader must know before any figure.
+    """
+
+    summary: Sequence[str]
     head: Sequence[str]
     warnings: Sequence[str]
     sections: Sequence[Section]
@@ -90,14 +82,14 @@ class Report(NamedTuple):
 
 def build_report(document: Document) -> Report:
     """Return the report of a compare.json."""
-    cells = document["cells"]
-    loaded = {cell["name"] for cell in cells if cell["under_load"]}
+    cells, found = document["cells"], findings(document)
     sections = [
-        Section("pairs", "Pair by pair", note=RATIO_NOTE,
-                findings=[finding(pair, loaded) for pair in document["pairs"]]),
-        Section("times", "Seconds per epoch", table=times(document)),
+        *(Section(kind, title, note=RATIO_NOTE, findings=[f for f in found if f.kind == kind])
+          for kind, title in KINDS.items()),
+        Section("times", "Seconds per epoch", note=TIMES_NOTE, table=times(document)),
         Section("split", "Where the seconds went", table=split(document)),
         Section("outcomes", "What training reached", table=outcomes(document)),
+        Section("load", "The load during each run", note=LOAD_NOTE, table=loads(document)),
         Section("notes", "What the runs said about their options",
                 items=[f"{cell['name']}: {note}" for cell in cells for note in cell["notes"]]),
         Section("commands", "Commands",
@@ -107,7 +99,7 @@ def build_report(document: Document) -> Report:
             for cell in cells for run in cell["runs"] if run["log_tail"]
         ]),
     ]  # fmt: skip
-    return Report(head(document), list(warnings(document)), sections)
+    return Report(summary(document), head(document), list(warnings(document)), sections)
 
 
 def head(document: Document) -> list[str]:
@@ -133,97 +125,6 @@ def head(document: Document) -> list[str]:
         f"{count(settings['epochs'], 'epoch')} after {settings['warm_up_epochs']} of warm-up, "
         f"in turns{processes}; begun {document['created']}.",
     ]
-
-
-def warnings(document: Document) -> Iterator[str]:
-    """Yield the warnings that a reader must see before any figure, worst first."""
-    for pair in document["pairs"]:
-        gap, names = pair["losses"], f"{pair['candidate']} against {pair['reference']}"
-        if gap and gap["worst"] is None:
-            yield f"LOSSES DIVERGE: {names}: a loss of batch {gap['worst_batch']} is not finite"
-        elif gap and gap["diverged"]:
-            yield (
-                f"LOSSES DIVERGE: {pair['candidate']} is {gap['worst']:.1%} away from "
-                f"{pair['reference']} in batch {gap['worst_batch']}; "
-                f"up to {gap['tolerance']:.0%} is accepted in the first {_batches(gap)}"
-            )
-    for pair in document["pairs"]:
-        if pair["unequal"]:
-            names = f"{pair['candidate']} against {pair['reference']}"
-            yield f"UNEQUAL WORK: {names}: {'; '.join(pair['unequal'])}"
-    for cell in document["cells"]:
-        if cell["under_load"]:
-            worst = max(cell["under_load"], key=lambda run: run["others"])
-            cores = count(document["machine"]["cores"], "core")
-            yield (
-                f"UNDER LOAD: {cell['name']}: other processes took {worst['others']:.1f} of "
-                f"{cores} in round {worst['round']}; run it again when the machine is idle"
-            )
-    for cell in document["cells"]:
-        if cell["failures"]:
-            yield f"FAILED: {cell['name']}: {cell['failures'][0]}"
-    if document["status"] != "complete":
-        yield f"This comparison is {document['status']}: figures are missing."
-
-
-def _batches(gap: Document) -> str:
-    return count(gap["batches"], "batch", "batches")
-
-
-def finding(pair: Document, loaded: Set[str]) -> Finding:
-    """Return a pair in words.
-
-    Args:
-        loaded: cells that were measured while others used the machine.
-    """
-    ratio, gap = pair["ratio"], pair["losses"]
-    alarms, details = [], []
-    if not pair["checked"]:
-        alarms.append("not checked for equal work")
-    if pair["unequal"]:
-        alarms.append("UNEQUAL WORK")
-    elif pair["by_design"]:
-        details.append(f"differs on purpose in {', '.join(pair['by_design'])}")
-    if gap and gap["worst"] is None:
-        alarms.append(f"a loss of batch {gap['worst_batch']} is not finite")
-    elif gap:
-        (alarms if gap["diverged"] else details).append(
-            f"losses at most {gap['worst']:.1e} apart in the first {_batches(gap)} "
-            f"(accepted: {gap['tolerance']:g})"
-        )
-    if loaded & {pair["reference"], pair["candidate"]}:
-        alarms.append("taken under load")
-    if pair["means"]:
-        details.append(f"by other means: {'; '.join(pair['means'])}")
-    return Finding(
-        f"{pair['candidate']} against {pair['reference']}",
-        number(ratio["median"]) if ratio else NONE,
-        ratio_range(pair) if ratio else "",
-        pair["verdict"] if ratio else "refused, the work is not equal",
-        alarms,
-        details,
-    )
-
-
-def ratio_range(pair: Document) -> str:
-    """Return the smallest and largest ratio, and the number and kind of pairs."""
-    ratio = pair["ratio"]
-    of = "epochs" if pair["measure"] == "epoch" else "whole processes"
-    pairs = f"{count(ratio['count'], 'pair')} of {of}"
-    return f"{number(ratio['min'])} to {number(ratio['max'])} in {pairs}"
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """Return about three significant digits, without an exponent."""
-    if value is None or value != value:
-        return NONE
-    whole = int(abs(value))
-    decimals = digits - len(str(whole)) if whole else digits
-    return f"{value:.{max(decimals, 0)}f}"
-
-
-def stage_name(name: str) -> str:
-    return STAGE_NAMES.get(name, name.replace("_", " "))
 
 
 def stages_of(document: Document) -> list[str]:
@@ -262,9 +163,39 @@ def times(document: Document) -> Table:
             number(cell["peak_device_mib"], 1),
             marked.get(cell["name"], ""),
         ))  # fmt: skip
-    return Table(
+    return without_empty_columns(
         (*CELL_COLUMNS, "s/epoch", "min to max", "images/s", "process s", "host MiB",
          "device MiB", "mark"),
+        rows,
+    )  # fmt: skip
+
+
+def without_empty_columns(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a table of the columns in which a row has a value."""
+    kept = [i for i in range(len(heading)) if any(row[i] not in ("", NONE) for row in rows)]
+    return Table([heading[i] for i in kept], [[row[i] for i in kept] for row in rows])
+
+
+def loads(document: Document) -> Table:
+    """Return what else the machine had to do, a row a run."""
+    rows = []
+    for cell in document["cells"]:
+        busy = {run["round"] for run in cell["under_load"]}
+        for run in cell["runs"]:
+            load = run.get("load", {})
+            rows.append((
+                *cell_columns(cell),
+                str(run["round"]),
+                number(load.get("others"), 2),
+                number(load.get("before")),
+                number(load.get("after")),
+                number(run.get("process_seconds")),
+                number(run.get("processor_seconds")),
+                "under load" if run["round"] in busy else "",
+            ))  # fmt: skip
+    return without_empty_columns(
+        (*CELL_COLUMNS, "round", "cores of others", "load before", "load after", "process s",
+         "processor s", "mark"),
         rows,
     )  # fmt: skip
 

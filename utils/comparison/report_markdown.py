@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from utils.comparison.report import CELL_COLUMNS, TITLE, Finding, Report, Section, Table
+from utils.comparison.findings import Finding
+from utils.comparison.report import CELL_COLUMNS, TITLE, Report, Section, Table
 
 
 def markdown(report: Report) -> str:
     """Return the whole report."""
     lines = [f"# {TITLE}", ""]
+    lines += [f"{_escaped(sentence)}\n" for sentence in report.summary]
     lines += [f"> **{_escaped(warning)}**\n" for warning in report.warnings]
     lines += [*map(_escaped, report.head), ""]
     return "\n".join([*lines, *sections(report.sections)])
@@ -32,9 +34,13 @@ def sections(parts: Sequence[Section]) -> Iterator[str]:
 
 def sentence(finding: Finding) -> str:
     """Return a finding on one line."""
-    ratio = f"{finding.ratio} times the time ({finding.spread}): " if finding.spread else ""
-    said = "; ".join([finding.verdict, *finding.alarms, *finding.details])
-    return f"{finding.names}: {ratio}{said}"
+    spread = f" ({finding.spread})" if finding.spread else ""
+    said = (
+        f"{finding.figure} times the time{spread}: {finding.verdict}"
+        if finding.figure
+        else f"{finding.verdict}{spread}"
+    )
+    return f"{finding.names}: {'; '.join([said, *finding.alarms, *finding.details])}"
 
 
 def _table(table: Table) -> list[str]:

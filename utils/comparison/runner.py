@@ -35,6 +35,7 @@ class Outcome:
         exit_code: negative for the number of the signal that ended it.
         timed_out: it was ended because it took too long.
         seconds: from its start to its end.
+        processor_seconds: user and system time of all its processes.
         peak_host_mib: of its largest process, as seen every POLL_SECONDS.
         peak_device_mib: rise of the used memory of all GPUs; None without nvidia-smi.
     """
@@ -42,6 +43,7 @@ class Outcome:
     exit_code: int
     timed_out: bool
     seconds: float
+    processor_seconds: float
     peak_host_mib: float
     peak_device_mib: float | None
 
@@ -68,6 +70,7 @@ def run_process(
     samples = log.with_suffix(".device-memory")
     with log.open("wb") as stream, device_memory(devices, samples):
         start, process, family = time.monotonic(), None, Family()
+        taken = _processor_seconds_of_children()
         try:
             process = subprocess.Popen(
                 command,
@@ -88,11 +91,18 @@ def run_process(
             raise
         finally:  # also after a second Ctrl-C, and for processes that it left behind
             family.end(process)
+        taken = _processor_seconds_of_children() - taken
         for look in watchers:
             look()
     peak_device = rise(samples, 1 + devices.count(","))
     samples.unlink(missing_ok=True)
-    return Outcome(process.returncode, timed_out, seconds, memory.kib / 1024, peak_device)
+    return Outcome(process.returncode, timed_out, seconds, taken, memory.kib / 1024, peak_device)
+
+
+def _processor_seconds_of_children() -> float:
+    """Return what all processes took that this one, or a child of it, has waited for."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def _wait(

@@ -297,18 +297,19 @@ def _externals(flags: Any) -> tuple[External, ...]:
                 "or give a single --batch"
             )
     return tuple(
-        External(name, _words(name, command), results.get(name, ""))
+        External(name, split_command(f"--external {name}", command), results.get(name, ""))
         for name, command in commands.items()
     )
 
 
-def _words(name: str, command: str) -> tuple[str, ...]:
+def split_command(flag: str, command: str) -> tuple[str, ...]:
+    """Return the words of a command that a flag gives; UserError for none, or an open quote."""
     try:
         words = tuple(shlex.split(command))
     except ValueError as error:
-        raise UserError(f"--external {name}={command}: {error}") from error
+        raise UserError(f"{flag}={command}: {error}") from error
     if not words:
-        raise UserError(f"--external {name}=: a command is needed")
+        raise UserError(f"{flag}=: a command is needed")
     return words
 
 

@@ -59,10 +59,16 @@ def _epoch_seconds(runs: Sequence[Document]) -> dict[tuple[int, int], float]:
     }
 
 
-def process_ratios(reference: Sequence[Document], candidate: Sequence[Document]) -> list[float]:
-    """Divide the candidate's process time by the reference's, of the same round."""
-    left = {run["round"]: run["process_seconds"] for run in reference}
-    right = {run["round"]: run["process_seconds"] for run in candidate}
+def process_ratios(
+    reference: Sequence[Document], candidate: Sequence[Document], time: str = "process_seconds"
+) -> list[float]:
+    """Divide the candidate's time by the reference's, of the whole run of the same round.
+
+    Args:
+        time: which one, by its name in a run: "process_seconds", "processor_seconds".
+    """
+    left = {run["round"]: run[time] for run in reference}
+    right = {run["round"]: run[time] for run in candidate}
     return [right[number] / left[number] for number in left if number in right]
 
 

@@ -17,9 +17,10 @@ from typing import TextIO
 from utils.comparison.load import load_average
 from utils.comparison.measured import Document
 from utils.comparison.plan import Turn
-from utils.comparison.report import Report, number
+from utils.comparison.report import Report
 from utils.comparison.report_markdown import sections
 from utils.comparison.statistics import counted_epochs, spread
+from utils.comparison.words import number
 from utils.screen.state_line import CLEAR_LINE, LINE_SECONDS
 from utils.screen.text import printable
 from utils.screen.words import clock
@@ -86,7 +87,9 @@ class Terminal:
         )
 
     def conclude(self, report: Report, folder: Path) -> None:
-        """Print the warnings, the figures, and where the other reports are."""
+        """Print what was found, warnings, figures, and where the other reports are."""
+        for sentence in report.summary:
+            self._line(sentence)
         for warning in report.warnings:
             self._line(warning, RED)
         figures = [part for part in report.sections if part.findings or part.table.rows]

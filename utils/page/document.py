@@ -18,10 +18,10 @@ PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title><style>{style}</style></head><body>
+<title>{title}</title><style>{style}</style></head><body><main>
 <h1>{title}</h1>
 {body}
-</body></html>
+</main></body></html>
 """
 
 

@@ -22,6 +22,13 @@ def test_candidates_take_turns_after_warming_up(monkeypatch):
     assert "".join(calls) == "pf" + "pf" * 3
     assert (plain.median, plain.fastest, plain.slowest, plain.ratio) == (5.0, 4.0, 9.0, 1.0)
     assert (fast.median, fast.runs, fast.ratio) == (2.0, 3, pytest.approx(0.4))
+    assert (plain.ratio_from, plain.ratio_to) == (1.0, 1.0)
+    # Of 2 / 4, 1 / 9 and 2.5 / 5, halfway between the two lowest and the two highest.
+    assert (fast.ratio_from, fast.ratio_to) == (pytest.approx((1 / 9 + 1 / 2) / 2), 0.5)
+
+
+def test_the_middle_half_of_one_turn_is_that_turn():
+    assert side_by_side.middle_half([0.7]) == (0.7, 0.7)
 
 
 def test_the_table_is_printed_and_written(monkeypatch, capsys, tmp_path):

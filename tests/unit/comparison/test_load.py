@@ -107,13 +107,27 @@ def test_a_result_taken_under_load_is_marked_in_every_form():
     assert [warning.startswith(told) for warning in report.warnings] == [True]
     times = next(section for section in report.sections if section.name == "times")
     assert [row[-1] for row in times.table.rows] == ["under load", ""]
-    (pair,) = next(section for section in report.sections if section.name == "pairs").findings
+    (pair,) = next(section for section in report.sections if section.findings).findings
     assert "taken under load" in pair.alarms
+    assert report.summary[-1].endswith("It is not sure: the machine was busy in 1 of 4 runs.")
+    loads = next(section for section in report.sections if section.name == "load").table
+    assert [(row[3], row[4], row[-1]) for row in loads.rows] == [
+        ("1", "0.00", ""), ("2", "1.5", "under load"), ("1", "0.00", ""), ("2", "–", "")
+    ]  # fmt: skip
     for text in (markdown(report), html_page(document, report)):
         assert told in text and "taken under load" in text
 
 
+def test_many_runs_under_load_are_one_line():
+    cells = [Cell(side, "plain", 8) for side in SETTINGS.backends]
+    records = {cell: [make_run(cell, number, 0.9 + number) for number in (1, 2)] for cell in cells}
+    report = build_report(build_document(SETTINGS, records, MACHINE, "complete", "2030-01-02"))
+    told = "UNDER LOAD: torch-plain-b8: other processes took 2.9 of 4 cores in round 2, and in 3 "
+    assert [warning.startswith(told) for warning in report.warnings] == [True]
+
+
 def test_an_idle_machine_marks_nothing():
     document, report = report_of(busy=0.3)
-    assert report.warnings == [] and "load" not in markdown(report)
+    assert report.warnings == [] and "under load" not in markdown(report)
+    assert report.summary[-1].endswith("How busy the machine was is not known.")  # in one run
     assert [cell["under_load"] for cell in document["cells"]] == [[], []]

@@ -8,7 +8,8 @@ from utils.comparison.runner import Outcome
 def failed(tmp_path, side, text):
     log = tmp_path / "log"
     log.write_text(text)
-    return describe_run(Turn(Cell(side, "plain", 4), 1), [], Outcome(2, False, 1, 1, None), log, [])
+    outcome = Outcome(2, False, 1, 1, 1, None)
+    return describe_run(Turn(Cell(side, "plain", 4), 1), [], outcome, log, [])
 
 
 def test_the_reason_of_a_failure_is_the_last_error(tmp_path):
@@ -27,7 +28,7 @@ def test_the_reason_of_a_failure_without_an_error_is_the_last_line(tmp_path):
 def test_a_run_that_was_ended_is_not_advised_to_go_on(tmp_path):
     log = tmp_path / "log"
     log.write_text("suspended after 3 batches: SIGTERM; go on with --resume exp\n")
-    outcome = Outcome(75, True, 61.0, 1, None)
+    outcome = Outcome(75, True, 61.0, 1, 1, None)
     run = describe_run(Turn(Cell("torch", "plain", 4), 1), [], outcome, log, [])
     assert run["failure"] == "ended after 61 s, the limit of --timeout"
 

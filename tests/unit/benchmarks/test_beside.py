@@ -1,0 +1,243 @@
+"""benchmarks.beside: a stranger's trainer is timed beside ours, on equal work alone."""
+
+import json
+import os
+import signal
+import statistics
+import sys
+
+import pytest
+
+from benchmarks import beside
+from benchmarks.beside_work import compare_work, read_work
+from tests.small import write_small_dataset, write_small_model
+from utils.comparison.load import LoadWatch
+from utils.files.project import PROJECT
+
+# As trainers with YOLOv5's command line: flags as opt.yaml, a row an epoch, bars as tqdm's.
+STAND_IN = """
+import argparse, json, pathlib, sys, time
+parser = argparse.ArgumentParser()
+for name in ("backend", "data", "cfg", "weights", "workers", "device", "project", "name"):
+    parser.add_argument("--" + name)
+for name in ("img", "batch-size", "epochs"):
+    parser.add_argument("--" + name, type=int)
+parser.add_argument("--cache")
+parser.add_argument("--exist-ok", action="store_true")
+parser.add_argument("--noplots", action="store_true")
+parser.add_argument("--seconds", type=float, default=0.15)
+parser.add_argument("--batches", type=int, default=23)
+parser.add_argument("--parameters", default="1,770,682")
+parser.add_argument("--ignores", nargs="*", default=[])
+flags, _ = parser.parse_known_args()
+folder = pathlib.Path(flags.project, flags.name)
+(folder / "weights").mkdir(parents=True)
+options = {"imgsz": flags.img, "batch_size": flags.batch_size, "cache": flags.cache}
+(folder / "opt.yaml").write_text("".join(
+    f"{name}: {json.dumps(value)}\\n" for name, value in options.items()
+    if name not in flags.ignores))
+(folder / "weights" / "best.pt").write_bytes(b"cos\\nsystem\\n(S'exit 1'\\ntR.")
+print(f"summary: 214 layers, {flags.parameters} parameters", flush=True)
+end = time.process_time() + 0.2
+while time.process_time() < end:
+    pass
+with open(folder / "results.csv", "w", buffering=1) as file:
+    print("               epoch,      train/box_loss", file=file)
+    for epoch in range(flags.epochs - ("epochs" in flags.ignores)):
+        time.sleep(flags.seconds)
+        total = flags.batches
+        print(f"100%|#####| {total}/{total} [00:01<00:00, 9.0it/s]", flush=True)
+        print(f"{epoch}, 0.5", file=file)
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Run it with stand-ins on both sides; returns exit code, printed text and the JSON."""
+    monkeypatch.setattr(LoadWatch, "others", lambda watch: 0.0)  # whatever this machine does
+    script = tmp_path / "stranger.py"
+    script.write_text(STAND_IN)
+    ours = tmp_path / "python"  # is given train.py, and leaves it alone
+    ours.write_text(f'#!/bin/sh\nshift\nexec "{sys.executable}" "{script}" "$@"\n')
+    ours.chmod(0o755)
+    monkeypatch.setattr(beside, "find_pythons", lambda names, _: dict.fromkeys(names, str(ours)))
+    usable = os.sched_getaffinity(0)
+
+    def run(*flags, other="", extra=()):
+        path = tmp_path / "beside.json"
+        line = ["beside", "--other", f"{sys.executable} '{script}' {other}", "--data", "none.yaml"]
+        line += ["--epochs", "3", "--cache", "ram", "--json", str(path), *map(str, flags)]
+        monkeypatch.setattr("sys.argv", [*line, "--", *extra] if extra else line)
+        code = 0
+        try:
+            beside.run_command(beside.main)
+        except SystemExit as end:
+            code = end.code
+        finally:
+            os.sched_setaffinity(0, usable)
+        printed = capsys.readouterr()
+        document = json.loads(path.read_text()) if path.exists() else None
+        return code, printed.out + printed.err, document
+
+    return run
+
+
+def test_both_run_in_turns_and_are_timed_by_one_clock(run):
+    code, printed, document = run("--ours", "--seconds 0.4")
+    assert code == 0, printed
+    lines = [line.split()[:2] for line in printed.splitlines()]
+    order = [words for words in lines if words[0:1] in (["torch"], ["other"])]
+    assert order == [["torch", "1"], ["other", "1"], ["other", "2"], ["torch", "2"]]
+    for runs in document["runs"].values():
+        assert [len(one["epochs"]) for one in runs] == [2, 2]  # the first of three warms up
+        assert all(one["processor_seconds"] >= 0.2 for one in runs)
+        assert all(set(one["load"]) == {"before", "others", "after"} for one in runs)
+    ours, other = (
+        [epoch["seconds"] for one in runs for epoch in one["epochs"]]
+        for runs in document["runs"].values()
+    )
+    assert min(ours) > 0.3  # it sleeps 0.4 s in each, and is looked at every 0.05 s
+    ratio = next(line for line in printed.splitlines() if line.startswith("epochs"))
+    found = statistics.median(left / right for left, right in zip(ours, other, strict=True))
+    assert float(ratio.split()[1]) == pytest.approx(found, abs=0.01) and "in 4 pairs" in ratio
+    assert "equal work: epochs, image size, batch size, cache, parameters" in printed
+    assert "not said by both, so not compared: batches an epoch, training images" in printed
+
+
+def test_each_side_has_flags_of_its_own_and_flags_of_both(run):
+    _, _, document = run("--rounds", 1, "--ours", "--seconds '0.1'", extra=["--noplots"])
+    ours, other = (one["command"] for (one,) in document["runs"].values())
+    assert ours[1:6] == ["train.py", "--backend", "torch", "--seconds", "0.1"]
+    start = other.index("--data")
+    assert other[start:-5] == ours[ours.index("--data") : -5]
+    assert other[-6] == ours[-6] == "--noplots"
+
+
+@pytest.mark.parametrize(
+    ("other", "line"),
+    [
+        ("--ignores epochs", "epochs: 3 in ours, 2 in the other"),
+        ("--parameters 99", "parameters: 1770682 in ours, 99 in the other"),
+    ],
+)
+def test_unequal_work_is_refused_and_marked_where_it_is_allowed(run, other, line):
+    code, printed, document = run("--rounds", 1, other=other)
+    assert code == 2 and document is None and line in printed and "divided" not in printed
+    code, printed, document = run("--rounds", 1, "--allow-unequal", other=other)
+    assert code == 0 and f"UNEQUAL WORK: {line}" in printed
+    assert document["work"]["unequal"] == [line]
+
+
+def test_what_the_other_does_not_say_is_named(run):
+    _, printed, _ = run("--rounds", 1, other="--ignores cache imgsz")
+    assert "equal work: epochs, batch size, parameters" in printed
+    assert "not said by both, so not compared: batches an epoch, image size, cache," in printed
+
+
+def test_a_trainer_without_results_has_the_time_of_its_whole_process(run, tmp_path):
+    (tmp_path / "silent.py").write_text("print('trained')")
+    code, printed, document = run(
+        "--rounds", 1, "--other", f"{sys.executable} {tmp_path / 'silent.py'}"
+    )
+    assert code == 0 and document["runs"]["other"][0]["epochs"] == []
+    lines = {line[:14].strip(): line for line in printed.splitlines()}
+    assert "wrote no rows" in lines["epochs"] and "in 1 pair: too few" in lines["whole runs"]
+
+
+def test_load_by_others_is_shown_at_each_run_and_marked(run, monkeypatch):
+    monkeypatch.setattr(LoadWatch, "others", lambda watch: 0.7)
+    cores = sorted(os.sched_getaffinity(0))
+    _, printed, _ = run("--rounds", 1, "--cpus", cores[0])
+    assert f"cores {cores[0]}" in printed
+    assert printed.count("others 0.700  UNDER LOAD") == 2
+
+
+def test_a_run_is_ended_at_its_time_limit_with_all_its_processes(run, tmp_path):
+    script = tmp_path / "endless.py"
+    script.write_text(
+        "import pathlib, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"pathlib.Path({str(tmp_path / 'child')!r}).write_text(str(child.pid))\n"
+        "time.sleep(600)\n"
+    )
+    flags = ("--rounds", 1, "--timeout", 2 / 60)
+    code, printed, document = run(*flags, "--other", f"{sys.executable} {script}")
+    assert code == 1 and document is None and "the limit of --timeout" in printed
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "child").read_text()), signal.SIGCONT)
+
+
+def test_a_trainer_that_fails_is_told_with_what_it_said(run, tmp_path):
+    (tmp_path / "broken.py").write_text("raise SystemExit('no such --img')")
+    code, printed, _ = run("--other", f"{sys.executable} {tmp_path / 'broken.py'}")
+    assert code == 1 and "exit code 1: no such --img" in printed
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--other", "/none/train"], "--other /none/train: it cannot be started"),
+        (["--other", "python 'x"], "--other=python 'x: No closing quotation"),
+        (["--cpus", "0,x"], "--cpus 0,x: numbers out of "),
+        (["--cpus", "99999"], "--cpus 99999: numbers out of "),
+        (["--timeout", "0"], "--timeout 0.0; a number above 0 is needed"),
+    ],
+)
+def test_a_wrong_flag_ends_with_one_message(run, flags, message):
+    code, printed, _ = run("--rounds", 1, *flags)
+    assert code == 2 and printed.count("error: ") == 1 and message in printed
+
+
+def write_run(folder, log="", options="", work=None):
+    folder.mkdir()
+    (folder / "opt.yaml").write_text(options)
+    (folder / "work.json").write_text(json.dumps({"work": work}))
+    (folder / "log").write_text(log)
+    return read_work(folder, folder / "log", 2)
+
+
+def test_progress_bars_tell_the_number_of_batches(tmp_path):
+    ours = write_run(tmp_path / "ours", work={"batches": 46, "train_images": 364})
+    bars = "scan 364/364 [00:01<00:00]\r 22/23 [00:01<\r{0}/{0} [00:09<00:00, 2.4it/s]\n 1/2"
+    for total, unequal in ((23, []), (19, ["batches an epoch: 23 in ours, 19 or 364 in the "])):
+        other = write_run(tmp_path / str(total), log=bars.format(total))
+        found = compare_work(ours, other).unequal
+        assert [line[: len(wanted)] for line, wanted in zip(found, unequal, strict=True)] == unequal
+
+
+@pytest.mark.parametrize(
+    ("options", "log", "work", "cache"),
+    [
+        ("cache: ram", "", None, "ram"),
+        ("cache: true", "", None, "ram"),
+        ("cache: ''", "", None, "none"),
+        ("cache: null", "", None, "none"),
+        ("cache: ram", "9 GB needed, not caching images", None, "ram, of the images none"),
+        ("cache: ram", "", {"cached": {"training": "part"}}, "ram, of the images part"),
+        ("imgsz: 320", "", None, None),
+        ("a: b: c", "", None, None),  # no YAML
+        ("- cache", "", None, None),
+    ],
+)
+def test_the_cache_is_the_one_that_a_run_really_had(tmp_path, options, log, work, cache):
+    assert write_run(tmp_path / "run", log, options, work).get("cache") == cache
+
+
+def test_our_trainer_beside_itself_does_equal_work(monkeypatch, tmp_path, capsys):
+    """The real one, on the backend of this suite."""
+    data, model = write_small_dataset(tmp_path), write_small_model(tmp_path)
+    name, path = os.environ.get("YOLO_BACKEND", "torch"), tmp_path / "beside.json"
+    other = f"{sys.executable} train.py --backend {name}"
+    monkeypatch.setattr(beside, "find_pythons", lambda names, _: {name: sys.executable})
+    line = ["beside", "--other", other, "--backend", name, "--data", data, "--cfg", model]
+    line += ["--img", 64, "--batch", 4, "--epochs", 2, "--rounds", 1, "--json", path]
+    monkeypatch.setattr("sys.argv", [*map(str, line), "--", "--noplots"])
+    monkeypatch.chdir(PROJECT)
+    beside.main()
+    document = json.loads(path.read_text())
+    assert document["work"]["unequal"] == document["work"]["not_said"] == []
+    assert len(document["work"]["equal"]) == 9
+    (ours,), (twin,) = document["runs"].values()
+    assert ours["work"]["batches an epoch"] == 3 and len(ours["epochs"]) == len(twin["epochs"]) == 1
+    assert set(ours["stages"]) == set(twin["stages"]) > {"forward", "validation"}
+    assert "targets and loss" in capsys.readouterr().out
