@@ -19,9 +19,10 @@ NOT_TRANSLATED = 'class="duet-untranslated"'
 SCHEME = "document.body.dataset.mdColorScheme"
 WIDTH = "document.documentElement.scrollWidth"
 FITS = f"{WIDTH} <= innerWidth"  # once what moves at another width has come to rest
-# A page makes wide tables scrollable from the keyboard once they are laid out.
-LAID_OUT = """[...document.querySelectorAll(".md-typeset__scrollwrap")].every(
-    table => table.scrollWidth <= table.clientWidth || table.tabIndex === 0)"""
+# A page makes what is wide scrollable from the keyboard once it is laid out: tables and code.
+LAID_OUT = """[...document.querySelectorAll(
+    ".md-typeset__scrollwrap, .md-typeset pre > code")].every(
+    wide => wide.scrollWidth <= wide.clientWidth || wide.tabIndex === 0)"""
 BROKEN = """[...document.images].filter(image => !image.loading && image.complete &&
     !image.naturalWidth).map(image => image.src)"""
 SEARCH = """(() => {{
