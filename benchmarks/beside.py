@@ -181,9 +181,13 @@ def line_of(cell: Cell, run: Document) -> str:
 def load_words(run: Document) -> str:
     """Return the load average around a run, what others took of its cores, and its mark."""
     load = run["load"]
-    busy = disturbs(load["others"], len(os.sched_getaffinity(0)))
     average = f"{number(load['before'])} to {number(load['after'])}"
-    return f"{average}, others {number(load['others'])}{'  UNDER LOAD' if busy else ''}"
+    return f"{average}, others {number(load['others'])}{'  UNDER LOAD' if is_busy(run) else ''}"
+
+
+def is_busy(run: Document) -> bool:
+    """Return whether others took so much of the cores that the run's times are doubtful."""
+    return disturbs(run["load"]["others"], len(os.sched_getaffinity(0)))
 
 
 def ratio_lines(runs: Runs) -> list[str]:
@@ -203,6 +207,9 @@ def ratio_lines(runs: Runs) -> list[str]:
             lines.append(f"{name:<16}{number(found.median):>10}  {pairs}: {said}")
         else:
             lines.append(f"{name:<16}{'-':>10}  one of the two wrote no rows to be timed by")
+    if busy := sum(map(is_busy, [*ours, *other])):
+        of = f"{busy} of {count(len(ours + other), 'run')}"
+        lines.append(f"TAKEN UNDER LOAD, {of}: of these ratios that of processor time is surest")
     return lines
 
 

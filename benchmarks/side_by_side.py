@@ -39,6 +39,7 @@ class Timing:
     # The middle half of the ratios turn by turn: where one run lies, on a busy machine too.
     ratio_from: float | None = None
     ratio_to: float | None = None
+    ratio_fastest: float | None = None  # of the fastest run to the reference's fastest
 
 
 def bare_parser(module: str, description: str, repeats: int) -> argparse.ArgumentParser:
@@ -105,6 +106,7 @@ def time_in_turns(
             median / statistics.median(reference),
             others,
             *middle_half([time / beside for time, beside in zip(times, reference, strict=True)]),
+            min(times) / min(reference),
         )
         for name, times in spent.items()
     ]
@@ -121,14 +123,19 @@ def middle_half(values: Sequence[float]) -> tuple[float, float]:
 def finish(flags: argparse.Namespace, timings: Sequence[Timing], device: str) -> None:
     """Print the table and, if asked for, write it as JSON with its machine and command."""
     columns = "".join(f"{name:>10}" for name in ("median", "fastest", "slowest"))
-    print(f"{'milliseconds':<54}{columns}{'runs':>6}{'ratio':>7}{'of turns':>12}{'others':>8}")
+    print(
+        f"{'milliseconds':<54}{columns}{'runs':>6}{'ratio':>7}{'of turns':>12}{'fastest':>9}"
+        f"{'others':>8}"
+    )
     for timing in timings:
         print(
             f"{timing.case:<32} {timing.name:<21}{timing.median:>10.3f}{timing.fastest:>10.3f}"
             f"{timing.slowest:>10.3f}{timing.runs:>6}{timing.ratio:>7.2f}{_turns(timing):>12}"
-            f"{_cores(timing.others):>8}"
+            f"{_or_dash(timing.ratio_fastest, 2):>9}{_or_dash(timing.others, 1):>8}"
         )
-    print("of turns: the middle half of the ratios turn by turn")
+    print(
+        "of turns: the middle half of the ratios turn by turn; fastest: ratio of the fastest runs"
+    )
     print("others: cores that other processes took meanwhile; their work disturbs the times")
     print(f"load average {load_average()} at the end")
     if flags.json is not None:
@@ -141,8 +148,8 @@ def _turns(timing: Timing) -> str:
     return f"{timing.ratio_from:.2f}-{timing.ratio_to:.2f}"
 
 
-def _cores(others: float | None) -> str:
-    return "-" if others is None else f"{others:.1f}"
+def _or_dash(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def write_json(path: Path, where: str, timings: Sequence[Timing]) -> None:

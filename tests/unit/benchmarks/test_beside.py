@@ -102,6 +102,7 @@ def test_both_run_in_turns_and_are_timed_by_one_clock(run):
     assert float(ratio.split()[1]) == pytest.approx(found, abs=0.01) and "in 4 pairs" in ratio
     assert "equal work: epochs, image size, batch size, cache, parameters" in printed
     assert "not said by both, so not compared: batches an epoch, training images" in printed
+    assert "UNDER LOAD" not in printed
 
 
 def test_each_side_has_flags_of_its_own_and_flags_of_both(run):
@@ -150,6 +151,7 @@ def test_load_by_others_is_shown_at_each_run_and_marked(run, monkeypatch):
     _, printed, _ = run("--rounds", 1, "--cpus", cores[0])
     assert f"cores {cores[0]}" in printed
     assert printed.count("others 0.700  UNDER LOAD") == 2
+    assert "TAKEN UNDER LOAD, 2 of 2 runs: " in printed
 
 
 def test_a_run_is_ended_at_its_time_limit_with_all_its_processes(run, tmp_path):

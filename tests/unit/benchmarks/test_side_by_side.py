@@ -23,6 +23,7 @@ def test_candidates_take_turns_after_warming_up(monkeypatch):
     assert (plain.median, plain.fastest, plain.slowest, plain.ratio) == (5.0, 4.0, 9.0, 1.0)
     assert (fast.median, fast.runs, fast.ratio) == (2.0, 3, pytest.approx(0.4))
     assert (plain.ratio_from, plain.ratio_to) == (1.0, 1.0)
+    assert (plain.ratio_fastest, fast.ratio_fastest) == (1.0, 0.25)
     # Of 2 / 4, 1 / 9 and 2.5 / 5, halfway between the two lowest and the two highest.
     assert (fast.ratio_from, fast.ratio_to) == (pytest.approx((1 / 9 + 1 / 2) / 2), 0.5)
 
