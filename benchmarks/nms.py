@@ -2,9 +2,10 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.nms --backend torch --device cpu
 
-On each scene the plain rule, one kept box at a time, and the form in blocks take turns; both must
-keep the same rows. The last row is a whole `non_max_suppression` of decoded predictions that give
-as many candidates. All of it is NumPy on the host, under either backend.
+On each scene the plain rule, one kept box at a time, and the search in a sorted list take turns;
+both must keep the same rows. The last rows are whole images, decoded predictions of which each
+gives as many candidates, one after the other and together. All of it is NumPy on the host, under
+either backend.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from utils.processes.start import start_command
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -23,12 +24,14 @@ from backend.words import count
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
 from utils.boxes import pairwise_iou
 from utils.cli.flags import from_one
+from utils.detections import Detections
 from utils.evaluation.greedy_nms import suppress_greedily
-from utils.evaluation.nms import SuppressionSettings, non_max_suppression
+from utils.evaluation.nms import SuppressionSettings, best_rows, best_rows_of_images
 from utils.processes.command import run_command
 
 IOU_THRESHOLD = float(np.float32(0.6))
 IMAGE_SIDE = 640
+IMAGES = 4  # in a batch
 
 
 def scattered(random: np.random.Generator, count: int) -> np.ndarray:
@@ -84,23 +87,28 @@ def suppression(boxes_xyxy: np.ndarray, group: np.ndarray, max_kept: int) -> dic
     """Return the plain rule and the fast form on the same boxes."""
     return {
         "reference": lambda: one_by_one(boxes_xyxy, group, IOU_THRESHOLD, max_kept),
-        "in blocks": lambda: suppress_greedily(boxes_xyxy, group, IOU_THRESHOLD, max_kept),
+        "sorted": lambda: suppress_greedily(boxes_xyxy, group, IOU_THRESHOLD, max_kept),
     }
 
 
 def whole(random: np.random.Generator, count: int, max_kept: int) -> dict[str, Run]:
-    """Return non_max_suppression of 25,200 predictions of 80 classes with so many candidates."""
+    """Return NMS of images of 25,200 predictions of 80 classes with so many candidates each."""
     boxes_cxcywh, scores = heaped(random, 25200), random.uniform(0, 1, (25200, 81))
     scores[:, 0] = 1
     limit = np.sort(scores[:, 1:], axis=None)[-count]
     decoded = np.concatenate((boxes_cxcywh, scores), axis=1).astype(np.float32)
 
     settings = SuppressionSettings(float(limit), IOU_THRESHOLD, max_detections=max_kept)
+    images = [decoded] * IMAGES
+    return {
+        "one by one": lambda: boxes_of([best_rows(image, settings) for image in images]),
+        "together": lambda: boxes_of(best_rows_of_images(images, settings)),
+    }
 
-    def run() -> np.ndarray:
-        return non_max_suppression(decoded, settings).boxes_xyxy
 
-    return {"in blocks": run}
+def boxes_of(found: Sequence[tuple[Detections, np.ndarray]]) -> np.ndarray:
+    """Return the boxes of all images (K, 4)."""
+    return np.concatenate([image.boxes_xyxy for image, _ in found])
 
 
 SCENES = ((scattered, 1), (scattered, 80), (heaped, 1), (heaped, 80), (heaped_on_few, 1))
@@ -125,8 +133,9 @@ def main() -> None:
         scene = f"{draw.__name__}, {count(num_classes, 'class', 'classes')}"
         timings += time_in_turns(scene, both, CPU, flags.repeats, warm_up=1)
     random = np.random.Generator(np.random.Philox(0))
-    run = whole(random, flags.candidates, flags.max_det)
-    timings += time_in_turns("non_max_suppression", run, CPU, flags.repeats)
+    both = whole(random, flags.candidates, flags.max_det)
+    require_equal_rows(both)
+    timings += time_in_turns(f"{IMAGES} whole images", both, CPU, flags.repeats, warm_up=1)
     finish(flags, timings, CPU)
 
 

@@ -39,8 +39,9 @@ def test_the_table_is_printed_and_written(monkeypatch, capsys, tmp_path):
     nms.main()
     document = json.loads(path.read_text())
     assert document["machine"] in capsys.readouterr().out
-    assert [timing["name"] for timing in document["timings"]] == ["reference", "in blocks"] * 5 + [
-        "in blocks"
+    assert [timing["name"] for timing in document["timings"]] == ["reference", "sorted"] * 5 + [
+        "one by one",
+        "together",
     ]
     assert all(timing["fastest"] > 0 for timing in document["timings"])
 
