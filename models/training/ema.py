@@ -24,10 +24,10 @@ RAMP = 2000.0  # updates; young averages forget faster
 
 
 class ModelEMA:
-    """The average of a model's parameters and float buffers.
+    """The EMA of a model's parameters and float buffers.
 
     Attributes:
-        model: a frozen copy in evaluation mode that holds the average; integer buffers keep
+        model: a frozen copy in evaluation mode that holds the EMA; integer buffers keep
             their value of the start.
         updates: how many there were.
     """
@@ -55,10 +55,10 @@ class ModelEMA:
                 dist.broadcast_(x)
 
     def restore_statistics(self, model: Detector) -> None:
-        """Put the average in place of BatchNorm statistics that are not finite, and say so.
+        """Replace BatchNorm statistics that are not finite by those of the EMA, and say so.
 
         A forward pass that overflows leaves its mark in them, and training only writes them. The
-        average never takes such a state in.
+        EMA never takes such a state in.
         """
         arrays, trained = nn.state_arrays(model), dict(nn.named_parameters(model))
         spoiled = [
@@ -69,7 +69,9 @@ class ModelEMA:
         if spoiled:
             average = nn.state_arrays(self.model)
             nn.load_state_arrays(model, arrays | {name: average[name] for name in spoiled})
-            log.warning("%d BatchNorm statistics taken from the average", len(spoiled))
+            log.warning(
+                "%d BatchNorm statistics were not finite and are taken from the EMA", len(spoiled)
+            )
 
 
 def decay_after(updates: int) -> float:
