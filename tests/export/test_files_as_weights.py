@@ -203,7 +203,7 @@ def test_detecting_needs_neither_pytorch_nor_oneflow(tmp_path, files, images):
     "script, words, text",
     [
         ("detect.py", ["--img=96"], "--img 96: the exported file takes images of 64 x 64 px"),
-        ("train.py", ["--data=shapes"], "an exported file, which detect.py, val.py and models."),
+        ("train.py", ["--data=shapes"], "an exported file, which only detect.py, val.py and models."),
     ],
 )
 def test_what_a_file_cannot_do_ends_with_one_message(tmp_path, files, images, script, words, text):
