@@ -189,7 +189,7 @@ def test_the_size_of_a_file_is_taken(asked, expected):
 
 def test_another_size_is_refused_with_that_of_the_file():
     config = DetectConfig(weights=("a",), image_size=64)
-    with pytest.raises(UserError, match="--img 64: the exported file takes only images of 32 x 48 px"):
+    with pytest.raises(UserError, match="--img 64: the exported file takes only images of 32 x 48"):
         input_size(config, ExportedPredictor(Runtime()))
     assert input_size(config, ExportedPredictor(Runtime(dynamic=True))) == 64
     config = DetectConfig(weights=("a",), image_size=65)
