@@ -104,7 +104,7 @@ def run(
             task.check_samples(table_of(samples), dataset.name, dataset.is_of_folders)
         names, items = dataset.class_names, task.items(config)
         for name in task.without_effect(hyp):
-            log.info("%s: it changes nothing where a model learns to %s", name, task.name)
+            log.info("%s has no effect on the task %s", name, task.name)
         job = Job(config, hyp, names, train, val, start, point, stop, lock, world, items)
         if point is not None:
             require_equal_data(point.header, job.class_names, job.data)
@@ -130,7 +130,7 @@ def train_loader(job: Job) -> TrainLoader:
     cache = "" if config.replay else config.cache
     size, batch, augment = config.image_size, config.batch_size, config.augmentation(job.hyp)
     for name in augment.without_effect():
-        log.info("%s: it changes mosaics alone, and there are none (mosaic: 0)", name)
+        log.info("%s has no effect: it changes mosaics alone, and there are none (mosaic: 0)", name)
     recipe = batch_recipe(config)
     if config.rect and augment.mosaic:
         log.info("--rect: images keep their shape, there are no mosaics")

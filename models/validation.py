@@ -79,7 +79,7 @@ def run_validation(
     other_names = class_names != trained_names(weights[0]) and not config.single_class
     if world.process.is_main and other_names:
         trained = ", ".join(trained_names(weights[0]))
-        log.warning("the weights were trained for classes of other names: %s", trained)
+        log.warning("the weights were trained for classes with other names: %s", trained)
     log.info(backend.device.describe(device))
     coco_results = task.coco_results(class_names, samples) if config.save_json else None
     legacy = task.legacy_metric(class_names) if config.legacy_metric else None
@@ -153,7 +153,7 @@ def find_annotations(
         if world.process.is_main:
             log.warning("crowds and areas of outlines do not count: %s", printable(str(error)))
         return None
-    log.info("crowds and areas count as %s has them", printable(str(own_annotations)))
+    log.info("crowds and areas are those of %s", printable(str(own_annotations)))
     return annotations
 
 

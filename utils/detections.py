@@ -11,7 +11,7 @@ from utils.ragged import Ragged
 
 
 class Detections(NamedTuple):
-    """What was found in one image, highest score first."""
+    """The detections of one image, highest score first."""
 
     boxes_xyxy: np.ndarray  # (K, 4) float32, pixels
     scores: np.ndarray  # (K,) float32, objectness * class score

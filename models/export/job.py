@@ -106,10 +106,10 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     if config.int8:  # calibration holds all maps, as training does
         model.require_memory((batch_of(metadata), 3, *config.image_size), trains=True)
     if config.device not in ("", CPU):
-        log.warning("--device %s: only an engine uses it, all else the CPU", config.device)
+        log.warning("--device %s: only --include engine uses it, the others the CPU", config.device)
     if not FRAMEWORKS[backend.use()].trains:
         log.warning(
-            "backend onnx runs the model: files are held against their own graph, unoptimized"
+            "backend onnx runs the model: files are compared with their own graph, unoptimized"
         )
     images = chosen_images(dataset and dataset.samples)
     trials = make_trials(model, images, metadata)
@@ -118,7 +118,7 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
         graph = Path(folder, "graph.onnx")
         snapshot = write_snapshot(checkpoint, Path(folder))
         write_graph(dataclasses.replace(config, weights=str(snapshot)), graph)
-        say(f"files are held against the model on {count(len(images), 'image')} of {source}")
+        say(f"files are compared with the model on {count(len(images), 'image')} of {source}")
         settings = config.suppression if config.nms else DEFAULT_SUPPRESSION
         export = Export(config, metadata, graph, model, trials, dataset, settings, [])
         if dataset is not None:

@@ -60,7 +60,7 @@ class Ensemble:
                 continue
             if size != (common or size) or any(side % self.stride for side in size):
                 raise UserError(
-                    f"--weights {name}: it takes images of {size[0]} x {size[1]} px alone, which "
+                    f"--weights {name}: it takes only images of {size[0]} x {size[1]} px, which "
                     f"do not fit {self.names[0]} and the others; files that detect together need "
                     "one size; export.py --dynamic leaves it free"
                 )

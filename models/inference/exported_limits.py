@@ -34,8 +34,8 @@ def input_size(config: DetectionConfig, predictor: Predictor) -> int:
     longest, asked = max(height, width), config.image_size
     if asked not in (longest, DetectConfig.image_size):
         raise UserError(
-            f"--img {asked}: the exported file takes images of {height} x {width} px (height x "
-            "width) alone; leave --img out, or export it with --dynamic"
+            f"--img {asked}: the exported file takes only images of {height} x {width} px (height "
+            "x width); leave --img out, or export it with --dynamic"
         )
     return longest
 

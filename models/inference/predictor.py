@@ -120,7 +120,7 @@ def _tell_other_names(weights: Sequence[Weights]) -> None:
         different = [f"{brief(name)} for {brief(ours)}" for name, ours in pairs if name != ours]
         if different and this_process().is_main:
             log.warning(
-                "--weights %s has other names for its classes than %s, whose names count: %s",
+                "--weights %s has other class names than %s, whose names are used: %s",
                 other.path, first.path, ", ".join(different[:MOST_NAMES]),
             )  # fmt: skip
 

@@ -20,10 +20,10 @@ RAMP = 2000.0  # updates; young averages forget faster
 
 
 class ModelEMA:
-    """The average of a model's parameters and float buffers.
+    """The EMA of a model's parameters and float buffers.
 
     Attributes:
-        model: a frozen copy in evaluation mode that holds the average; integer buffers keep
+        model: a frozen copy in evaluation mode that holds the EMA; integer buffers keep
             their value of the start.
         updates: how many there were.
     """

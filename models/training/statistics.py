@@ -93,8 +93,8 @@ def recommend(number: int, batches: int) -> None:
     """Say at start that --precise-bn would help, where it is off and epochs have few batches."""
     if number == 0 and batches < FEW_BATCHES:
         log.info(
-            "%s an epoch, few: BatchNorm's statistics lag behind the weights, and the first "
-            "validations show too little; --precise-bn %d measures them anew before each",
+            "only %s per epoch: BatchNorm statistics lag behind the weights, and the first "
+            "validations are too low; --precise-bn %d recomputes the statistics before each",
             count(batches, "batch", "batches"),
             ENOUGH,
         )

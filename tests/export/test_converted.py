@@ -35,7 +35,7 @@ def test_openvino_and_torchscript_are_written_and_verified(weights, capsys):
     made = weights.parent / "tiny0.torchscript"
     assert (failed, made.exists()) == (0 if has_torchscript else 1, has_torchscript)
     if not has_torchscript:
-        assert "needs TorchScript, which is PyTorch's alone; give --backend torch" in output.err
+        assert "needs TorchScript, which only PyTorch has; give --backend torch" in output.err
 
 
 @pytest.mark.skipif(not device.supports("torchscript"), reason="PyTorch's alone")

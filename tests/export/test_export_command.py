@@ -124,7 +124,7 @@ def test_the_command_writes_a_verified_file_beside_the_weights(stored, tmp_path)
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     first, line = done.stdout.splitlines()
-    assert first == "files are held against the model on 8 images of the built-in dataset"
+    assert first == "files are compared with the model on 8 images of the built-in dataset"
     assert line.startswith("ONNX: best.onnx, 0.03") and " detections matched; largest" in line
     assert sorted(os.listdir(folder)) == ["best.onnx", "best.safetensors"]
     session = onnxruntime.InferenceSession(folder / "best.onnx")
@@ -377,7 +377,7 @@ def test_figures_of_the_model_and_the_file_are_one_table(run, tmp_path, flags):
     code, printed, errors = run(*flags, "--data", data)
     assert (code, errors) == (0, "")
     lines = printed.splitlines()
-    assert lines[0] == f"files are held against the model on 6 images of --data {data}"
+    assert lines[0] == f"files are compared with the model on 6 images of --data {data}"
     title, model, file = (line.split() for line in lines[-3:])
     assert title[:6] == ["MB", "P", "R", "mAP50", "mAP50-95", "ms/image"]
     assert model[0] == "model" and file[:2] == ["my", "model.onnx"]
@@ -431,7 +431,7 @@ def test_a_batch_whose_maps_cannot_be_calibrated_on_is_refused(run, tmp_path, mo
 def test_a_device_that_nothing_uses_is_said(run, monkeypatch, caplog):
     monkeypatch.setattr(export, "check_export", lambda config: None)
     assert run("--device", "0")[0] == 0
-    assert "--device 0: only an engine uses it, all else the CPU" in caplog.text
+    assert "--device 0: only --include engine uses it, the others the CPU" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,9 @@ def test_a_file_is_a_model_of_the_hub(files, weights):
 
 def test_other_sizes_and_augmentation_are_refused(files):
     detector = models.load(files["static"])
-    with pytest.raises(UserError, match="--img 96: the exported file takes images of 64 x 64 px"):
+    with pytest.raises(
+        UserError, match="--img 96: the exported file takes only images of 64 x 64 px"
+    ):
         detector(noise(64, 64), size=96)
     with pytest.raises(UserError, match="--augment: .*static.onnx is an exported file"):
         detector(noise(64, 64), augment=True)
@@ -202,8 +204,8 @@ def test_detecting_needs_neither_pytorch_nor_oneflow(tmp_path, files, images):
 @pytest.mark.parametrize(
     "script, words, text",
     [
-        ("detect.py", ["--img=96"], "--img 96: the exported file takes images of 64 x 64 px"),
-        ("train.py", ["--data=shapes"], "an exported file, which detect.py, val.py and models."),
+        ("detect.py", ["--img=96"], "--img 96: the exported file takes only images of 64 x 64"),
+        ("train.py", ["--data=shapes"], "an exported file, which only detect.py, val.py and"),
     ],
 )
 def test_what_a_file_cannot_do_ends_with_one_message(tmp_path, files, images, script, words, text):

@@ -67,7 +67,7 @@ class ClassResult(ImageResult):
 
     @property
     def counted(self) -> Sequence[str]:
-        """The most probable class alone."""
+        """Only the most probable class."""
         return self.names[:1]
 
     def finite(self) -> ClassResult:
@@ -128,7 +128,7 @@ class ClassResult(ImageResult):
         return as_classifications(self.top5, self.scores)
 
     def to_pandas(self) -> Any:
-        """Return a `pandas.DataFrame`, a class a row; UserError without that package.
+        """Return a `pandas.DataFrame`, one class per row; UserError without that package.
 
         Columns: confidence, class, name.
         """

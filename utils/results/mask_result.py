@@ -82,7 +82,7 @@ class MaskResult(Result):
         return canvas
 
     def text_lines(self, scores: bool = False) -> list[str]:
-        """Return a YOLO label an object, lowest score first, as `outline_lines` gives them."""
+        """Return one YOLO label per object, lowest score first, as `outline_lines` gives them."""
         return outline_lines(self.found, self.size, self.track_ids, scores)
 
     def records(self) -> dict[str, list[Any]]:

@@ -25,7 +25,7 @@ AnyResult = TypeVar("AnyResult", bound="Result")
 
 
 class Detection(NamedTuple):
-    """One thing that was found, as plain numbers."""
+    """One detection, as plain numbers."""
 
     box_xyxy: tuple[float, float, float, float]  # pixels of the image
     score: float  # in (0, 1]
@@ -43,7 +43,7 @@ class Result(ImageResult):
 
     @property
     def detections(self) -> Detections | Segmentations:
-        """What was found, as arrays."""
+        """The detections as arrays."""
         return self.found
 
     @property
@@ -111,7 +111,7 @@ class Result(ImageResult):
         return count_by_class(self.class_index, self.class_names)
 
     def text_lines(self, scores: bool = False) -> list[str]:
-        """Return a YOLO label a detection, lowest score first, as `label_lines` gives them."""
+        """Return one YOLO label per detection, lowest score first, as `label_lines` gives them."""
         return label_lines(self.found, self.size, self.track_ids, scores)
 
     def table_lines(self, image_name: str) -> str:
@@ -146,7 +146,7 @@ class Result(ImageResult):
         return as_supervision(self.found, self.names, self.track_ids)
 
     def to_pandas(self) -> Any:
-        """Return a `pandas.DataFrame`, a detection a row; UserError without that package.
+        """Return a `pandas.DataFrame`, one detection per row; UserError without that package.
 
         Columns: xmin, ymin, xmax, ymax in pixels, confidence, class, name.
         """

@@ -79,7 +79,7 @@ def _parsed(onnx: Any, content: bytes) -> Any:
     if model.functions or graph.sparse_initializer or model.training_info:
         raise UserError("it has functions, sparse tensors or training; a detector has none of them")
     if len(inputs) != 1:
-        raise UserError(f"it takes {len(inputs)} inputs; a detector takes images alone")
+        raise UserError(f"it takes {len(inputs)} inputs; a detector has one, the images")
     return model
 
 

@@ -80,7 +80,7 @@ class GraphSizes:
         if node.domain not in DOMAINS or node.op_type not in ACCEPTED:
             name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
             if node.op_type == TENSORRT:
-                raise UserError(f"its operator {TENSORRT} runs in TensorRT alone")
+                raise UserError(f"its operator {TENSORRT} runs only in TensorRT")
             raise UserError(
                 f"its operator {brief(name)} is not run here; a detector has those of "
                 "utils/runtimes/onnx_operators.py"

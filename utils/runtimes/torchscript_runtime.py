@@ -61,5 +61,5 @@ def require_torchscript(what_for: str) -> None:
     """Raise UserError if the backend in use has no TorchScript."""
     if not device.supports("torchscript"):
         raise UserError(
-            f"{what_for} needs TorchScript, which is PyTorch's alone; give --backend torch"
+            f"{what_for} needs TorchScript, which only PyTorch has; give --backend torch"
         )

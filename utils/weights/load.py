@@ -36,8 +36,8 @@ def load_weights(path: str | Path) -> Checkpoint:
     path = Path(path)
     if is_exported(path):
         raise UserError(
-            f"--weights {path}: an exported file, which detect.py, val.py and models.load run and "
-            "nothing else; give the weights that it was exported from"
+            f"--weights {path}: an exported file, which only detect.py, val.py and models.load "
+            "run; give the weights that it was exported from"
         )
     if not path.exists():
         raise UserError(

@@ -92,7 +92,7 @@ def choose_anchors(
     fitted = labels.fit(len(anchors[0]) // 2, strides)
     better = labels.measure(fitted)
     if better.best_possible_recall <= fit.best_possible_recall:
-        log.info("anchors: none was found that fits better; they are kept")
+        log.info("anchors: no better ones were found, these are kept")
         return anchors
     _say("others take their place", labels, fitted)
     return fitted
@@ -113,5 +113,5 @@ def _in_order(
     areas = [np.prod(np.reshape(level, (-1, 2)), axis=1).mean() for level in anchors]
     if (areas[-1] - areas[0]) * (strides[-1] - strides[0]) >= 0:
         return anchors
-    log.info("anchors: the levels ran against their strides and are turned round")
+    log.info("anchors: the order of the levels was opposite to their strides and is reversed")
     return anchors[::-1]

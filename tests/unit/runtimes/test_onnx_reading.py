@@ -283,7 +283,7 @@ EMPTY = helper.make_graph([], "inner", [], [])
     "node, text",
     [
         (NODE("Evil", ["images"], ["out0"], domain="com.evil"), "operator 'com.evil.Evil' is not"),
-        (NODE("EfficientNMS_TRT", ["images"], ["out0"], domain="TRT"), "runs in TensorRT alone"),
+        (NODE("EfficientNMS_TRT", ["images"], ["out0"], domain="TRT"), "runs only in TensorRT"),
         (NODE("Loop", ["n", ""], ["out0"]), "its operator 'Loop' is not run here"),
         (NODE("If", ["n"], ["out0"], then_branch=EMPTY), "operator 'If' has .* not run, g;"),
         (NODE("RandomNormal", [], ["out0"], shape=[1]), "its operator 'RandomNormal' is not run"),

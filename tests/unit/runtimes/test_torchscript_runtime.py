@@ -85,7 +85,7 @@ def test_a_program_is_refused_where_it_cannot_be_loaded(tmp_path):
     message = (
         "no TorchScript file"
         if device.supports("torchscript")
-        else "PyTorch's alone; give --backend torch"
+        else "which only PyTorch has; give --backend torch"
     )
     with pytest.raises(UserError, match=message):
         runtime(random_images())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from utils.files.project import PROJECT
 from utils.setup.suites import SIDE_BY_SIDE, run_suites
 
 
@@ -75,3 +78,9 @@ def test_suites_are_told_that_they_run_side_by_side(root, capfdbinary, backends,
     run_suites({name: fake_python(root, name, body) for name in backends}, root, {})
     lines = capfdbinary.readouterr().out.decode().splitlines()
     assert lines == [line for name in backends for line in (f"== {name} ==", told)]
+
+
+def test_a_question_for_help_starts_no_suite():
+    command = [sys.executable, "-m", "utils.setup.suites", "--help"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "" and done.stderr.startswith("Run the tests in the environment")

@@ -56,7 +56,7 @@ def download(item: Item, target: Path) -> str:
     part.unlink()
     _said_path(part).unlink(missing_ok=True)
     if had_come:
-        log.warning("%s: what had come before is not of this file; from its start", item.name)
+        log.warning("%s: what was downloaded before is of another file; starting again", item.name)
         return download(item, target)
     raise UserError(
         f"{item.url}: its SHA-256 is {digest}, and the list says {item.sha256}; it is not used: "

@@ -112,7 +112,7 @@ def _read_table(path: Path, file: BinaryIO) -> RecordTable:
     found = zlib.crc32(START.pack(0, num_records)[CHECKSUM_TYPE.itemsize :])
     found = zlib.crc32(offsets.data, zlib.crc32(checksums.data, found))
     if stored == 0 and found != 0:
-        log.warning("%s: an old file whose header has no checksum; its records have", path)
+        log.warning("%s: an old file, with checksums of its records but none of its header", path)
     elif stored != found:
         raise damaged(path, f"the header's checksum is {found:08x}, stored is {stored:08x}")
     return RecordTable(path, checksums, np.append(offsets, size))

@@ -125,7 +125,7 @@ def class_names_of(
         log.warning("%s: folders without an image are no classes: %s", dataset, brief(left_out))
     if len(names) < FEWEST_CLASSES:
         raise DatasetError(
-            f"{dataset}: has images of {brief(sorted(names))} alone; at least {FEWEST_CLASSES} "
+            f"{dataset}: has only images of {brief(sorted(names))}; at least {FEWEST_CLASSES} "
             "folders of images, each named for its class, are needed"
         )
     for name in sorted(names):

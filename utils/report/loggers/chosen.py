@@ -105,5 +105,8 @@ class Loggers:
             except Exception as error:
                 del self._loggers[name]
                 log.warning(
-                    "--loggers %s: %s: %s; it is told no more", name, type(error).__name__, error
+                    "--loggers %s: %s: %s; nothing more is sent to it",
+                    name,
+                    type(error).__name__,
+                    error,
                 )

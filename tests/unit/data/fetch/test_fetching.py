@@ -136,7 +136,7 @@ def test_a_part_of_another_file_is_fetched_anew(site, tmp_path, caplog, size):
     (tmp_path / "sub/data.bin.part").write_bytes(bytes(size))
     fetch(item, tmp_path)
     assert (tmp_path / "sub/data.bin").read_bytes() == CONTENT
-    assert "what had come before is not of this file" in caplog.text
+    assert "what was downloaded before is of another file" in caplog.text
 
 
 def test_another_file_in_its_place_stays(site, tmp_path):

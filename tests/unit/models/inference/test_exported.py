@@ -152,7 +152,7 @@ def test_a_file_and_weights_detect_together(tmp_path):
 def test_two_files_need_one_size():
     first, second = Runtime(), Runtime(image_size=(48, 32))
     pair = [ExportedPredictor(runtime, name) for runtime, name in ((first, "a"), (second, "b"))]
-    with pytest.raises(UserError, match="b: it takes images of 48 x 32 px alone, .* --dynamic"):
+    with pytest.raises(UserError, match="b: it takes only images of 48 x 32 px, .* --dynamic"):
         Ensemble(pair, ["a", "b"])
     free = ExportedPredictor(Runtime(dynamic=True), "c")
     assert Ensemble([pair[0], free], ["a", "c"]).fixed_size == (32, 48)
@@ -164,7 +164,7 @@ def test_a_size_that_the_others_cannot_take_is_refused():
         ExportedPredictor(Runtime(image_size=(32, 32))),
         ExportedPredictor(Runtime(stride=24, dynamic=True, image_size=(48, 48))),
     ]
-    with pytest.raises(UserError, match="a: it takes images of 32 x 32 px alone"):
+    with pytest.raises(UserError, match="a: it takes only images of 32 x 32 px"):
         Ensemble(pair, ["a", "b"])
 
 
@@ -189,7 +189,7 @@ def test_the_size_of_a_file_is_taken(asked, expected):
 
 def test_another_size_is_refused_with_that_of_the_file():
     config = DetectConfig(weights=("a",), image_size=64)
-    with pytest.raises(UserError, match="--img 64: the exported file takes images of 32 x 48 px"):
+    with pytest.raises(UserError, match="--img 64: the exported file takes only images of 32 x 48"):
         input_size(config, ExportedPredictor(Runtime()))
     assert input_size(config, ExportedPredictor(Runtime(dynamic=True))) == 64
     config = DetectConfig(weights=("a",), image_size=65)

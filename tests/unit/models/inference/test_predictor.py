@@ -99,8 +99,8 @@ def test_other_class_names_are_a_warning_that_names_both_files(weights, tmp_path
     make_predictor([weights[0], other], "cpu")
     (message,) = caplog.messages
     assert message == (
-        f"--weights {tmp_path / 'other.safetensors'} has other names for its classes than "
-        f"{tmp_path / '1.safetensors'}, whose names count: 'x' for 'b', 'y' for 'c'"
+        f"--weights {tmp_path / 'other.safetensors'} has other class names than "
+        f"{tmp_path / '1.safetensors'}, whose names are used: 'x' for 'b', 'y' for 'c'"
     )
 
 

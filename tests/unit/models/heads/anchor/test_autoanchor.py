@@ -79,7 +79,7 @@ def test_anchors_are_kept_where_none_fit_better(choose):
     boxes = [[1.0, 900.0], [0.4, 0.4]]  # beyond a factor of four of anchors from 2 px up
     anchors, text = choose([[2, 900, 2, 900]], boxes, strides=(8,))
     assert anchors == [[2, 900, 2, 900]]
-    assert "they fit badly" in text and "none was found that fits better" in text
+    assert "they fit badly" in text and "no better ones were found" in text
 
 
 def test_larger_anchors_go_to_larger_strides_in_any_order_of_levels(choose):
@@ -91,7 +91,7 @@ def test_larger_anchors_go_to_larger_strides_in_any_order_of_levels(choose):
 def test_levels_that_run_against_their_strides_are_turned_round(choose):
     sizes = np.load(shared_path("golden/metrics/autoanchor.npz"))["wh_img640"]
     anchors, text = choose(YOLOV5[::-1], sizes)
-    assert anchors == YOLOV5 and "turned round" in text
+    assert anchors == YOLOV5 and "reversed" in text
     assert choose(YOLOV5[::-1], sizes, strides=STRIDES[::-1])[0] == YOLOV5[::-1]
 
 
