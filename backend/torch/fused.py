@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from backend import checks
 from backend.checks import CPU
@@ -100,7 +100,7 @@ class _BatchNormSilu(torch.autograd.Function):
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
         z, weight, bias, inverse = ctx.saved_tensors
         by_z = torch.ops.aten.silu_backward(outer, z)
-        # The gradient by the input has the factor weight * inverse: divided and multiplied by weight.
+        # What is given for the deviation is divided by weight; this multiplies by it again.
         factor = weight * weight * inverse
         wanted = list(ctx.needs_input_grad[:3])
         found = torch.ops.aten.native_batch_norm_backward(
