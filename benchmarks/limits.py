@@ -95,8 +95,8 @@ def main() -> None:
         least = operations / rate
         print(
             f"{dtype}: convolutions {rate / 1e9:.0f} GFLOP/s; "
-            f"a step of {operations / 1e9:.1f} GFLOP takes "
-            f"{1000 * seconds:.0f} ms, at that rate {1000 * least:.0f}: {100 * least / seconds:.0f} % of it"
+            f"a step of {operations / 1e9:.1f} GFLOP takes {1000 * seconds:.0f} ms, "
+            f"at that rate {1000 * least:.0f}: {100 * least / seconds:.0f} % of it"
         )
 
 
