@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from backend import checks
 from backend.checks import CPU
@@ -35,7 +35,7 @@ def batch_norm_silu(norm: BatchNorm2d, x: Tensor) -> Tensor:
     if not _can_be_read_off(norm, x):
         return functional.silu(norm(x))
     checks.several_values(x.shape)
-    norm.num_batches_tracked.add_(1)
+    norm.count_batch()
     statistics = norm.running_mean, norm.running_var, norm.momentum, norm.eps
     return _BatchNormSilu.apply(x, norm.weight, norm.bias, *statistics)
 
@@ -100,7 +100,7 @@ class _BatchNormSilu(torch.autograd.Function):
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
         z, weight, bias, inverse = ctx.saved_tensors
         by_z = torch.ops.aten.silu_backward(outer, z)
-        # The gradient by the input has the factor weight * inverse: divided and multiplied by weight.
+        # What is given for the deviation is divided by weight; this multiplies by it again.
         factor = weight * weight * inverse
         wanted = list(ctx.needs_input_grad[:3])
         found = torch.ops.aten.native_batch_norm_backward(

@@ -67,13 +67,14 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
         if self.training and x.shape[0] == 0:  # PyTorch would make the running statistics NaN
             return x * self.weight.reshape(1, -1, 1, 1) + self.bias.reshape(1, -1, 1, 1)
         if self.training:
-            self._count_batch()
+            self.count_batch()
         return functional.batch_norm(
             x, self.running_mean, self.running_var, self.weight, self.bias, self.training,
             self.momentum, self.eps,
         )  # fmt: skip
 
-    def _count_batch(self) -> None:
+    def count_batch(self) -> None:
+        """Count a batch of training in `num_batches_tracked`."""
         # On the host: a launch for each layer of a pass, for a number that nothing computes with.
         # Compiled code adds it on the device: it would be compiled anew for each number.
         if torch.compiler.is_compiling():
@@ -92,7 +93,7 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
         y, mean, variance = sync_batch_norm.normalize(full, self, ops, dist.SumOverRanks.apply)
         self.running_mean.lerp_(mean, self.momentum)
         self.running_var.lerp_(variance, self.momentum)
-        self._count_batch()
+        self.count_batch()
         return y.to(x.dtype)
 
 
