@@ -275,26 +275,17 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def finish(self, decoded: Any, letterbox: Letterbox, settings: SuppressionSettings) -> Any:
-        """Return what is found in one image, in its own pixels: a NamedTuple of arrays and
-        `utils/ragged.py::Ragged`.
+        """Return what is found in one image of `decode_above`, in the image's own pixels: a
+        NamedTuple of arrays and `utils/ragged.py::Ragged`, all with a row for each thing found.
 
-        All of them have as many rows, one for each thing found.
-
-        Args:
-            decoded: of one image, from `decode_above`.
-
-        On the host alone: whatever asks the framework for a result waits for all that it has
-        queued.
+        On the host alone: whatever asks the framework for a result waits for all that is queued.
         """
 
     def finish_images(
-        self,
-        decoded: Sequence[Any],
-        letterboxes: Sequence[Letterbox],
-        settings: SuppressionSettings,
+        self, decoded: Sequence[Any], places: Sequence[Letterbox], settings: SuppressionSettings
     ) -> list[Any]:
-        """Return what `finish` does of several images, where a head can do so in less time."""
-        return [self.finish(*image, settings) for image in zip(decoded, letterboxes, strict=True)]
+        """Return what `finish` does of several images; a head may do it in less time."""
+        return [self.finish(*image, settings) for image in zip(decoded, places, strict=True)]
 
     def compared_boxes(self, decoded: Any, settings: SuppressionSettings) -> np.ndarray | None:
         """Return the boxes (K, 4) of what `finish` finds as NMS compares them; None without NMS."""

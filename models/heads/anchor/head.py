@@ -104,13 +104,13 @@ class AnchorHead(CellHead, BoxHead):
     def finish_images(
         self,
         decoded: Sequence[np.ndarray],
-        letterboxes: Sequence[Letterbox],
+        places: Sequence[Letterbox],
         settings: SuppressionSettings,
     ) -> list[Detections]:
         return [
             found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, letterbox))
             for (found, _), letterbox in zip(
-                best_rows_of_images(decoded, settings), letterboxes, strict=True
+                best_rows_of_images(decoded, settings), places, strict=True
             )
         ]
 

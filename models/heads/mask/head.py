@@ -121,13 +121,13 @@ class MaskHead(ScoredMasks, CellHead):
     def finish_images(
         self,
         decoded: Sequence[MaskRows],
-        letterboxes: Sequence[Letterbox],
+        places: Sequence[Letterbox],
         settings: SuppressionSettings,
     ) -> list[Segmentations]:
         best = best_rows_of_images([self.scored_rows(image) for image in decoded], settings)
         return [
             self._with_masks(*image)
-            for image in zip(decoded, letterboxes, *zip(*best, strict=True), strict=True)
+            for image in zip(decoded, places, *zip(*best, strict=True), strict=True)
         ]
 
     def _with_masks(
