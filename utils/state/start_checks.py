@@ -151,7 +151,8 @@ def check_model_yaml(argument: str) -> None:
 def check_file(flag: str, path: str) -> None:
     """Raise UserError for a flag that names what is not there; '' is a flag left out."""
     if path and not Path(path).exists():
-        raise UserError(f"{flag} {path}: no such file; looked for {Path(path).absolute()}")
+        place = "" if Path(path).is_absolute() else f" in {Path.cwd()}"
+        raise UserError(f"{flag} {path}: no such file{place}")
 
 
 def check_device(name: str) -> None:
