@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.select import FRAMEWORKS
-from utils.cli.flags import check_flags, flag, whole_between, whole_from
+from utils.cli.flags import check_flags, flag, if_given, whole_between, whole_from
 from utils.data.image.limits import MAX_PIXELS
 from utils.errors import UserError
 
@@ -73,8 +73,10 @@ class RunConfig(CommandConfig):
     train_part: float | None = flag("data", "--split", default=None, type=float, metavar="F",
         check=require_part,
         help="of a dataset without val: train on this part, validate on the rest")  # fmt: skip
-    workers: int = flag("data", "--workers", default=8, metavar="N", check=whole_from(0),
-        help="loader processes of each process, at most its part of the cores")  # fmt: skip
+    workers: int | None = flag("data", "--workers", default=None, type=int, metavar="N",
+        check=if_given(whole_from(0)),
+        help="loader processes of each process, at most its part of the cores; default: by "
+        "cores and device")  # fmt: skip
     nproc: int = flag("several processes", "--nproc", default=0, metavar="N", check=whole_from(0),
         help="processes that work together; 0: one for each of --device")  # fmt: skip
     bind_numa: bool = flag("several processes", "--bind-numa", default=False,
