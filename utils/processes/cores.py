@@ -7,8 +7,8 @@ from backend.cores import cores_of_rank
 from utils.processes.numa.gpus import load_driver
 
 MOST_WORKERS = 8  # that are started unasked
-# On a CPU a training step takes a core ten times as long for an image as the loader does: one
-# loader process keeps up with four cores. The second one is for validations and small steps.
+# A mosaic of photographs takes the loader 8 to 10 ms of a core. A step of YOLOv5n takes 7 ms an
+# image at 96 px on one thread, 20 ms at 320 px on four: two processes keep up with four cores.
 CORES_OF_A_WORKER, FEWEST_WORKERS = 4, 2
 
 
