@@ -337,7 +337,7 @@ def _is_like(value: Any, default: Any) -> bool:
     """Return whether a setting has the type of its default; any text or number if that is None."""
     if isinstance(value, list):
         return isinstance(default, list) and all(isinstance(item, str) for item in value)
-    return type(value) is type(default) or (default is None and isinstance(value, (str, float)))
+    return type(value) is type(default) or (default is None and type(value) in (str, int, float))
 
 
 def _changes(
