@@ -126,7 +126,7 @@ def run(
 def train_loader(job: Job) -> TrainLoader:
     """Make the loader of a training; --replay builds its one batch in this process."""
     config = job.config
-    workers = 0 if config.replay else loader_workers(config.workers)
+    workers = 0 if config.replay else loader_workers(config.workers, config.device)
     cache = "" if config.replay else config.cache
     size, batch, augment = config.image_size, config.batch_size, config.augmentation(job.hyp)
     for name in augment.without_effect():

@@ -19,9 +19,19 @@ WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_THREAD_LIMIT")
 
 
+_are_asked_for = False
+
+
 def choose_threads() -> None:
     """Set the variables for this process and those it starts, except where the user did."""
+    global _are_asked_for
+    _are_asked_for = any(name in os.environ for name in THREADS)
     os.environ.update(_chosen(os.environ))
+
+
+def are_asked_for() -> bool:
+    """Return whether the user, or who started this process, said how many threads it has."""
+    return _are_asked_for
 
 
 def default_threads() -> int:

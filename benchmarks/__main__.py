@@ -49,7 +49,7 @@ SMALL: dict[str, Sequence[str]] = {
     "waiting": ("--busy", "0", "--rounds", "1"),
 }
 NUMPY_ALONE = {"metric", "scan"}  # take no --backend and --device
-CPU_ALONE = {"loader", "nms", "waiting"}  # refuse another device
+CPU_ALONE = {"loader", "nms", "threads", "waiting"}  # refuse another device
 ONE_CORE = {"loader", "metric", "nms"}  # their figures are stated for one core
 TABLE = ("--table", "--epochs", "2", "--img", "640")
 

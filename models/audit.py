@@ -88,7 +88,7 @@ def detect_all(
     audited: _Audited,
 ) -> dict[str, float]:
     """Detect in every image; return how well the labels are found, by the names of the figures."""
-    workers = loader_workers(config.workers)
+    workers = loader_workers(config.workers, config.device)
     truth = model.head.task.ground_truth
     with ValLoader(samples, config.image_size, config.batch_size, workers, model.stride) as loader:
         if device == CPU:

@@ -208,7 +208,8 @@ def val_loader(
     config: ValConfig, samples: Sequence[Sample], model: Predictor, world: World
 ) -> ValLoader:
     """Make the loader of the samples; what it read is not kept, as there is one pass."""
-    size, batch, workers = config.image_size, config.batch_size, loader_workers(config.workers)
+    size, batch = config.image_size, config.batch_size
+    workers = loader_workers(config.workers, config.device)
     rectangular, cache = not config.square, ""
     return ValLoader(
         samples,

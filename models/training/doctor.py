@@ -30,6 +30,7 @@ from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.command import run_command
+from utils.processes.cores import loader_workers
 from utils.processes.numa.binding import bind_numa
 from utils.processes.world import ALONE
 from utils.screen.text import say
@@ -108,7 +109,7 @@ def main() -> None:
 def choices(config: TrainConfig) -> list[tuple[int, str]]:
     """Return (workers, cache) to measure: what the flags choose comes first."""
     cores = len(os.sched_getaffinity(0))
-    chosen = min(config.workers, cores)
+    chosen = loader_workers(config.workers, config.device)
     counts = list(dict.fromkeys((chosen, 1, cores)))
     return [(count, config.cache) for count in counts] + ([] if config.cache else [(chosen, "ram")])
 

@@ -24,6 +24,7 @@ from models.training.replay import replay
 from models.training.start import build_model
 from models.training.state import TrainState, build_state
 from models.training.statistics import recommend
+from models.training.threads import choose_step_threads
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.processes import watchdog
 from utils.processes.cores import loader_workers
@@ -75,6 +76,7 @@ def build(job: Job, checkpoint: Checkpoint | None, batches: int) -> TrainState:
         model = build_model(job.config, job.start, job.class_names, fit)
     else:
         model = rebuild_model(checkpoint)
+    choose_step_threads(job.config, model.spec, device, job.world.process.world_size)
     return build_state(job.config, job.hyp, model, batches, device)
 
 
@@ -88,7 +90,7 @@ def largest_input(state: TrainState, loader: TrainLoader) -> tuple[int, ...]:
 def val_loader(job: Job, stride: int) -> ValLoader:
     """Make the loader of the validations: rectangular batches, twice as large as in training."""
     size, batch = job.config.image_size, 2 * job.config.batch_size
-    workers = loader_workers(job.config.workers)
+    workers = loader_workers(job.config.workers, job.config.device)
     return ValLoader(
         job.val_samples,
         size,

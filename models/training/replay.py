@@ -33,7 +33,7 @@ from utils.state.checkpoint import Checkpoint
 DECIDING = (
     "data", "image_size", "batch_size", "seed", "rect", "quad", "multi_scale", "single_class",
     "image_weights", "repeat_factor", "fraction", "close_mosaic", "epochs", "albumentations",
-    "max_pixels", "mask_ratio", "no_overlap", "dropout", "label_smoothing",
+    "max_pixels", "mask_ratio", "no_overlap", "dropout", "label_smoothing", "mosaic_window",
 )  # fmt: skip
 ANY_LIMIT = 1.0  # of the gradient norm: only the norm before is looked at
 

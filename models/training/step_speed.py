@@ -11,6 +11,7 @@ import backend
 from models.training.start import build_model
 from models.training.state import build_state
 from models.training.step import train_step
+from models.training.threads import choose_step_threads
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.batch import Batch
@@ -40,6 +41,7 @@ def measure_steps(
     hyp = read_hyperparameters(config.hyp, config.override)
     size, count, augment = config.image_size, config.batch_size, config.augmentation(hyp)
     model = build_model(config, start, class_names)
+    choose_step_threads(config, model.spec, device, ranks=1)
     recipe = batch_recipe(config)
     with TrainLoader(
         samples, size, count, augment, config.seed, 0, recipe=recipe, items=items

@@ -17,6 +17,7 @@ from models.operations import count_gflops
 from models.training.state import TrainState
 from utils.cli.train_config import TrainConfig
 from utils.data.sources.samples import Sample, table_of
+from utils.processes.cores import loader_workers
 from utils.state.run import Run
 
 COLUMNS, NAME_WIDTH = 80, 9
@@ -30,7 +31,7 @@ def summary_lines(
     told = {
         "data": describe_data(run.config.data, train, val),
         "model": describe_model(run.config, state),
-        "device": describe_means(state),
+        "device": f"{describe_means(state)}; {describe_loader(run.config)}",
         "recipe": describe_recipe(run, state),
         "results": str(run.folder),
     }
@@ -80,6 +81,12 @@ def describe_means(state: TrainState) -> str:
         if name != "compiled":
             words.append(f"{MEANS.get(name, name)} {means}")
     return f"{backend.device.describe(state.device)}; {', '.join(words)}"
+
+
+def describe_loader(config: TrainConfig) -> str:
+    """Return how many loader processes there are."""
+    workers = loader_workers(config.workers, config.device)
+    return f"{workers or 'no'} loader {'process' if workers == 1 else 'processes'}"
 
 
 def describe_recipe(run: Run, state: TrainState) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from utils.cli.flags import (
     add_flags,
     flag,
+    if_given,
     new_parser,
     read_flags,
     require_fraction,
@@ -40,8 +41,9 @@ class AuditConfig(CommandConfig):
         check=require_part,
         help="for a dataset without a val split: this fraction is train, the rest is "
         "val")  # fmt: skip
-    workers: int = flag("data", "--workers", default=8, metavar="N", check=whole_from(0),
-        help="loader workers, at most one per core")  # fmt: skip
+    workers: int | None = flag("data", "--workers", default=None, type=int, metavar="N",
+        check=if_given(whole_from(0)),
+        help="loader workers, at most one per core; default: by cores and device")  # fmt: skip
     weights: tuple[str, ...] = flag("model", "--weights", default=(), type=str.strip, nargs="+",
         metavar="F", help="files of docs/en/weights.md; several form an ensemble")  # fmt: skip
     augment: bool = flag("detection", "--augment", default=False,

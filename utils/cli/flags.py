@@ -148,6 +148,16 @@ def whole_from(lowest: int) -> Check:
     return check
 
 
+def if_given(check: Check) -> Check:
+    """Return a check that accepts None besides, where a flag has no number as its default."""
+
+    def checked(name: str, value: Any) -> None:
+        if value is not None:
+            check(name, value)
+
+    return checked
+
+
 def whole_between(lowest: int, highest: int) -> Check:
     """Return a check for whole numbers from `lowest` to `highest`."""
 

@@ -26,6 +26,7 @@ EXCLUDED = (
     ("rect", "image_weights", "its order is that of the aspect ratios"),
     ("rect", "repeat_factor", "its order is that of the aspect ratios"),
     ("rect", "close_mosaic", "it makes no mosaics"),
+    ("rect", "mosaic_window", "it makes no mosaics"),
     ("image_weights", "repeat_factor", "both say how often an image is shown"),
     ("multi_scale", "compile", "each size would be compiled anew"),
     ("rect", "compile", "each shape would be compiled anew"),
@@ -122,6 +123,9 @@ class RecipeConfig(RunConfig):
         help="train on this fraction of the images")  # fmt: skip
     close_mosaic: int = flag("recipe", "--close-mosaic", default=0, metavar="N",
         check=whole_from(0), help="no mosaics and no mixup in the last N epochs")  # fmt: skip
+    mosaic_window: int = flag("recipe", "--mosaic-window", default=0, metavar="N",
+        check=whole_from(0), help="make each mosaic of images among the last N of the epoch, so "
+        "that they are decoded once; 0: of any images")  # fmt: skip
     albumentations: str = flag("recipe", "--albumentations", default="", nargs="?",
         const=str(PUBLIC_TRANSFORMS), type=_transforms, metavar="FILE",
         help="also apply transforms of the package Albumentations: a YAML, or without FILE the "

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.select import FRAMEWORKS
-from utils.cli.flags import check_flags, flag, whole_between, whole_from
+from utils.cli.flags import check_flags, flag, if_given, whole_between, whole_from
 from utils.data.image.limits import MAX_PIXELS
 from utils.errors import UserError
 
@@ -76,8 +76,10 @@ class RunConfig(CommandConfig):
         check=require_part,
         help="for a dataset without a val split: train on this fraction, validate on the "
         "rest")  # fmt: skip
-    workers: int = flag("data", "--workers", default=8, metavar="N", check=whole_from(0),
-        help="loader workers per process, at most as many as it has cores")  # fmt: skip
+    workers: int | None = flag("data", "--workers", default=None, type=int, metavar="N",
+        check=if_given(whole_from(0)),
+        help="loader workers per process, at most as many as it has cores; default: by cores and "
+        "device")  # fmt: skip
     nproc: int = flag("several processes", "--nproc", default=0, metavar="N", check=whole_from(0),
         help="number of processes; 0: one per device of --device")  # fmt: skip
     bind_numa: bool = flag("several processes", "--bind-numa", default=False,

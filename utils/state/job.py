@@ -50,4 +50,6 @@ class Job:
 
 def batch_recipe(config: TrainConfig) -> BatchRecipe:
     """Return which samples form a batch, and in which shape, by the flags."""
-    return BatchRecipe(config.rect, config.quad, config.image_weights, config.repeat_factor)
+    return BatchRecipe(
+        config.rect, config.quad, config.image_weights, config.repeat_factor, config.mosaic_window
+    )

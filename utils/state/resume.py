@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 from backend.processes import this_process
 from backend.words import count
@@ -317,7 +317,8 @@ def _with_all_settings(header: Header) -> Header:
     settings = {name: value for name, value in settings.items() if name in defaults}
     hyp = {field.name: field.default for field in dataclasses.fields(Hyperparameters)}
     needed = {name for name, default in hyp.items() if default is dataclasses.MISSING}
-    unlike = {name for name, x in settings.items() if not _is_like(x, defaults[name])}
+    types = get_type_hints(TrainConfig)
+    unlike = {name for name, x in settings.items() if not _is_like(x, defaults[name], types[name])}
     unlike |= needed - header.hyperparameters.keys()
     unknown = (header.settings.keys() - flags) | (header.hyperparameters.keys() - hyp)
     problems = [
@@ -333,11 +334,11 @@ def _with_all_settings(header: Header) -> Header:
     return dataclasses.replace(header, settings=settings)
 
 
-def _is_like(value: Any, default: Any) -> bool:
-    """Return whether a setting has the type of its default; any text or number if that is None."""
+def _is_like(value: Any, default: Any, kind: Any) -> bool:
+    """Return whether a setting has the type of its default; one of its field's if that is None."""
     if isinstance(value, list):
         return isinstance(default, list) and all(isinstance(item, str) for item in value)
-    return type(value) is type(default) or (default is None and isinstance(value, (str, float)))
+    return type(value) is type(default) or (default is None and type(value) in get_args(kind))
 
 
 def _changes(

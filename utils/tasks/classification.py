@@ -40,6 +40,7 @@ class Classification(Task):
         "autobalance": "the loss of classification has one level",
         "no_auto_anchor": "classifiers have no anchors",
         "close_mosaic": "the images of classification are no mosaics",
+        "mosaic_window": "the images of classification are no mosaics",
         "single_class": "a classifier of one class has nothing to tell apart",
         "confidence_threshold": "the five most probable classes are told, whatever their scores",
         "classes": "a classifier tells all its classes apart",

@@ -61,7 +61,7 @@ def test_training_defaults_are_the_public_ones():
         100,
         16,
         640,
-        8,
+        None,
     )
     assert (config.hyp, config.seed, config.project, config.optimizer) == (
         DEFAULT_HYPERPARAMETERS,

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from backend.cores import cores_of_rank
+from utils.processes import cores as cores_module
 from utils.processes.cores import loader_workers
 
 
@@ -34,4 +35,24 @@ def test_only_the_ranks_of_this_machine_share_its_cores(monkeypatch):
     for name, value in (("RANK", 9), ("LOCAL_RANK", 1), ("WORLD_SIZE", 16)):
         monkeypatch.setenv(name, str(value))
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
-    assert (cores_of_rank(), loader_workers(8), loader_workers(0)) == (2, 2, 0)
+    assert (cores_of_rank(), loader_workers(8, "0"), loader_workers(0, "0")) == (2, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("device", "has_gpu", "cores", "workers"),
+    [
+        ("cpu", True, 1, 1),
+        ("cpu", True, 4, 2),
+        ("cpu", True, 16, 4),
+        ("cpu", True, 64, 8),
+        ("", False, 4, 2),
+        ("", True, 4, 4),
+        ("0", True, 4, 4),
+        ("0", True, 64, 8),
+    ],
+)
+def test_nobody_asked_so_cores_and_device_decide(monkeypatch, device, has_gpu, cores, workers):
+    monkeypatch.setattr(cores_module, "cores_of_rank", lambda: cores)
+    monkeypatch.setattr(cores_module, "load_driver", lambda: object() if has_gpu else None)
+    assert loader_workers(None, device) == workers
+    assert loader_workers(8, device) == min(8, cores)  # as asked for

@@ -351,7 +351,7 @@ def without(document, *names):
             ("settings", name, lie, f"has no {name} as this version knows it")
             for name, lies in {
                 "epochs": (None, 1.5), "freeze": (None, 1.5, [1], [["a"]]), "data": (None, 1.5),
-                "seed": (True,), "backend": (1, []),
+                "seed": (True,), "backend": (1, []), "workers": ("8", 1.5, True),
             }.items()
             for lie in lies
         ),
@@ -365,6 +365,12 @@ def test_settings_of_a_later_version_or_of_another_kind_are_refused(
     path = write_header(tmp_path / "exp", **{part: {**getattr(state().header, part), name: lie}})
     with pytest.raises(UserError, match=f"--resume: the state {told}.*--weights"):
         point(tmp_path, str(path))
+
+
+@pytest.mark.parametrize("workers", [8, None])
+def test_loader_processes_of_a_state_are_a_number_or_none(tmp_path, workers):
+    path = write_header(tmp_path / "exp", settings={**state().header.settings, "workers": workers})
+    assert point(tmp_path, str(path)).header.settings["workers"] == workers
 
 
 def test_a_setting_that_came_after_the_state_has_the_value_of_a_run_without_its_flag(tmp_path):

@@ -22,9 +22,10 @@ from utils.data.image.decoding import LabelledImage, SourceImage, reduced_size
 from utils.data.loading.batch import Batch, Targets, join_targets
 from utils.data.loading.image_cache import ImageCache
 from utils.data.loading.items import BOXES, Items
-from utils.data.loading.order import Epoch, Order, draws_of
+from utils.data.loading.order import Epoch, Order, draws_of, place_in_window
 from utils.data.loading.quads import QUAD, draw_enlarged, join_quads
 from utils.data.loading.reading import decode, pixel_boxes, pixel_polygons
+from utils.data.loading.recent_images import RecentImages
 from utils.data.loading.recipe import SQUARE, BatchRecipe
 from utils.data.loading.rectangles import rectangle
 from utils.data.randomness import sample_generator
@@ -70,6 +71,7 @@ class TrainBatches:
     recipe: BatchRecipe = SQUARE
     stride: int = 32
     cache: ImageCache | None = None  # made for `image_sizes`
+    recent: RecentImages | None = None  # likewise; for the window of the recipe
     items: Items = BOXES
 
     def __len__(self) -> int:
@@ -105,36 +107,54 @@ class TrainBatches:
         return rectangle(sizes, self.image_size, self.stride)
 
     def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
-        draws = self._draws(epoch, batch_index)
-        mine = self.process.shard(draws.reshape(-1, self._group))
-        make_item = partial(self._item, epoch.number, self._image_shape(batch_index))
+        draws = self._draws(epoch)
+        positions = self._positions(batch_index)
+        mine = self.process.shard(positions.reshape(-1, self._group))
+        make_item = partial(self._item, epoch.number, draws, self._image_shape(batch_index))
         if self.recipe.quad:
             _, channels, height, width = images.shape
             singles = np.empty((mine.size, channels, height // 2, width // 2), np.uint8)
             targets = fill_images(singles, mine.reshape(-1), make_item, self.items)
-            enlarged = draw_enlarged(self.seed, epoch.number, mine[:, 0])
+            enlarged = draw_enlarged(self.seed, epoch.number, draws[mine[:, 0]])
             targets = join_quads(singles, targets, enlarged, images)
         else:
             targets = fill_images(images, mine.reshape(-1), make_item, self.items)
-        indices, global_indices = (x.reshape(-1) % len(self.samples) for x in (mine, draws))
+        indices, global_indices = (
+            draws[places.reshape(-1)] % len(self.samples) for places in (mine, positions)
+        )
         return Batch(images, targets, indices, (), global_indices)
 
     def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
-        return self._draws(epoch, batch_index) % len(self.samples)
+        return self._draws(epoch)[self._positions(batch_index)] % len(self.samples)
 
-    def _draws(self, epoch: Epoch, batch_index: int) -> np.ndarray:
-        """Return the numbers of `draws_of` of a whole batch, over all ranks, (N,) int64."""
-        draws = draws_of(self._order, epoch, len(self.samples))[: self.num_images]
-        return draws[batch_index * self.batch_size :][: self.batch_size]
+    def _draws(self, epoch: Epoch) -> np.ndarray:
+        """Return the numbers of `draws_of` of an epoch, over all ranks, (num_images,) int64."""
+        return draws_of(self._order, epoch, len(self.samples))[: self.num_images]
 
-    def _item(self, epoch: int, size: tuple[int, int], draw_number: int) -> LabelledImage:
-        """Make the image of one number of `draws_of`, (height, width) in size."""
-        index = draw_number % len(self.samples)
+    def _positions(self, batch_index: int) -> np.ndarray:
+        """Return where in the epoch's order a whole batch lies, over all ranks, (N,) int64."""
+        start = batch_index * self.batch_size
+        return np.arange(start, min(start + self.batch_size, self.num_images))
+
+    def _item(
+        self, epoch: int, draws: np.ndarray, size: tuple[int, int], position: int
+    ) -> LabelledImage:
+        """Make the image at a position of an epoch's order, (height, width) in size."""
+        draw_number = int(draws[position])
+        index, num_samples = draw_number % len(self.samples), len(self.samples)
         generator = sample_generator(self.seed, epoch, draw_number)
         strengths = self.augment.in_epoch(epoch)
-        drawn = self.items.draw(strengths, generator, index, len(self.samples))
+        window = min(self.recipe.mosaic_window, len(draws))
+        tiles: list[tuple[int, int | None]]
+        if window:
+            drawn = self.items.draw(strengths, generator, 0, window)
+            places = [place_in_window(position, back, window) for back in drawn.samples]
+            tiles = [(int(draws[at]) % num_samples, epoch * len(draws) + at) for at in places]
+        else:
+            drawn = self.items.draw(strengths, generator, index, num_samples)
+            tiles = [(tile, None) for tile in drawn.samples]
         with naming_image(self.samples[index].image_path):
-            sources = [self._source(tile) for tile in drawn.samples]
+            sources = [self._source(*tile) for tile in tiles]
             return self.items.make(drawn, sources, self.image_size, size)
 
     def image_sizes(self) -> list[tuple[int, int]]:
@@ -142,18 +162,25 @@ class TrainBatches:
         sizes = [(height, width) for height, width in self.samples.sizes.tolist()]
         return [reduced_size(size, self.items.reduction(size, self.image_size)) for size in sizes]
 
-    def _source(self, index: int) -> SourceImage:
+    def _source(self, index: int, place: int | None) -> SourceImage:
+        """Return a sample's image; `place` is the number that `recent` keeps it under, if any."""
         sample = self.samples[index]
         size = sample.height, sample.width
         reduction = self.items.reduction(size, self.image_size)
+        decoded = partial(self._decode, index, sample, reduction)
+        if self.recent is not None and place is not None and not self._is_cached(index):
+            decoded = partial(self.recent.get, place, reduced_size(size, reduction), decoded)
         return SourceImage(
             size,
             sample.class_index,
             pixel_boxes(sample),
             reduction,
-            partial(self._decode, index, sample, reduction),
+            decoded,
             pixel_polygons(sample),
         )
+
+    def _is_cached(self, index: int) -> bool:
+        return self.cache is not None and self.cache.holds(index)
 
     def _decode(self, index: int, sample: Sample, reduction: int) -> np.ndarray:
         with naming_image(sample.image_path):  # any tile of a mosaic may fail

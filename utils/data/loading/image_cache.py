@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from backend.words import count
-from utils.data.loading.told_file import open_told_file, tell_file
+from utils.data.loading.told_file import share_file
 from utils.errors import DatasetError
 from utils.processes.world import ALONE, World
 
@@ -125,24 +125,9 @@ def create_cache(
         log.info(_line(kind, split, shapes, starts, limit))
         descriptor = _open(kind, size)
     if world.process.world_size > 1:
-        limit, descriptor = _share(kind, limit, descriptor, world)
+        limit, descriptor = share_file(descriptor, limit, f"--cache {kind}", world)
     starts, _ = _plan(shapes, limit)
     return ImageCache(starts, shapes, kind, descriptor)
-
-
-def _share(kind: str, limit: int, descriptor: int, world: World) -> tuple[int, int]:
-    """Return the limit and the file of a machine's first process, for all processes there."""
-    is_first = world.process.local_rank == 0
-    where = tell_file(descriptor) if is_first else np.zeros(4, np.int64)
-    mine = np.concatenate([np.array([is_first, limit], np.int64), where])
-    told = np.concatenate(world.all_gather(mine[None]))
-    if not is_first:
-        # The ranks of a machine follow each other.
-        first_of_machine = np.flatnonzero(told[: world.process.rank, 0])[-1]
-        limit = int(told[first_of_machine, 1])
-        descriptor = _open_told(kind, told[first_of_machine, 2:])
-    world.all_gather(np.zeros(0, np.int64))  # the first one keeps its file until all have opened it
-    return limit, descriptor
 
 
 def _plan(shapes: np.ndarray, limit: int) -> tuple[np.ndarray, int]:
@@ -168,16 +153,6 @@ def _line(kind: str, split: str, shapes: np.ndarray, starts: np.ndarray, limit: 
         line += f"; all need {num_bytes.sum() / 1e9:.2f} GB, the limit is {limit / 1e9:.2f} GB of "
         line += "what is free: the others are decoded each time"
     return line
-
-
-def _open_told(kind: str, told: np.ndarray) -> int:
-    try:
-        return open_told_file(told)
-    except OSError as error:
-        raise DatasetError(
-            f"--cache {kind}: the images that process {told[0]} keeps for this machine cannot be "
-            f"shared: {error}; run all processes of a machine as one user, or leave --cache out"
-        ) from error
 
 
 def _open(kind: str, size: int) -> int:

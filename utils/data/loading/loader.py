@@ -20,6 +20,7 @@ from utils.data.loading.items import BOXES, Items
 from utils.data.loading.memory import require_memory
 from utils.data.loading.order import Epoch
 from utils.data.loading.quads import QUAD
+from utils.data.loading.recent_images import keep_recent_images
 from utils.data.loading.recipe import SQUARE, BatchRecipe
 from utils.data.loading.shared_slots import SLOTS_PER_WORKER
 from utils.data.loading.val_batches import ValBatches
@@ -115,6 +116,17 @@ def _with_cache(source: _Source, kind: str, fraction: float, split: str, world: 
     return dataclasses.replace(source, cache=cache)
 
 
+def _with_recent_images(source: TrainBatches, workers: int, world: World) -> TrainBatches:
+    """Keep the images of the recipe's window; those that a cache keeps take no memory there."""
+    window = source.recipe.mosaic_window
+    if not window:
+        return source
+    ahead = source.batch_size * SLOTS_PER_WORKER * max(workers, 1)
+    slots = min(window + ahead, source.num_images)
+    recent = keep_recent_images(source.image_sizes(), slots, world)
+    return dataclasses.replace(source, recent=recent)
+
+
 class TrainLoader(_Loader):
     """Augmented batches; each sample depends on (seed, epoch, index) alone.
 
@@ -165,9 +177,8 @@ class TrainLoader(_Loader):
             recipe,
             items=items,
         )
-        super().__init__(
-            _with_cache(source, cache, TRAIN_CACHE_FRACTION, "training", world), workers, world
-        )
+        source = _with_cache(source, cache, TRAIN_CACHE_FRACTION, "training", world)
+        super().__init__(_with_recent_images(source, workers, world), workers, world)
 
     @property
     def num_images(self) -> int:

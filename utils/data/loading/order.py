@@ -137,6 +137,19 @@ def draws_of(order: Order, epoch: Epoch, num_samples: int) -> np.ndarray:
     return draws
 
 
+def place_in_window(position: int, back: int, window: int) -> int:
+    """Return the place in an epoch's order that lies `back` places before a position.
+
+    Args:
+        position: from 0 up.
+        back: from 0 to below `window`.
+        window: at most the length of the order. Its first places see all others of the first
+            window instead, behind them too.
+    """
+    place = position - back
+    return place if place >= 0 else place + window
+
+
 def aspect_order(samples: SampleTable) -> np.ndarray:
     """Return the sample indices from the widest to the tallest image, (S,) int64."""
     height, width = samples.sizes.T

@@ -26,6 +26,7 @@ class BatchRecipe:
     quad: bool = False
     image_weights: bool = False
     repeat_factor: float = 0.0
+    mosaic_window: int = 0  # partners of a mosaic are among so many of the order; 0: all samples
 
     def order(self, seed: int, samples: SampleTable) -> Order:
         """Return the order of these samples."""

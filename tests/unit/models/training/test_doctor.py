@@ -61,12 +61,14 @@ def test_the_choice_of_the_flags_is_measured_first(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 64)
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1, 2, 3})  # may be used
     assert choices(CONFIG) == [(1, ""), (4, ""), (1, "ram")]
+    unasked = parse_train_flags(["--cfg", "F", "--device", "cpu"])
+    assert choices(unasked) == [(2, ""), (1, ""), (4, ""), (2, "ram")]
     many = parse_train_flags(["--cfg", "F", "--workers", "8", "--cache", "disk"])
     assert choices(many) == [(4, "disk"), (1, "disk")]
     none = parse_train_flags(["--cfg", "F", "--workers", "0"])
     assert choices(none) == [(0, ""), (1, ""), (4, ""), (0, "ram")]
-    assert loader_workers(8) == 4
-    assert loader_workers(0) == 0
+    assert loader_workers(8, "cpu") == 4
+    assert loader_workers(0, "cpu") == 0
 
 
 @pytest.mark.parametrize("workers", [0, 1])

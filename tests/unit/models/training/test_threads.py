@@ -1,0 +1,79 @@
+"""Threads of a training step: by its work, unless the user or another device decides."""
+
+import logging
+
+import pytest
+
+import backend
+
+backend.use()
+
+from backend import openmp  # noqa: E402
+from models.graph import plan_layers, read_model_yaml  # noqa: E402
+from models.operations import count_gflops  # noqa: E402
+from models.training.threads import choose_step_threads, fitting_threads  # noqa: E402
+from utils.cli.train_config import parse_train_flags  # noqa: E402
+
+SPEC = read_model_yaml("models/yolov5n.yaml")
+
+
+@pytest.mark.parametrize(
+    ("gflops", "most", "number"),
+    [(0.1, 4, 1), (0.99, 4, 1), (1.0, 4, 2), (1.6, 4, 3), (18, 4, 4), (18, 64, 36), (0.1, 1, 1)],
+)
+def test_a_thread_for_each_half_gflop(gflops, most, number):
+    assert fitting_threads(gflops, most) == number
+
+
+@pytest.fixture
+def chosen(monkeypatch):
+    """Return the numbers of threads that were set, in a process that began with 4."""
+    numbers = []
+    monkeypatch.setattr(openmp, "_are_asked_for", False)
+    monkeypatch.setattr(backend.device, "host_threads", lambda: 4, raising=False)
+    monkeypatch.setattr(backend.device, "set_host_threads", numbers.append, raising=False)
+    return numbers
+
+
+def choose(device="cpu", ranks=1, **flags):
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
+    choose_step_threads(parse_train_flags(["--cfg", "F", *words]), SPEC, device, ranks)
+
+
+def test_a_small_step_has_one_thread_and_a_line_says_so(chosen, caplog):
+    caplog.set_level(logging.INFO)
+    assert 0.5 < 8 * count_gflops(plan_layers(SPEC), 96) < 1
+    choose(img=96, batch_size=8)
+    assert chosen == [1]
+    assert "threads: 1 of 4, as a step of 0." in caplog.text
+
+
+def test_a_large_step_has_all_threads_and_no_line(chosen, caplog):
+    caplog.set_level(logging.INFO)
+    choose(img=320, batch_size=16)
+    assert chosen == [] and caplog.text == ""
+
+
+def test_what_a_rank_computes_at_a_time_counts(chosen):
+    choose(img=320, batch_size=16, micro_batch=1)
+    choose(img=320, batch_size=16, ranks=16)
+    assert chosen == [2, 2]
+
+
+def test_the_users_number_and_other_devices_are_left_alone(chosen, monkeypatch):
+    choose(img=96, batch_size=8, device="cuda:0")
+    monkeypatch.setattr(openmp, "_are_asked_for", True)
+    choose(img=96, batch_size=8)
+    assert chosen == []
+
+
+@pytest.mark.parametrize("name", [None, *openmp.THREADS])
+def test_it_is_known_who_chose_the_threads(monkeypatch, name):
+    monkeypatch.setattr(openmp, "_are_asked_for", None)
+    for variable in openmp.THREADS:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(openmp, "_chosen", lambda environment: {})
+    if name:
+        monkeypatch.setenv(name, "3")
+    openmp.choose_threads()
+    assert openmp.are_asked_for() == (name is not None)

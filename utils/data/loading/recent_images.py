@@ -1,0 +1,108 @@
+"""The images of the last places of an epoch's order, decoded, for all processes of a machine.
+
+Before: `reading.py::decode`; its results are kept for a while. After: `batches.py`, which looks
+here where no `image_cache.py` keeps all of them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing import reduction
+from typing import Any
+
+import numpy as np
+
+from utils.data.loading.memory import require_memory
+from utils.data.loading.told_file import share_file
+from utils.processes.world import ALONE, World
+
+FLAG = "--mosaic-window"
+_MARK = struct.Struct("<Q")  # 0: no image is there
+_NOTHING = 0
+
+
+class RecentImages:
+    """A ring of images: each takes the slot of the one that lies so many slots before it.
+
+    No batch depends on what is there: an image that is not is decoded again. A lock on each slot
+    keeps a reader from half an image; it ends with the process that holds it. The memory has no
+    name in any file system, as that of `ImageCache`.
+    """
+
+    def __init__(self, num_slots: int, image_bytes: int, descriptor: int):
+        """Use an open file of `ring_bytes`; each slot takes an image of up to `image_bytes`."""
+        self._num_slots, self._image_bytes = num_slots, image_bytes
+        self._descriptor = descriptor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _attach, (self._num_slots, self._image_bytes, reduction.DupFd(self._descriptor))
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+    def get(
+        self, number: int, size: tuple[int, int], decode: Callable[[], np.ndarray]
+    ) -> np.ndarray:
+        """Return an image, (H, W, 3) uint8; decode and keep it if it is not there.
+
+        Args:
+            number: of its place in the order, from 0 up, over all epochs.
+            size: (height, width) of what `decode` returns.
+        """
+        start = number % self._num_slots * (_MARK.size + self._image_bytes)
+        mark = _MARK.pack(number + 1)
+        with self._locked(start, fcntl.LOCK_SH):
+            if os.pread(self._descriptor, _MARK.size, start) == mark:
+                image = np.empty((*size, 3), np.uint8)
+                os.preadv(self._descriptor, [image.data], start + _MARK.size)
+                return image
+        image = np.ascontiguousarray(decode())
+        assert image.shape == (*size, 3) and image.nbytes <= self._image_bytes
+        with self._locked(start, fcntl.LOCK_EX):
+            # First, for a process that is killed in the middle.
+            os.pwrite(self._descriptor, _MARK.pack(_NOTHING), start)
+            if os.pwrite(self._descriptor, image.data, start + _MARK.size) == image.nbytes:
+                os.pwrite(self._descriptor, mark, start)
+        return image
+
+    @contextmanager
+    def _locked(self, start: int, kind: int) -> Iterator[None]:
+        fcntl.lockf(self._descriptor, kind, 1, start)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, start)
+
+
+def _attach(num_slots: int, image_bytes: int, duplicate: Any) -> RecentImages:
+    return RecentImages(num_slots, image_bytes, duplicate.detach())
+
+
+def keep_recent_images(
+    sizes: Sequence[tuple[int, int]], num_slots: int, world: World = ALONE
+) -> RecentImages:
+    """Return an empty ring; the processes of a machine share one.
+
+    Args:
+        sizes: (height, width) of every sample's image as it is decoded.
+        num_slots: how many images are kept.
+        world: the processes that call this together.
+
+    Raises:
+        UserError: there is not so much memory.
+    """
+    image_bytes = 3 * max(height * width for height, width in sizes)
+    descriptor = 0
+    if world.process.local_rank == 0:
+        num_bytes = num_slots * (_MARK.size + image_bytes)
+        remedy = f"use a smaller {FLAG}, or leave it out"
+        require_memory(num_bytes, f"{FLAG}: {num_slots} decoded images", remedy)
+        descriptor = os.memfd_create("recent-images")
+        os.ftruncate(descriptor, num_bytes)
+    if world.process.world_size > 1:
+        _, descriptor = share_file(descriptor, num_slots, FLAG, world)
+    return RecentImages(num_slots, image_bytes, descriptor)
