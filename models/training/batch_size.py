@@ -20,6 +20,7 @@ from backend.checks import CPU
 from backend.processes import local_world_size, this_process
 from backend.words import count
 from models.training.multi_scale import MultiScale
+from models.training.settling import settle
 from models.training.start import build_model
 from models.training.state import TrainState, build_state
 from models.training.step import train_step
@@ -120,7 +121,8 @@ def run_steps(state: TrainState, batch: Batch) -> None:
     """Train on a batch that memory suffices for; MemoryError for one in pieces."""
     for _ in range(STEPS):
         train_step(state, batch, StageTimer(state.device))
-        state.watch.end_epoch()  # reads the losses: the steps are done
+        settle(state)  # reads the losses: the steps are done
+        state.watch.end_epoch()
     if state.micro_batch:
         state.micro_batch = 0
         raise MemoryError

@@ -262,7 +262,7 @@ def test_a_rank_that_does_not_know_the_others_is_refused(inputs, tmp_path, monke
     ("flags", "message"),
     [
         (["--data", "missing.yaml"], "missing.yaml"),
-        (["--cfg", "missing.yaml"], "--cfg missing.yaml: No such file"),
+        (["--cfg", "missing.yaml"], "--cfg missing.yaml: there is no such file"),
         (["--hyp", "missing.yaml"], "--hyp missing.yaml: No such file"),
         (["--img", "100"], "--img 100 is no multiple of the model's stride 32; use 128"),
         (["--img", "32"], "--img 32 is one cell of the model's stride 32"),
