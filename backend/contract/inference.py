@@ -332,6 +332,13 @@ class Device(Protocol):
             ValueError: number is below 1.
         """
 
+    def host_bytes(self, shape: tuple[int, ...], device: str) -> np.ndarray:
+        """Return a uint8 array that is to be filled, and then copied to the device.
+
+        Page-locked beside a GPU, where the backend can: `ops.tensor` then takes it as it is, while
+        the host goes on. So it must not change after that. OneFlow 0.9 has no such memory.
+        """
+
     def supports(self, capability: str) -> bool:
         """Return whether a capability of `CAPABILITIES` is there; ValueError for another name."""
 

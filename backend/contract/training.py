@@ -247,13 +247,6 @@ class Device(inference.Device, Protocol):
         whose memory is the machine's.
         """
 
-    def host_bytes(self, shape: tuple[int, ...], device: str) -> np.ndarray:
-        """Return a uint8 array that is to be filled, and then copied to the device.
-
-        Page-locked beside a GPU, where the backend can: `ops.tensor` then takes it as it is, while
-        the host goes on. So it must not change after that. OneFlow 0.9 has no such memory.
-        """
-
     def mark(self, device: str) -> Any:
         """Mark the moment when all work that is now queued on the device is done.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 
+import numpy as np
 import onnx
 import onnxruntime
 
@@ -35,6 +36,10 @@ def host_threads() -> int:
 def set_host_threads(number: int) -> None:
     checks.thread_number(number)
     _own.threads = number
+
+
+def host_bytes(shape: tuple[int, ...], device: str) -> np.ndarray:
+    return np.empty(shape, np.uint8)
 
 
 def supports(capability: str) -> bool:
