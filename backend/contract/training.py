@@ -133,7 +133,8 @@ class Ops(inference.Ops, Protocol):
         """Put the numbers of others in place of those of values that are not finite, no gradient.
 
         Args:
-            values, others: tensors of one float dtype and of the same shapes.
+            values: tensors of one float dtype.
+            others: as many, of the same dtype and shapes.
             lost: 0-d float32; where it is 0 all values stay as they are.
 
         Raises:
