@@ -5,14 +5,16 @@ A CPU queues nothing, so what is counted here is what a GPU would be asked.
 
 import dataclasses
 import importlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import backend
-from backend import nn, ops
+from backend import dist, nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
+from models.heads import parts
 from models.heads.base import LossTerms
 from models.training.checkpointing import capture, restore
 from models.training.settling import settle
@@ -202,6 +204,25 @@ def test_the_host_waits_for_nothing_between_updates(training, monkeypatch, optim
         assert waits(total(found)) == 0, found
     settle(state)
     assert state.watch.skipped == len(lost)
+
+
+def test_ranks_meet_once_a_batch_and_once_more_an_update(training, monkeypatch):
+    """Besides gradients: parts of the batch before its loss, and losses with their update."""
+    start, batches = training
+    state = start()
+    state.schedule = dataclasses.replace(state.schedule, batch_size=32)  # 64 nominal: two batches
+    exchanged = []
+    for name in ("sum_", "all_gather", "broadcast_"):
+        monkeypatch.setattr(dist, name, lambda *given, n=name: exchanged.append(n))
+    two = SimpleNamespace(world_size=2)
+    monkeypatch.setattr(parts, "this_process", lambda: two)
+    found = []
+    for batch in batches[:4]:
+        train_step(state, batch, StageTimer())
+        found.append(exchanged.copy())
+        exchanged.clear()
+    assert state.last_update == 3
+    assert found == [["sum_"], ["sum_", "sum_"]] * 2
 
 
 @ON_TORCH
