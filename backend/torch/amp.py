@@ -76,16 +76,18 @@ class _CastTogether(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.dtype = tensors[0].dtype
-        return tuple(_copied(tensors, dtype))
+        ctx.set_materialize_grads(False)  # a weight that a pass does not use has no gradient
+        copies = _copied(tensors, dtype)
+        # Else the backward pass would go through frozen layers, and keep their maps for it.
+        needed = zip(copies, ctx.needs_input_grad[1:], strict=True)
+        ctx.mark_non_differentiable(*(copy for copy, is_needed in needed if not is_needed))
+        return tuple(copies)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        wanted = [
-            x for x, needed in zip(gradients, ctx.needs_input_grad[1:], strict=True) if needed
-        ]
-        copied = iter(_copied(wanted, ctx.dtype))
-        return None, *(next(copied) if needed else None for needed in ctx.needs_input_grad[1:])
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        copied = iter(_copied([x for x in gradients if x is not None], ctx.dtype))
+        return None, *(None if x is None else next(copied) for x in gradients)
 
 
 def _copied(tensors: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
