@@ -20,6 +20,7 @@ HALF_PRECISIONS = (torch.float16, torch.bfloat16)
 # Largest |bias| / |weight| of a channel: the normalized map, read off the result, is then exact to
 # 1e-5 in float32.
 LARGEST_BIAS = 100.0
+LEAST_WEIGHT = 1e-15  # its square is still a normal number
 
 
 def complete_iou(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
@@ -67,7 +68,8 @@ def _can_be_read_off(norm: BatchNorm2d, x: Tensor) -> bool:
     if x.dtype in HALF_PRECISIONS or x.dtype != norm.weight.dtype or len(x) == 0:
         return False
     with torch.no_grad():
-        return bool((norm.bias.abs() < norm.weight.abs().mul_(LARGEST_BIAS)).all())
+        size = norm.weight.abs()
+        return bool(((norm.bias.abs() < size * LARGEST_BIAS) & (size > LEAST_WEIGHT)).all())
 
 
 class _BatchNormSilu(torch.autograd.Function):

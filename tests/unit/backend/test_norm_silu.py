@@ -44,6 +44,7 @@ def test_weights_near_zero_keep_the_input() -> None:
     assert input_is_kept(layer(weight=0.0))
     assert input_is_kept(layer(weight=0.01, bias=1.01))
     assert input_is_kept(layer(weight=float("nan")))
+    assert input_is_kept(layer(weight=1e-39)) and not input_is_kept(layer(weight=1e-14))
 
 
 def test_statistics_of_all_ranks_take_the_plain_path(monkeypatch: pytest.MonkeyPatch) -> None:
