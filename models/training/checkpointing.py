@@ -22,7 +22,7 @@ from backend.words import count
 from models.detector import Detector
 from models.evaluation import nothing_done
 from models.stored import stored_spec
-from models.training.loss_scale import LossScale
+from models.training.loss_scale import NO_SCALE, LossScale
 from models.training.pieces import put_gradients
 from models.training.settling import settle
 from models.training.state import TrainState
@@ -215,7 +215,7 @@ def _mean(by_rank: Mapping[int, Arrays]) -> dict[str, np.ndarray]:
 
 
 def _put_loss_scale(scale: LossScale, value: float) -> None:
-    if scale.adapts:
+    if scale.adapts and value != NO_SCALE:  # else the run was not in float16, as --amp auto may be
         scale.value = value
 
 

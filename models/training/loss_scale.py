@@ -19,7 +19,8 @@ from models.heads.base import LossTerms
 INITIAL = 2.0**16
 GROWTH, BACKOFF = 2.0, 0.5
 GROWTH_INTERVAL = 2000  # updates in a row without an overflow
-LIMITS = 1.0, 2.0**24
+NO_SCALE = 1.0
+LIMITS = NO_SCALE, 2.0**24
 
 log = logging.getLogger("train")
 
@@ -33,7 +34,7 @@ class LossScale:
             leave the range.
     """
 
-    value: float = 1.0
+    value: float = NO_SCALE
     adapts: bool = False
     finite_updates: int = 0
 
@@ -60,7 +61,7 @@ class LossScale:
 
     def unscale(self, parameters: Iterable[Tensor]) -> None:
         """Divide the gradients by the value; overflowed ones stay infinite or NaN."""
-        if self.value != 1.0:
+        if self.value != NO_SCALE:
             amp.scale_gradients_(parameters, 1.0 / self.value)
 
     def update(self, finite: bool) -> None:

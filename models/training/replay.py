@@ -17,6 +17,7 @@ from backend import amp, autograd, nn, ops
 from backend.contract import Tensor
 from backend.words import count
 from models.detector import Detector
+from models.training.loss_scale import NO_SCALE
 from models.training.pieces import network_images, pass_images
 from models.training.state import TrainState
 from models.training.step_watch import BatchName
@@ -63,7 +64,7 @@ def replay(config: TrainConfig, state: TrainState, start: Checkpoint, loader: Tr
         nn.load_state_arrays(state.model, start.model)
     except ValueError as error:
         raise UserError(f"--replay needs --weights of the run itself: {error}") from error
-    if state.loss_scale.adapts:
+    if state.loss_scale.adapts and start.header.loss_scale != NO_SCALE:
         state.loss_scale.value = start.header.loss_scale
     state.batch_number = (epoch - 1) * len(loader) + step - 1
     scores = start.header.progress.get("class_scores", ())
