@@ -17,6 +17,7 @@ from backend.cores import cores_of_rank
 SPINS = 10_000
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_THREAD_LIMIT")
+DIVIDED = "DUET_CORES_DIVIDED"  # OMP_NUM_THREADS is a limit of ours, and no wish of the user
 
 
 _are_asked_for = False
@@ -25,7 +26,7 @@ _are_asked_for = False
 def choose_threads() -> None:
     """Set the variables for this process and those it starts, except where the user did."""
     global _are_asked_for
-    _are_asked_for = any(name in os.environ for name in THREADS)
+    _are_asked_for = DIVIDED not in os.environ and any(name in os.environ for name in THREADS)
     os.environ.update(_chosen(os.environ))
 
 

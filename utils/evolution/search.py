@@ -106,7 +106,8 @@ class Search:
         self._config, self._hyp, self._folder = config, hyp, folder
         self._records, self._sampler = records, sampler
         self._backend = select.choose(config.backend)
-        self._environment = {"OMP_NUM_THREADS": rank_variables(len(devices))["OMP_NUM_THREADS"]}
+        self._environment = dict(rank_variables(len(devices)))
+        del self._environment["WORLD_SIZE"]  # each trial is a run of its own
         self._free = list(devices)
         self._running: list[tuple[TrialRun, str]] = []
         self._pending: list[TrialRecord] = []  # that an earlier process did not end

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Protocol
 
-from backend import select
+from backend import openmp, select
 from backend.checks import CPU
 from backend.cores import usable_cores
 from backend.launchers import backend_of_launcher
@@ -109,6 +109,8 @@ def _processes(number: int) -> str:
 
 def rank_variables(number: int) -> Mapping[str, str]:
     """Return the environment of each of some ranks; it divides the cores, unless the user did."""
+    ranks = {"WORLD_SIZE": str(number)}
+    if threads := os.environ.get("OMP_NUM_THREADS"):
+        return {**ranks, "OMP_NUM_THREADS": threads}
     cores = max(1, usable_cores() // number)
-    threads = os.environ.get("OMP_NUM_THREADS") or str(cores)
-    return {"WORLD_SIZE": str(number), "OMP_NUM_THREADS": threads}
+    return {**ranks, "OMP_NUM_THREADS": str(cores), openmp.DIVIDED: "1"}
