@@ -103,7 +103,7 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
                 plot_trained_batch(run, state, batch)
             train_step(state, batch, state.timer)
             run.work.add_batch(batch)
-            progress.update(state.watch.describe(state.watch.means()))
+            progress.update(state.watch.progress())
             watchdog.progress()
             between_batches(run, state)
     settle(state)

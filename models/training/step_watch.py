@@ -2,8 +2,8 @@
 
 Before: `models/training/step.py::train_step` adds the terms of each batch. At an update the device
 decides whether all of its numbers are finite. After: `settling.py` reads them, in one transfer that
-began there, when the next forward pass is queued: the host never waits for a device that has
-nothing else to do.
+began there, when the next forward pass is queued: with --multi_tensor_optimizer under PyTorch the
+host never waits for a device that has nothing else to do.
 """
 
 from __future__ import annotations
@@ -107,7 +107,10 @@ class StepWatch:
                 f"{reason} not finite ({batches}), {count(self._in_a_row, 'update')} in a row; "
                 "lower lr0 in --hyp, check these labels, or repeat a batch with --replay"
             )
-        _warn("update skipped: %s not finite: %s", reason, batches)
+        _warn(
+            "update skipped: %s not finite: %s; BatchNorm statistics that are not finite are taken "
+            "from the EMA", reason, batches,
+        )  # fmt: skip
         return False
 
     def end_epoch(self) -> np.ndarray:
@@ -136,6 +139,10 @@ class StepWatch:
     def describe(self, losses: np.ndarray) -> str:
         """Return a batch's or the mean losses as one text."""
         return "  ".join(self.described(losses))
+
+    def progress(self) -> str:
+        """Return the mean losses of the epoch's batches that are read; nothing before the first."""
+        return self.describe(self.means()) if self._batches else ""
 
     def state(self) -> dict[str, Any]:
         """Return everything as JSON values, after reading all losses; `restore` takes it."""

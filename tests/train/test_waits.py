@@ -17,6 +17,7 @@ from models.graph import read_model_yaml
 from models.heads import parts
 from models.heads.base import LossTerms
 from models.training.checkpointing import capture, restore
+from models.training.loss_scale import INITIAL, LossScale
 from models.training.settling import settle
 from models.training.state import build_state
 from models.training.step import train_step
@@ -78,6 +79,13 @@ def arrays_of(state):
     return {f"{i} {name}": x for i, arrays in enumerate(named) for name, x in arrays.items()}
 
 
+def run_in(folder):
+    config = parse_train_flags(["--img", "64"])
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    samples = {"images": 12, "sha256": "5a", "polygons": ""}
+    return Run(config, hyp, tuple("abc"), folder, data={"train": samples, "val": samples})
+
+
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW"])
 @pytest.mark.parametrize("flags", [(), (FAST,)], ids=["plain", "fast"])
 def test_it_does_not_matter_when_the_host_reads_of_an_update(training, optimizer, flags):
@@ -114,10 +122,7 @@ def test_a_state_saved_right_after_a_lost_update_goes_on_as_if_nothing_had_been(
     for batch in batches[:3]:
         train_step(stopped, batch, StageTimer())
     assert stopped.watch.skipped == 0  # nobody has read of it
-    config = parse_train_flags(["--img", "64"])
-    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    samples = {"images": 12, "sha256": "5a", "polygons": ""}
-    run = Run(config, hyp, tuple("abc"), tmp_path, data={"train": samples, "val": samples})
+    run = run_in(tmp_path)
     checkpoint = capture(run, stopped)
     assert (checkpoint.header.ema_updates, checkpoint.header.progress["watch"]["skipped"]) == (2, 1)
     restore(run, resumed, checkpoint)
@@ -265,3 +270,24 @@ def test_weights_are_cast_together(training):
     assert half["forward"]["_to_copy"] - plain["forward"]["_to_copy"] == 3
     assert half["backward"]["_to_copy"] - plain["backward"]["_to_copy"] == 2
     assert half["forward"]["_foreach_copy_"] == half["backward"]["_foreach_copy_"] == 1
+
+
+@ON_TORCH
+def test_frozen_layers_stay_out_of_the_backward_pass_of_half_precision(training):
+    start, batches = training
+    state, needs_gradient = start("--amp", "bf16", "--freeze", "1"), []
+    for layer in state.model.model[:2]:
+        layer.register_forward_hook(lambda *given: needs_gradient.append(given[2].requires_grad))
+    train_step(state, batches[0], StageTimer())
+    assert needs_gradient == [False, True]
+
+
+@pytest.mark.parametrize("before", ["float32", "float16"])
+def test_a_run_that_goes_on_in_float16_has_a_loss_scale_for_it(training, tmp_path, before):
+    start, _ = training
+    begun, resumed, run = start(), start(), run_in(tmp_path)
+    begun.loss_scale = LossScale.of_precision(before)
+    begun.loss_scale.value /= 4 if begun.loss_scale.adapts else 1
+    resumed.loss_scale = LossScale.of_precision("float16")
+    restore(run, resumed, capture(run, begun))
+    assert resumed.loss_scale.value == INITIAL / (4 if before == "float16" else 1)

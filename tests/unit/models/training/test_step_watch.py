@@ -36,6 +36,14 @@ def test_the_first_losses_of_a_run_are_kept_over_epochs(monkeypatch):
     ]
 
 
+def test_the_progress_of_an_epoch_says_nothing_before_a_loss_is_read():
+    watch = StepWatch(AnchorHead.loss_names)
+    add(watch, 1, (1, 0.5, 0.25))
+    assert watch.progress() == ""
+    watch.close_update(ops.tensor(np.array(1.0, np.float32)))
+    assert watch.settle() and watch.progress() == "box 1.0000  obj 0.5000  cls 0.2500"
+
+
 def test_losses_that_are_not_finite_are_left_out_of_the_means():
     watch = StepWatch(AnchorHead.loss_names)
     add(watch, 1, (1, 1, 1))
