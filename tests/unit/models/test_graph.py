@@ -167,7 +167,9 @@ def test_a_layer_that_cannot_be_planned_names_the_file(tmp_path, document):
 
 
 def test_a_missing_file_is_refused_with_the_public_models():
-    with pytest.raises(UserError, match=r"missing.yaml: No such file.*yolov5\{n,s,m,l,x\}"):
+    with pytest.raises(
+        UserError, match=r"missing.yaml: there is no such file.*yolov5\{n,s,m,l,x\}"
+    ):
         read_model_yaml("missing.yaml")
 
 

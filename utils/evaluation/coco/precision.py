@@ -74,7 +74,7 @@ def measure_by_class(
     place, rank = class_index[detection] * num_thresholds + threshold, rank[detection]
     size = num_classes * num_thresholds
     found = [np.bincount(place[rank < limit], minlength=size) for limit in DETECTION_LIMITS]
-    num_found = np.stack(found, axis=1).reshape(num_classes, num_thresholds, -1)
+    num_found = np.stack(found, axis=1).reshape(num_classes, num_thresholds, len(found))
     objects = np.where(num_ground_truth > 0, num_ground_truth, np.nan)
     return SizeResult(num_ground_truth, curves, num_found / objects[:, None, None])
 
