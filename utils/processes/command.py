@@ -131,7 +131,7 @@ def _code_of(end: SystemExit) -> int:
 
 
 def _wait_for_rank_0() -> None:
-    """Give rank 0 time to print the message and end all; it makes most mistakes too."""
+    """Give rank 0 time to print the message and end all; most errors occur there too."""
     if not this_process().is_main:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a launcher ends the other ranks by it
         time.sleep(PATIENCE_SECONDS)
