@@ -1,4 +1,4 @@
-"""The worker of a model, as the front process sees it: one that answers, through any death.
+"""The worker of a model, as the front process sees it: it is restarted when it dies.
 
 Before: an HTTP request. After: `worker_life.py`, and `models/serving` in a process of its own.
 """
@@ -38,8 +38,8 @@ log = logging.getLogger("serve")
 class WorkerProcess:
     """A process with a model; it is started again when it dies, and its requests are repeated.
 
-    One of them may have killed it. So they are repeated one at a time, with nothing beside them:
-    one that kills it again is given up, and takes no other with it.
+    One of them may have killed it. So they are repeated one at a time, with no other request in
+    work: one that kills it again is given up, and no other request is lost.
 
     Attributes:
         model: what /v1/model tells: name, task, class_names, image_size, runs_in, max_batch and
@@ -164,7 +164,7 @@ class WorkerProcess:
                 return await life.ask(request)
 
     async def _ask_alone(self, request: Request) -> Frame:
-        """Ask once more; who gives up goes at once, and the image keeps its turn to its end."""
+        """Ask once more; a caller may give up at once, and the image still has its turn."""
         asking = asyncio.ensure_future(self._asked_alone(request))
         try:
             return await asyncio.shield(asking)
