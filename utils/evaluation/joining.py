@@ -1,4 +1,4 @@
-"""What is found in overlapping views of an image -> what is found in the image.
+"""Detections of overlapping views of an image -> detections of the image.
 
 Before: NMS in each view (`utils/evaluation/nms.py`). After: as for an image that is seen at once.
 """
@@ -21,7 +21,7 @@ OUTWARD = np.array([-1, -1, 1, 1], np.float32)  # of left, top, right, bottom
 
 
 class _Pieces(NamedTuple):
-    """What is found in all views, one view after the other."""
+    """The detections of all views, one view after the other."""
 
     boxes_xyxy: np.ndarray  # (K, 4) float32, pixels of the image
     group: np.ndarray  # (K,) int64: pieces of different groups are different objects

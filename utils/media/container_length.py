@@ -25,7 +25,7 @@ class ContainerLength(NamedTuple):
 
 
 def measure_container(file: BinaryIO) -> ContainerLength:
-    """Return how long a file is beside what its container says; it is then at its start again."""
+    """Return a file's length and the length in its container; then rewind the file."""
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     start = file.read(12)

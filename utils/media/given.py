@@ -71,7 +71,7 @@ def given_frame(image: Any, index: int, max_pixels: int) -> Frame:
 
 
 def given_name(image: Any, index: int) -> str:
-    """Return what an image is called where it cannot be read."""
+    """Return the name of an image that cannot be read."""
     return os.fsdecode(image) if isinstance(image, (str, os.PathLike)) else f"image{index}"
 
 

@@ -54,7 +54,7 @@ class Reader:
 
         Args:
             prepare: called in the threads with each image (H, W, 3) uint8 RGB.
-            batch_size: frames a batch, at most; fewer where they are large.
+            batch_size: frames per batch, at most; fewer where they are large.
             threads: that read images.
             seconds: of which reading is the stage "decode".
             ahead: images and frames that are read before they are asked for; None for a batch and
@@ -103,7 +103,7 @@ class Reader:
             yield self._take(*pending.popleft())
 
     def _read_if_room(self, source: Source) -> Read | None:
-        """Read an image ahead; None where those that wait are many bytes already."""
+        """Read an image ahead; None if those that wait are many bytes already."""
         with self._lock:
             if self._waiting_bytes > MOST_BYTES:
                 return None

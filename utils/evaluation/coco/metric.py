@@ -121,7 +121,7 @@ class MetricResult:
 
 @dataclass(frozen=True, eq=False)
 class EvaluationResult(MetricResult):
-    """How well a set of images was detected: the figures of boxes, and what shows errors."""
+    """How well a set of images was detected: the figures of boxes, and what shows mistakes."""
 
     confusion: Confusion
     examples: Mapping[int, Example]  # the images whose id is below NUM_EXAMPLES, by id

@@ -55,7 +55,7 @@ class CocoResults:
         self._images[image_id] = found
 
     def write(self, path: Path) -> int:
-        """Write images in the order of image_paths, one a line; return how many detections."""
+        """Write images in the order of image_paths, one per line; return how many detections."""
         with atomic_text_file(path) as file:
             file.write("[")
             separator = "\n"
