@@ -66,7 +66,7 @@ def main() -> None:
     parser = new_parser("threads", "A training step by the number of threads.", repeats=10)
     parser.add_argument("--cfg", type=Path, default=Path("models/yolov5n.yaml"))
     parser.add_argument("--img", type=from_one, default=96, help="side of the images, pixels")
-    parser.add_argument("--batch", type=from_one, default=8, help="images a step")
+    parser.add_argument("--batch", type=from_one, default=8, help="images per step")
     parser.add_argument("--threads", nargs="+", type=from_one, default=[1, 2, 4], metavar="N")
     flags = parser.parse_args()
     chosen = choose_device(flags)
