@@ -167,7 +167,7 @@ def read_lock(path: Path) -> list[str]:
 
 
 def lock_digest(lock: Path) -> str:
-    """Return a hexadecimal digest of an environment's locks that does not change with comments."""
+    """Return a hexadecimal digest of an environment's locks; comments do not change it."""
     paths = [lock, *sorted(lock.parent.glob(f"{lock.stem}-*.txt"))]
     lines = [line for path in paths for line in read_lock(path)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -99,7 +99,7 @@ def percent_done(output: bytes) -> int:
 
 
 def state_of(done: Mapping[str, int], seconds: float) -> str:
-    """Return how far the suites are, and how long they will take if they go on so."""
+    """Return how far the suites are, and how long they will take at this speed."""
     parts = [f"{backend} {percent} %" for backend, percent in done.items()]
     least = min(done.values())
     if least:
