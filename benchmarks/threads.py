@@ -5,7 +5,7 @@
 What is timed is the processor time of the thread that leads the step: its own part of each loop,
 and what comes between the loops. On idle cores the others are done with theirs at the same time, so
 this is how long a step takes there at least. On busy cores it says so too, where a clock does not.
-The processor time of all threads is beside it. Threads that spin while they wait would count as
+The table also has the time of all threads. Threads that spin while they wait would count as
 work: hence OMP_WAIT_POLICY.
 """
 

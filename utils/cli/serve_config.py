@@ -41,7 +41,7 @@ class ModelSource(NamedTuple):
 def _of_detect(name: str, check: Check | None = None, **options: Any) -> Any:
     """Return the field of a flag of detect.py, with its default.
 
-    check: where it differs; options: of `argparse.add_argument`, where they differ.
+    check, options (of `argparse.add_argument`): those that differ from detect.py.
     """
     found = flags_of(DetectConfig)[name]
     found = found._replace(options={**found.options, **options}, check=check or found.check)

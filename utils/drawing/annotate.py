@@ -130,7 +130,7 @@ def _frame(image: np.ndarray, outer: Rectangle, width: int) -> list[np.ndarray]:
 def _draw_labels(
     image: np.ndarray, boxes: Sequence[Rectangle], texts: Sequence[str], colours: Sequence[RGB]
 ) -> None:
-    """Draw a label beside each box with its outline, the first on top."""
+    """Draw a label at each box with its outline, the first on top."""
     size = image.shape[0], image.shape[1]
     letters = default_font_size(size)
     if label_height(letters) > MAX_LABEL_HEIGHT * size[0]:

@@ -154,7 +154,7 @@ def read_font(path: Path) -> Font | None:
 
 
 def _face(content: bytes) -> int:
-    """Return the number of the face for simplified Chinese, 0 where there is none.
+    """Return the number of the face for simplified Chinese, 0 if there is none.
 
     The faces of a collection for Chinese, Japanese and Korean differ in how they draw the Han
     characters that these languages share.

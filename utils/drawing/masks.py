@@ -22,7 +22,7 @@ def draw_masks(image: np.ndarray, masks: Ragged, class_index: np.ndarray) -> Non
     """Draw objects on an image (H, W, 3) uint8 RGB, in place.
 
     If several cover a pixel, the first is drawn, half transparent. Each mask is
-    unpacked alone, as far as its object goes.
+    unpacked by itself, as far as its object goes.
 
     Args:
         masks: K rows of run lengths over the image, the most important first.

@@ -59,7 +59,7 @@ class ConfusionCounter:
 
         Of all pairs of a detection and an object, whatever their classes, the one that overlaps
         most is a match; then the one of those left, and so on. Crowds are no objects, and what lies
-        on one counts only where it finds an object.
+        on one counts only if it finds an object.
         """
         background = self.num_classes
         rows = np.flatnonzero(found.scores > CONFIDENCE_ABOVE)

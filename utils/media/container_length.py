@@ -63,7 +63,7 @@ def _measure_boxes(file: BinaryIO, size: int) -> ContainerLength:
 
 
 def _matroska_end(file: BinaryIO) -> int:
-    """Return where the segment, which holds all frames, ends; 0 where it does not say."""
+    """Return where the segment, which holds all frames, ends; 0 if it does not say."""
     file.seek(len(_EBML))
     header_bytes = _ebml_number(file)
     if header_bytes is None:

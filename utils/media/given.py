@@ -88,7 +88,7 @@ class GivenImage:
         self.name = given_name(image, index)
 
     def frames(self) -> Iterator[Frame]:
-        """Yield the image; UserError for what is none."""
+        """Yield the image; UserError if it is not one."""
         yield given_frame(*self._given)
 
     def close(self) -> None:

@@ -86,7 +86,7 @@ def _is_cover(stream: Any) -> bool:
 
 
 def rate_of(stream: Any) -> Fraction:
-    """Return the frames per second of a video stream, on average; 30 where nothing tells it."""
+    """Return the frames per second of a video stream, on average; 30 if it is not known."""
     rate = stream.average_rate or stream.guessed_rate
     return Fraction(rate) if rate else _DEFAULT_RATE
 

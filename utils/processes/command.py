@@ -41,8 +41,8 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
     """Run a command's main; a user's mistake ends it with one message and exit code 2.
 
     The failure of a worker is one message with exit code 1, a suspended run one with 75.
-    Under a launcher rank 0 prints for all; another rank prints only what it alone knows. The end of
-    one rank ends the others.
+    Under a launcher rank 0 prints for all; another rank prints only what no other rank
+    knows. The end of one rank ends the others.
 
     Args:
         main: ends by returning, by an exception or by `sys.exit`.

@@ -17,7 +17,7 @@ def loader_workers(asked: int | None, device: str) -> int:
 
     Args:
         asked: by the user; None for as many as the cores and the device are for.
-        device: as --device has it: "" is a GPU where there is one.
+        device: as --device has it: "" is a GPU if there is one.
     """
     cores = cores_of_rank()
     if asked is not None:

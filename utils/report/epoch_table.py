@@ -37,7 +37,7 @@ class EpochTable:
         """Return the lines of an epoch: its row, under a heading if one is due.
 
         Args:
-            numbers: losses and figures, in their order; NaN where nothing was measured.
+            numbers: losses and figures, in their order; NaN if nothing was measured.
             data_wait: seconds in which the step waited for data and computed nothing.
         """
         heading = [] if self._rows % ROWS_A_HEADING else [self.heading()]

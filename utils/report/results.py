@@ -84,7 +84,7 @@ class Results:
             csv.writer(file).writerows([self.columns, *self.rows])
 
     def write_lines(self, path: Path) -> None:
-        """Write one JSON object per row, with null where it has no value or no finite one."""
+        """Write one JSON object per row, with null if it has no value or no finite one."""
         with atomic_text_file(path) as file:
             for cells in self.rows:
                 pairs = zip(self.columns, map(_number_or_none, cells), strict=True)

@@ -1,4 +1,4 @@
-"""Metadata as one JSON text, for formats that keep it in a file beside the model.
+"""Metadata as one JSON text, for formats that keep it in a file next to the model.
 
 Before: `metadata.py`. After: the converters of `utils/export/`, and their runtimes.
 """

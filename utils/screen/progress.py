@@ -54,7 +54,7 @@ class Progress:
         self._bar.close()
 
     def expect(self, total: int) -> None:
-        """Say how many units there are, where that was not known at the start."""
+        """Say how many units there are, if that was not known at the start."""
         with self._lock:
             self._total = self._bar.total = total
             self._bar.bar_format = BAR

@@ -174,7 +174,7 @@ class Connections:
         self._all: dict[Connection, None] = {}  # the oldest first
 
     def make(self, **options: Any) -> asyncio.Protocol:
-        """Return the protocol of a new connection; a silent one makes room where it is needed."""
+        """Return the protocol of a new connection; a silent one is closed if room is needed."""
         if len(self._all) >= self._most and not self._end_a_silent_one():
             return _Refused()
         connection = Connection(self._forget, self._metrics, **options)

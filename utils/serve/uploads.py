@@ -1,6 +1,6 @@
 """The bodies of requests, read within bounds of size, time and memory.
 
-Before: a connection. After: `forms.py` where it is a form, `image_checks.py` looks at the image.
+Before: a connection. After: `forms.py` if it is a form, `image_checks.py` looks at the image.
 """
 
 from __future__ import annotations

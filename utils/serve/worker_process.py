@@ -87,7 +87,7 @@ class WorkerProcess:
         self._life.add_done_callback(asyncio.Future.exception)  # also where nobody waits for it
 
     async def _begin_life(self) -> None:
-        """Start a process; where it only converts the weights, another one that runs the file."""
+        """Start a process; if it only converts the weights, then another one that runs the file."""
         is_file = is_exported(self._lived.weights)
         folder = None if is_file or self._folder is None else self._folder.path
         life = WorkerLife(self._lived, self._lost, folder)

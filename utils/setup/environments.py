@@ -3,7 +3,7 @@
     python3 -m utils.setup.environments [torch] [oneflow] [docs]
 
 Those that are named must succeed; .venv/docs builds the site. Without names those of both backends
-are made, and OneFlow is left out where it cannot be installed, unless REQUIRE_BACKENDS names it.
+are made, and OneFlow is left out if it cannot be installed, unless REQUIRE_BACKENDS names it.
 With DUET_ENVIRONMENT_CACHE set, the environments are in that folder and .venv holds links to them.
 
 It uses venv and pip, not uv: pip's configuration chooses the CUDA build or the CPU build of torch

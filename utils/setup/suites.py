@@ -5,7 +5,7 @@
 It makes the environments first, as `utils/setup/environments.py` does. PYTEST_ARGS holds further
 arguments of pytest. A line says how far both are; their outputs follow when both have ended, and
 stay in .venv/BACKEND-tests.log. OneFlow's CPU kernels use one thread: on two cores both suites take
-little longer than the slower one alone.
+little longer than the slower one by itself.
 
 Standard library only, and no syntax newer than Python 3.8: see `utils/setup/environments.py`.
 """

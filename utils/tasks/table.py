@@ -24,7 +24,7 @@ def find_task(name: str, cfg: str, document: Mapping[str, Any]) -> Task:
     Args:
         name: of --task, which decides; "" if that is not given.
         cfg: the model YAML of --cfg; "" if that is not given.
-        document: the model of the weights, or of the run that goes on; empty where it tells none.
+        document: the model of the weights, or of the run that goes on; empty if it has none.
 
     Raises:
         UserError: the YAML cannot be read.
@@ -48,7 +48,7 @@ def check_flags(task: Task, config: TrainConfig) -> None:
 
 
 def task_of_model(document: Mapping[str, Any]) -> Task:
-    """Return the task of a model document by its last layer; detection where that tells none."""
+    """Return the task of a model document by its last layer; detection if that names none."""
     return task_of_head(block_of(document)) or DETECTION
 
 

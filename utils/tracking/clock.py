@@ -15,7 +15,7 @@ HIGHEST_RATE = 1000.0  # a broken header says more
 class Clock:
     """Seconds since the first frame.
 
-    It runs slower where all frames are far from each other, as those of a stream that the network
+    It runs slower if all frames are far from each other, as those of a stream that the network
     is too slow for: else each would come after all tracks have ended. A pause counts in full.
     """
 

@@ -30,7 +30,7 @@ class Mistake(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClassificationResult:
-    """The figures of all images; NaN where there is no image."""
+    """The figures of all images; NaN if there is no image."""
 
     class_names: tuple[str, ...]
     num_images: np.ndarray  # (C,) int64
@@ -112,6 +112,6 @@ def rank_of(scores: np.ndarray, true: int) -> int:
 
 
 def _part(right: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """Return right / number, NaN where that is 0."""
+    """Return right / number, NaN if number is 0."""
     with np.errstate(invalid="ignore"):
         return np.divide(right, number)

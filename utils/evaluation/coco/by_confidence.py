@@ -36,7 +36,7 @@ class ByConfidence:
 
     @property
     def f1(self) -> np.ndarray:
-        """The harmonic mean of both; 0 where nothing is left."""
+        """The harmonic mean of both; 0 if nothing is left."""
         total = self.num_found + self.num_ground_truth[:, None]
         return 2 * self.num_correct / self._known(total)
 

@@ -113,7 +113,7 @@ def category_ids(class_names: Sequence[str]) -> list[int]:
 def image_ids(paths: Sequence[Path]) -> list[ImageId]:
     """Return the id of each image.
 
-    COCO's file names are its ids: where all names without suffix are whole numbers, these are the
+    COCO's file names are its ids: if all names without suffix are whole numbers, these are the
     ids. Else the names without suffix are. Where two images of different folders have the same
     name, the ids are 1, 2, ... in the order of paths.
     """

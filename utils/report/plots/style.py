@@ -97,12 +97,12 @@ def figure_name(class_names: Sequence[str], index: int) -> str:
 
 
 def figure_text(text: str, otherwise: str) -> str:
-    """Return a text that matplotlib can draw in one font, cut where it is long.
+    """Return a text that matplotlib can draw in one font, cut if it is long.
 
     Dollar signs are escaped: matplotlib would read a formula between them.
 
     Args:
-        otherwise: what is returned, and told, where no font has all its letters.
+        otherwise: what is returned, and logged, if no font has all its letters.
     """
     name = cut(unicodedata.normalize("NFC", printable(text)))
     if not system_fonts().font_for(name + BESIDE_NAMES):
