@@ -81,7 +81,7 @@ class Comparison:
         return EXIT_FAILED if failed else 0
 
     def take_turns(self, terminal: Terminal) -> None:
-        """Run every cell once a round; a cell that failed is not run again."""
+        """Run every cell once per round; a cell that failed is not run again."""
         planned = list(turns(cells_of(self.settings), self.settings.rounds))
         for number, turn in enumerate(planned, start=1):
             runs = self.records[turn.cell]

@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def place_of(source: str) -> str:
-    """Return where the images of --source are; a built-in dataset's are drawn when absent."""
+    """Return where the images of --source are; those of a built-in dataset are drawn if absent."""
     if source not in BUILT_INS:
         return source
     (images,) = load_dataset(source, splits=("val",)).val

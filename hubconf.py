@@ -1,6 +1,6 @@
 """The models for `torch.hub.load(FOLDER, NAME, source="local")`; docs/en/api.md shows how.
 
-FOLDER is this one. Nothing is downloaded.
+FOLDER is the folder of this file. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def custom(path: str, device: str | int | None = None, backend: str | None = Non
 
 
 def _entry(name: str):
-    """Return the function by which `torch.hub` makes a public model."""
+    """Return the function with which `torch.hub` makes a public model."""
 
     def make(
         path: str | None = None,
@@ -68,7 +68,7 @@ def _named(
     device: str | int | None,
     backend: str | None,
 ):
-    """Return a public model with weights of a file, or as training starts from them."""
+    """Return a public model with the weights of a file, or with initial weights."""
     if path is None and pretrained:
         path = _stored(name)
     weights = models.begin([path] if path else [], backend, _device_name(device))
@@ -76,7 +76,9 @@ def _named(
 
     model = HubModel(weights or [random_weights(name, classes or 80)], _device_name(device))
     if classes not in (None, len(model.names)):
-        raise errors.UserError(f"classes={classes}: the model of {path} knows {len(model.names)}")
+        raise errors.UserError(
+            f"classes={classes}: the model of {path} has {len(model.names)}; leave classes out"
+        )
     return model
 
 

@@ -130,7 +130,7 @@ def train_loader(job: Job) -> TrainLoader:
     cache = "" if config.replay else config.cache
     size, batch, augment = config.image_size, config.batch_size, config.augmentation(job.hyp)
     for name in augment.without_effect():
-        log.info("%s has no effect: it changes mosaics alone, and there are none (mosaic: 0)", name)
+        log.info("%s has no effect: it changes only mosaics, and there are none (mosaic: 0)", name)
     recipe = batch_recipe(config)
     if config.rect and augment.mosaic:
         log.info("--rect: images keep their shape, there are no mosaics")

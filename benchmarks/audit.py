@@ -1,12 +1,13 @@
-"""How many planted errors of labels an audit finds, at which precision, by kind.
+"""How many planted label errors an audit finds, at which precision, by kind.
 
     python -m benchmarks.audit --weights coco-yolov5n-v6.pt --data coco256.yaml --img 640
 
-Of all labels, a part is deleted, a part gets another class, a part is moved and scaled until its
-IoU with itself is from 0.2 to 0.6; as many labels of other images are added where no label is. The
-lowest scores worth looking at are chosen on the images of even number: half of what is found there
-is planted. The figures are those of the images of odd number, over several seeds. What is wrong in
-the data itself counts as a false alarm: the precision that a person would see is higher.
+A fraction of the labels is deleted, another gets a wrong class, another is moved and scaled until
+its IoU with the original is from 0.2 to 0.6; as many labels of other images are added where no
+label is. The lowest scores worth looking at are chosen on the images of even number: half of what
+is found there is planted. The figures are those of the images of odd number, over several seeds.
+What is wrong in the data itself counts as a false alarm: the precision that a person would see is
+higher.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class Curve(NamedTuple):
 
 
 class Planter:
-    """Plants errors into the labels of images, each kind into a part of them."""
+    """Plants errors into the labels of images, each kind into a fraction of them."""
 
     def __init__(self, images: Sequence[Image], rate: float, num_classes: int, seed: int) -> None:
         self._rate, self._num_classes = rate, num_classes
@@ -279,7 +280,7 @@ def main() -> None:
     add("--img", type=from_one, default=640, metavar="PX")
     add("--batch", type=from_one, default=8, metavar="N")
     add("--workers", type=int, default=2, metavar="N")
-    add("--rate", type=float, default=0.05, metavar="F", help="part of the labels, of each kind")
+    add("--rate", type=float, default=0.05, metavar="F", help="fraction of the labels, per kind")
     flags = parser.parse_args()
     device = choose_device(flags)
     images, is_known = read_images(flags, device)

@@ -1,13 +1,13 @@
-"""Another trainer with YOLOv5's command line beside ours: in turns, on the same cores.
+"""Another trainer with YOLOv5's command line compared with ours: in turns, on the same cores.
 
     python -m benchmarks.beside --other 'python OTHER' --data bccd.yaml \
         --img 320 --batch 16 --epochs 3 --cpus 0,1 --cache ram -- --noplots
 
 Both get the same flags; those after -- too. The other runs as given, without a shell, in this
 folder and environment. An epoch is the time between two rows that appear in a run's results.csv:
-one clock for both. So the first epoch, which warms up, is left out. A trainer that writes no such
-file has the time of its whole process alone. Work that is not equal, as far as both say what they
-did, ends the comparison with exit code 2; a run that fails, with 1.
+one clock for both. So the first epoch, which warms up, is left out. For a trainer that writes no
+such file only the time of its whole process is known. Work that is not equal, as far as both say
+what they did, ends the comparison with exit code 2; a run that fails, with 1.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def pin(cores: str) -> None:
     """Bind this process, and so all that it starts, to cores as "0,1"; "" leaves them.
 
     Raises:
-        UserError: one of them is none that this process may use.
+        UserError: this process may not use one of them.
     """
     if not cores:
         return
@@ -246,10 +246,12 @@ def write_json(path: Path, runs: Runs, work: Work) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = new_parser("python -m benchmarks.beside", "Another trainer beside ours, in turns.")
+    parser = new_parser(
+        "python -m benchmarks.beside", "Compare another trainer with ours, in turns."
+    )
     add = parser.add_argument
-    add("--other", required=True, metavar="COMMAND", help="with flags for it alone; no shell")
-    add("--ours", default="", metavar="FLAGS", help="for our train.py alone, one text")
+    add("--other", required=True, metavar="COMMAND", help="with flags only for it; no shell")
+    add("--ours", default="", metavar="FLAGS", help="only for our train.py, one text")
     add("--backend", choices=[n for n, f in FRAMEWORKS.items() if f.trains], default="torch")
     add("--data", required=True, metavar="D", help="dataset YAML")
     add("--cfg", default="yolov5n.yaml", metavar="F", help="each finds its own of this name")

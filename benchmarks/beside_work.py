@@ -1,8 +1,8 @@
-"""What a trainer says of its work, and in what that of two trainers differs.
+"""The work of a trainer, as it reports it, and how that of two trainers differs.
 
 Before: `beside.py` ran both. A trainer with YOLOv5's command line leaves opt.yaml, and prints the
 number of parameters and progress bars; ours leaves work.json. What one of them does not say cannot
-be compared, and is told.
+be compared, and a line says so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from utils.files.json import read_json
 from utils.files.regular import MAX_BYTES, read_bytes
 from utils.files.yaml import parse_yaml
 
-EPOCHS, BATCHES, CACHE = "epochs", "batches an epoch", "cache"
+EPOCHS, BATCHES, CACHE = "epochs", "batches per epoch", "cache"
 BARS = "its progress bars count to"
 OPTIONS = {  # by their names in opt.yaml: ours, and YOLOv5's
     "image_size": "image size",

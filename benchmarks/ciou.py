@@ -34,7 +34,7 @@ def draw_boxes(random: np.random.Generator, count: int) -> np.ndarray:
 
 
 def candidates(levels: Sequence[int], device: str) -> dict[str, Run]:
-    """Return the ways to compute the CIoU of so many boxes a level, and its gradient."""
+    """Return the ways to compute the CIoU of so many boxes per level, and its gradient."""
     from models.heads.anchor.ciou import complete_iou
 
     random = np.random.Generator(np.random.Philox(0))

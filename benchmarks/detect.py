@@ -1,4 +1,4 @@
-"""Images a second of detect.py from files to results, beside the network's forward pass alone.
+"""Images per second of detect.py from files to results, compared with the network's forward pass.
 
     python -m benchmarks.detect --weights yolov5n.pt --source images/ --img 640 --device cpu
 
@@ -142,7 +142,7 @@ def untrained(cfg: str) -> Checkpoint:
 
 
 def main() -> None:
-    parser = new_parser("detect", "Images a second of detect.py.", repeats=5)
+    parser = new_parser("detect", "Images per second of detect.py.", repeats=5)
     add = parser.add_argument
     add("--weights", default="", metavar="F", help="default: untrained weights of --cfg")
     add("--cfg", default="models/yolov5n.yaml", metavar="F")

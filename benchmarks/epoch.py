@@ -93,7 +93,9 @@ def require_equal_work(found: Mapping[str, object], wanted: Mapping[str, object]
     """Raise NotMeasuredError if two runs of one case did not do the same."""
     for name in WORK:
         if found[name] != wanted[name]:
-            raise NotMeasuredError(f"unequal work, {name} is {found[name]} beside {wanted[name]}")
+            raise NotMeasuredError(
+                f"unequal work: {name} is {found[name]}, and {wanted[name]} in the first run"
+            )
 
 
 def time_processes(
@@ -126,7 +128,7 @@ def summarize(
     images: int,
     others: float | None,
 ) -> list[Timing]:
-    """Return a row for each command that was measured; print its images a second."""
+    """Return a row for each command that was measured; print its images per second."""
     medians = {name: statistics.median(times) for name, times in spent.items()}
     for name, median in medians.items():
         print(f"{case}, {name}: {1000 * images / median:.0f} images/s", flush=True)

@@ -137,7 +137,7 @@ class Measured:
         return found.result.map50, found.result.map
 
     def milliseconds(self, candidates: Sequence[Candidate], threads: int) -> list[float]:
-        """Return the median of an image for each candidate, timed in turns."""
+        """Return the median per image for each candidate, timed in turns."""
         backend.device.set_host_threads(threads)
         runs = {
             f"{one.name} {one.precision}": partial(self.rows, self.predictor(one, threads))
@@ -226,7 +226,7 @@ def measure(measured: Measured, candidates: Sequence[Candidate]) -> list[Row]:
 
 
 def plot(rows: Sequence[Row], path: Path) -> None:
-    """Draw milliseconds an image, a bar for each number of threads, with mAP50-95 beside it."""
+    """Draw milliseconds per image, a bar for each number of threads, with its mAP50-95."""
     figure, axes = new_figure(1, 1, 7, 1 + 0.5 * len(rows))
     numbers = list(rows[0].milliseconds)
     height = 0.8 / len(numbers)
@@ -237,7 +237,7 @@ def plot(rows: Sequence[Row], path: Path) -> None:
         axes.barh(bars, times, height, label=count(threads, "thread"))
     axes.set_yticks(places, [f"{row.name} {row.precision}\nmAP {row.map:.4f}" for row in rows])
     axes.invert_yaxis()
-    axes.set(xlabel="ms an image")
+    axes.set(xlabel="ms per image")
     axes.legend(loc="lower right")
     save_figure(figure, path)
 

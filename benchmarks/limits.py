@@ -1,4 +1,4 @@
-"""What a machine can do at most, and which part of it a training step reaches.
+"""The highest speed of a machine, and which fraction of it a training step reaches.
 
     OMP_NUM_THREADS=2 python -m benchmarks.limits --backend torch --device cpu
 
@@ -43,7 +43,7 @@ def fastest(run: Run, device: str, repeats: int) -> float:
 
 
 def convolution_rate(dtype: str, device: str, repeats: int) -> float:
-    """Return operations a second, an addition and a product being two."""
+    """Return operations per second, an addition and a product being two."""
     layer = nn.place(nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, bias=False), device, "float32")
     x = ops.full((IMAGES, CHANNELS, SIDE, SIDE), 0.5, device=device)
     if backend.device.supports("channels_last"):
@@ -54,7 +54,7 @@ def convolution_rate(dtype: str, device: str, repeats: int) -> float:
 
 
 def copy_rate(device: str, repeats: int) -> float:
-    """Return bytes a second, read and written both."""
+    """Return bytes per second, read and written both."""
     x = ops.zeros((COPIED // 4,), device=device)
     return 2 * COPIED / fastest(lambda: x * 1.0, device, repeats)
 
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=from_one, default=10, metavar="N", help="runs of each")
     parser.add_argument("--cfg", type=Path, default=Path("models/yolov5n.yaml"))
     parser.add_argument("--img", type=from_one, default=320, help="side of the images, pixels")
-    parser.add_argument("--batch", type=from_one, default=16, help="images a step")
+    parser.add_argument("--batch", type=from_one, default=16, help="images per step")
     flags = parser.parse_args()
     device = choose_device(flags)
     if device == CPU:

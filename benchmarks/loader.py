@@ -1,4 +1,4 @@
-"""Milliseconds for a batch of training samples on one core, and images a second.
+"""Milliseconds for a batch of training samples on one core, and images per second.
 
     python -m benchmarks.loader --backend torch
 
@@ -161,7 +161,7 @@ def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> No
 def main() -> None:
     parser = new_parser("loader", "Milliseconds for a batch of samples on one core.", repeats=20)
     parser.add_argument("--img", type=from_one, default=640, help="side of the training images")
-    parser.add_argument("--batch", type=from_one, default=8, help="images a timed run")
+    parser.add_argument("--batch", type=from_one, default=8, help="images per timed run")
     parser.add_argument("--images", type=from_one, default=64, help="how many are drawn")
     parser.add_argument("--window", type=from_one, default=16, help="of --mosaic-window")
     parser.add_argument("--data", help="dataset YAML: its training images instead of drawn ones")

@@ -1,4 +1,4 @@
-"""Seconds to evaluate the detections of a large set, beside pycocotools where it is installed.
+"""Seconds to evaluate the detections of a large set, and those of pycocotools if it is installed.
 
     OMP_NUM_THREADS=1 python -m benchmarks.metric --images 5000
     OMP_NUM_THREADS=1 python -m benchmarks.metric --images 500 --masks

@@ -73,7 +73,7 @@ def require_equal(wanted: list[Any], found: list[Any]) -> None:
 
 def main() -> None:
     parser = new_parser("norm_silu", "Milliseconds of BatchNorm and SiLU.", repeats=10)
-    parser.add_argument("--batch", type=from_one, default=16, help="images a step")
+    parser.add_argument("--batch", type=from_one, default=16, help="images per step")
     flags = parser.parse_args()
     device = choose_device(flags)
     joins = {"one after the other": apart, "together": fused.batch_norm_silu}

@@ -90,7 +90,7 @@ def largest_checkpoint(found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def disk_bandwidth(found: Mapping[str, Any]) -> float:
-    """Return the bytes a second that reach the disk."""
+    """Return the bytes per second that reach the disk."""
     largest = largest_checkpoint(found)
     return largest["bytes"] / largest["disk_seconds"]
 
@@ -103,7 +103,7 @@ def saving_seconds(size: int, found: Mapping[str, Any], rate: float) -> float:
 
 
 def comparison(networks: Networks, constants: Mapping[str, Any]) -> str:
-    """Return predictions beside measurements, by backend; what was fitted is left out."""
+    """Return predictions and measurements, by backend; fitted values are left out."""
     rows = [row for name, found in constants.items() for row in compare(networks, name, found)]
     return table(("", "predicted", "measured", "error of the prediction"), rows)
 

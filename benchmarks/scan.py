@@ -96,7 +96,7 @@ def time_scans(folder: Path, num_images: int, repeats: int) -> dict[str, list[fl
 
 
 def make_samples(num_images: int) -> SampleTable:
-    """Return samples as those of COCO: names of 16 characters and 7 objects an image."""
+    """Return samples as those of COCO: names of 16 characters and 7 objects per image."""
     counts = np.full(num_images, MOST_OBJECTS // 2)
     objects = int(counts.sum())
     folder = Path("/data/coco/images/train2017")

@@ -1,4 +1,4 @@
-"""Images a second of a server of models, beside the same model in a plain loop of one's own.
+"""Images per second of a server of models, compared with the same model in a plain loop.
 
     python -m benchmarks.serve --weights yolov5n.pt --source images/ --img 640 --device cpu
 
@@ -7,8 +7,8 @@ pipeline without written files, and the real server with a client in another pro
 many requests as it answers, then with twice as many, of which it refuses half. All are given the
 same files; on a CPU all run the ONNX file that the server would make of the weights. The lines
 after the table tell the latency of the requests that were accepted, how many were refused (429) or
-lost, the memory of the server and its worker before and after, and their processor time an answer:
-beside that of the loop it tells what serving costs on a machine that others use too.
+lost, the memory of the server and its worker before and after, and their processor time per answer:
+compared with that of the loop it shows what serving costs on a machine that others use too.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Load(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Answers a second."""
+        """Answers per second."""
         return len(self.accepted) / self.seconds
 
     def words(self) -> str:
@@ -165,7 +165,7 @@ def served_file(flags: argparse.Namespace) -> Iterator[str]:
 
 
 def timed(run: Callable[[], object], number: int) -> float:
-    """Return the images a second of a run through so many files."""
+    """Return the images per second of a run through so many files."""
     start = time.perf_counter()
     run()
     return number / (time.perf_counter() - start)
@@ -187,7 +187,7 @@ def detecting(flags: argparse.Namespace, weights: str, device: str) -> Detected:
 def measure(
     flags: argparse.Namespace, weights: str, device: str
 ) -> tuple[dict[str, list[float]], list[Load]]:
-    """Return the images a second of each way, and the loads of twice as many requests."""
+    """Return the images per second of each way, and the loads of twice as many requests."""
     pipeline = detecting(flags, weights, device)
     detector = models.load(weights, device=device)
     files = [str(source.name) for source in pipeline.sources]
@@ -213,7 +213,7 @@ def measure(
 
 
 def timings_of(case: str, rates: dict[str, list[float]], others: float | None) -> list[Timing]:
-    """Return the milliseconds an image of each way."""
+    """Return the milliseconds per image of each way."""
     found = []
     for name, of_runs in rates.items():
         times = [1000 / rate if rate else float("inf") for rate in of_runs]
@@ -224,7 +224,7 @@ def timings_of(case: str, rates: dict[str, list[float]], others: float | None) -
 
 
 def main() -> None:
-    parser = new_parser("serve", "Images a second of a server of models.", repeats=1)
+    parser = new_parser("serve", "Images per second of a server of models.", repeats=1)
     add = parser.add_argument
     add("--weights", required=True, metavar="F")
     add("--source", default="shapes", metavar="S", help="images, as detect.py takes them")

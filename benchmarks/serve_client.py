@@ -1,8 +1,8 @@
-"""A client of a server of models, in a process of its own: `serve.py` beside it reads what it saw.
+"""A client of a server of models, in a separate process; `serve.py` reads its output.
 
     python -m benchmarks.serve_client PORT SECONDS RATE FILE ...
 
-It posts the files in turns. With a RATE it sends so many requests a second, whatever becomes of
+It posts the files in turns. With a RATE it sends so many requests per second, whatever becomes of
 them; with RATE 0 each of its threads sends its next one when the last one is answered. It
 prints one line of JSON: the seconds that passed, and of each request its status and seconds. A
 request without an answer has the status 0.
@@ -92,7 +92,7 @@ def main() -> None:
     parser = new_parser("python -m benchmarks.serve_client", "Ask a server about images.")
     parser.add_argument("port", type=int)
     parser.add_argument("seconds", type=float)
-    parser.add_argument("rate", type=float, help="requests a second; 0: as many as are answered")
+    parser.add_argument("rate", type=float, help="requests per second; 0: as many as are answered")
     parser.add_argument("files", type=Path, nargs="+")
     args = parser.parse_args()
     images = [file.read_bytes() for file in args.files]

@@ -1,4 +1,4 @@
-"""How many of the lines that a task runs through the other tasks run through too.
+"""How many of the lines that one task executes are executed by the other tasks too.
 
     python -m benchmarks.shared_lines --backend torch
 

@@ -5,7 +5,7 @@
 What is timed is the processor time of the thread that leads the step: its own part of each loop,
 and what comes between the loops. On idle cores the others are done with theirs at the same time, so
 this is how long a step takes there at least. On busy cores it says so too, where a clock does not.
-The processor time of all threads is beside it. Threads that spin while they wait would count as
+The table also has the time of all threads. Threads that spin while they wait would count as
 work: hence OMP_WAIT_POLICY.
 """
 
@@ -66,7 +66,7 @@ def main() -> None:
     parser = new_parser("threads", "A training step by the number of threads.", repeats=10)
     parser.add_argument("--cfg", type=Path, default=Path("models/yolov5n.yaml"))
     parser.add_argument("--img", type=from_one, default=96, help="side of the images, pixels")
-    parser.add_argument("--batch", type=from_one, default=8, help="images a step")
+    parser.add_argument("--batch", type=from_one, default=8, help="images per step")
     parser.add_argument("--threads", nargs="+", type=from_one, default=[1, 2, 4], metavar="N")
     flags = parser.parse_args()
     chosen = choose_device(flags)

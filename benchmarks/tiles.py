@@ -4,8 +4,8 @@
 
 The large images are mosaics: of --grid x --grid images of the split 'val' as they are, each in a
 cell of its own. All of them are used, once. Each way detects in the same mosaics, in turns. They do
-unequal work: its figures stand beside its time. Without --weights the model is untrained: the times
-are right, the figures are not.
+unequal work, so the table has the figures of each next to its time. Without --weights the model is
+untrained: the times are right, the figures are not.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def main() -> None:
         help="long sides of whole mosaics; the first is that of a tile too")  # fmt: skip
     add("--tile", type=from_one, nargs="+", default=[640], metavar="PX")
     add("--overlap", type=float, default=OVERLAP, metavar="X")
-    add("--batch", type=from_one, default=16, metavar="N", help="tiles at a time")
+    add("--batch", type=from_one, default=16, metavar="N", help="tiles per batch")
     add("--images", type=from_one, metavar="N", help="only the first N of the split")
     flags = parser.parse_args()
     device = choose_device(flags)

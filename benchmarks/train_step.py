@@ -174,10 +174,10 @@ def main() -> None:
     parser = new_parser("train_step", "Milliseconds of a training step.", repeats=10)
     parser.add_argument("--cfg", type=Path, default=Path("models/yolov5n.yaml"))
     parser.add_argument("--img", type=from_one, default=320, help="side of the images, pixels")
-    parser.add_argument("--batch", type=from_one, default=16, help="images a step")
+    parser.add_argument("--batch", type=from_one, default=16, help="images per step")
     parser.add_argument("--warm-up", type=int, default=3, help="steps before the timed ones")
     parser.add_argument("--only", nargs="+", choices=CANDIDATES, metavar="NAME",
-        default=list(CANDIDATES), help="beside the plain path")  # fmt: skip
+        default=list(CANDIDATES), help="in addition to the plain path")  # fmt: skip
     flags = parser.parse_args()
     chosen = choose_device(flags)
     from models.detector import gains_from_channels_last

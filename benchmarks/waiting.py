@@ -3,8 +3,8 @@
     taskset -c 0,1 python -m benchmarks.waiting --backend torch --busy 0 1 4
 
 A framework reads the variables when it is loaded, so each way is a process of its own, in turns.
-Beside it run as many processes as --busy says, which only compute, on the same cores. Their work is
-no part of the column "others".
+As many processes as --busy says run at the same time on the same cores and only compute. Their
+work is no part of the column "others".
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def time_ways(case: str, arguments: Sequence[str], rounds: int) -> list[Timing]:
 def main() -> None:
     parser = new_parser("waiting", "A training step by the way in which threads wait.", repeats=5)
     parser.add_argument("--img", default="320", help="side of the images, pixels")
-    parser.add_argument("--batch", default="16", help="images a step")
+    parser.add_argument("--batch", default="16", help="images per step")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="processes of each way")
     parser.add_argument("--busy", nargs="+", type=int, default=[0, 1], metavar="N",
         help="processes beside it that only compute, as several cases")  # fmt: skip

@@ -1,4 +1,4 @@
-"""What pycocotools says of the same detections and objects."""
+"""The figures of pycocotools for the same detections and objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PyTorch's dispatcher is asked for: how many operations, and how often the host waits.
+"""Counts of PyTorch's dispatcher: how many operations, and how often the host waits.
 
 They are counted below autograd. Views and new memory are left out: a GPU launches nothing for them.
 

@@ -1,4 +1,4 @@
-"""Whether two runs ended alike, bit for bit, in all that does not tell the time."""
+"""Whether two runs gave the same results, bit for bit, in everything but times."""
 
 from __future__ import annotations
 

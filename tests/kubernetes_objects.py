@@ -1,4 +1,4 @@
-"""docs/examples/train-job.yaml as data, and Kubernetes' own types to hold it against."""
+"""docs/examples/train-job.yaml as data, and Kubernetes' own types to check it with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server of files on the loopback, which misbehaves as it is told."""
+"""A server of files on the loopback, which misbehaves as a test asks it to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pycocotools says of the same masks, and masks to ask it about."""
+"""The results of pycocotools for the same masks, and masks to test with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs in one of the two suites alone, so that both take about as long."""
+"""Tests that run in only one of the two suites, so that both take about as long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small ONNX files, written node by node: detectors, and what is none."""
+"""Small ONNX files, written node by node: detectors, and files that are none."""
 
 from __future__ import annotations
 

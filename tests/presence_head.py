@@ -1,4 +1,4 @@
-"""A second task, for tests alone: which classes an image shows, and how many objects.
+"""A second task, only for tests: which classes an image shows, and how many objects.
 
 It differs from detection wherever that could be taken for granted: two losses, one figure, no
 anchors in its YAML, one raw output, no boxes.

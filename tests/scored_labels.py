@@ -2,8 +2,8 @@
 
     python -m tests.scored_labels --weights coco-yolov5n-v6.pt --data coco256.yaml --img 640
 
-It prints the figures of val.py, then those with one after the other of the differences to detect.py
-taken over, then those of the text files that detect.py wrote.
+It prints the figures of val.py, then those with each difference of detect.py added in turn,
+then those of the text files that detect.py wrote.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Large test data that is kept beside the repository, not in it."""
+"""Large test data that is kept outside of the repository."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A dataset of a folder a class, and a classifier small enough for a test to train."""
+"""A dataset of one folder per class, and a classifier small enough for a test to train."""
 
 from __future__ import annotations
 

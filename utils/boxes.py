@@ -36,7 +36,7 @@ def clip_boxes(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarra
 
 
 def covered_parts(boxes_xyxy: np.ndarray, covers_xyxy: np.ndarray) -> np.ndarray:
-    """Return which part of each box (M, 4) each cover (N, 4) hides, (M, N); 0 of an empty box."""
+    """Return the fraction of each box (M, 4) that each cover (N, 4) hides, (M, N); 0 if empty."""
     boxes = boxes_xyxy[:, None]
     low = np.maximum(boxes[..., :2], covers_xyxy[:, :2])
     high = np.minimum(boxes[..., 2:], covers_xyxy[:, 2:])

@@ -1,4 +1,4 @@
-"""The errors that more than one room raises or answers."""
+"""The errors that more than one folder raises or handles."""
 
 from __future__ import annotations
 
@@ -56,4 +56,4 @@ class WorkerError(RuntimeError):
 
 
 class LoaderError(WorkerError):
-    """A worker of the loader failed or died; the text says which and how."""
+    """A loader worker failed or died; the text says which and how."""

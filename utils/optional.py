@@ -1,4 +1,4 @@
-"""Packages that some features need and the rest does without, imported where they are used."""
+"""Optional packages: only some features need them, and they are imported there."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def import_optional(module: str, what_for: str) -> ModuleType:
 
 @contextmanager
 def _without(modules: Sequence[str]) -> Iterator[None]:
-    """Have imports in the block find modules absent that are not imported yet."""
+    """Make each import of a module that is not imported yet fail in the block."""
     barred: dict[str, Any] = {name: None for name in modules if name not in sys.modules}
     sys.modules.update(barred)
     try:

@@ -174,13 +174,13 @@ class Returning:
 @pytest.mark.parametrize(
     ("kind", "outputs", "text"),
     [
-        (MASK_ROWS, [(1, 7, 14)], "returns 1 output, and its metadata tells 2"),
+        (MASK_ROWS, [(1, 7, 14)], "returns 1 output, and its metadata says 2"),
         (MASK_ROWS, [(1, 7, 14), (1, 5, 16, 24)], "rows of 14 numbers.*5 prototypes need 15"),
         (MASK_ROWS, [(2, 7, 14), (2, 4, 16, 24)], r"returns \(2, 7, 14\)"),
         (MASK_ROWS, [(1, 7, 14), (1, 4, 16)], r"returns \(1, 4, 16\)"),
-        (MASK_ROWS, [(1, 7, 14), (1, 4, 0, 24)], r"returns \(1, 4, 0, 24\), where no mask has"),
-        (MASK_ROWS, [(1, 7, 10), (1, 0, 16, 24)], r"returns \(1, 0, 16, 24\), of which no mask"),
-        (MASKS, [(1, 4, 6), (1, 4, 16, 0)], r"returns \(1, 4, 16, 0\), where no mask has a place"),
+        (MASK_ROWS, [(1, 7, 14), (1, 4, 0, 24)], r"returns \(1, 4, 0, 24\), which has no room"),
+        (MASK_ROWS, [(1, 7, 10), (1, 0, 16, 24)], r"returns \(1, 0, 16, 24\), and no mask"),
+        (MASKS, [(1, 4, 6), (1, 4, 16, 0)], r"returns \(1, 4, 16, 0\), which has no room"),
         (MASKS, [(1, 7, 14), (1, 4, 16, 24)], r"says \(1, any, 6\)"),
         (MASKS, [(1, 7, 6), (1, 4, 16, 24)], r"\(1, 7, 6\) with masks \(1, 4, 16, 24\)"),
     ],

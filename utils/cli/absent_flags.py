@@ -19,8 +19,8 @@ TRAINING = {
     "--upload-dataset": _NO_TRACKER,
     "--bbox-interval": _NO_TRACKER,
     "--artifact-alias": _NO_TRACKER,
-    "--resume-evolve": "--evolve goes on with the search of the same --project and --name",
-    "--evolve-population": "--evolve draws by Optuna, which needs no first population",
+    "--resume-evolve": "--evolve continues the search of the same --project and --name",
+    "--evolve-population": "--evolve searches with Optuna, which needs no first population",
     "--ndjson-console": "each epoch is a line; results.jsonl has its figures",
     "--ndjson-file": "results.jsonl is always written",
 }
@@ -41,13 +41,13 @@ DETECTION = {
 }
 
 EXPORT = {
-    "--inplace": "leave it out; the graph has no operations in place",
+    "--inplace": "leave it out; the graph has no in-place operations",
     "--keras": "leave it out; --include tflite comes from the ONNX graph",
     "--optimize": "leave it out; for phones there are --include tflite, ncnn and coreml",
-    "--per-tensor": "leave it out; --int8 has a scale for each channel",
-    "--simplify": "leave it out; each graph is written simple, with no node to remove",
-    "--train": "leave it out; a file is for inference, training goes on from the weights",
-    "--workspace": "leave it out; TensorRT takes what memory it finds",
-    "--verbose": "leave it out; what differs is always shown",
+    "--per-tensor": "leave it out; --int8 always quantizes weights per channel",
+    "--simplify": "leave it out; each graph is already simplified when it is written",
+    "--train": "leave it out; an exported file is for inference only; train from the weights",
+    "--workspace": "leave it out; TensorRT may use all free memory",
+    "--verbose": "leave it out; differences are always shown",
     "--cache": "leave it out; nothing is kept between two exports",
 }

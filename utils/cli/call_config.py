@@ -61,7 +61,7 @@ def _known(classes: Any, num_classes: int) -> tuple[int, ...]:
 
 
 def whole(name: str, value: Any) -> int:
-    """Return a whole number; UserError names the argument that is none."""
+    """Return a whole number; UserError names the argument if it is not one."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise UserError(f"{name} {brief(value)}; a whole number is needed")
     return int(value)

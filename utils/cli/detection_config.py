@@ -1,4 +1,4 @@
-"""The settings of detecting with trained weights, which val.py and detect.py share."""
+"""The settings of detection with trained weights, which val.py and detect.py share."""
 
 from __future__ import annotations
 
@@ -89,8 +89,10 @@ class DetectionConfig(CommandConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.overlap is not None and not self.tile:
-            raise UserError(f"--overlap {self.overlap} is of tiles; give their side with --tile")
+            raise UserError(
+                f"--overlap {self.overlap} is the overlap of tiles; give their side with --tile"
+            )
         if self.save_conf and not self.save_txt:
-            raise UserError("--save-conf adds to the files of --save-txt; give that too")
+            raise UserError("--save-conf adds scores to the files of --save-txt; give both")
         if not any(self.weights):
             raise UserError("--weights is needed: a file that docs/en/weights.md lists")

@@ -39,7 +39,9 @@ def _require_formats(name: str, value: tuple[Any, ...]) -> None:
     for each in value:
         if "," in each:
             words = " ".join(each.replace(",", " ").split())
-            raise UserError(f"{name} {each}: formats stand apart, without commas: {name} {words}")
+            raise UserError(
+                f"{name} {each}: separate formats with spaces, not commas: {name} {words}"
+            )
         format_named(each)
 
 
@@ -121,12 +123,12 @@ class ExportConfig:
         given = [name for name in names if getattr(self, name) != getattr(ExportConfig, name)]
         if given and not self.nms:
             word = flags_of(self)[given[0]].names[0]
-            raise UserError(f"{word} is of NMS in the graph; give --nms too")
+            raise UserError(f"{word} is a setting of NMS in the graph; give --nms too")
         if "top_per_class" in given and (self.efficient_nms or self.class_agnostic):
             reason = "--efficient-nms has no such limit"
             if self.class_agnostic:
-                reason = "--agnostic-nms takes all classes for one"
-            raise UserError(f"--topk-per-class: {reason}; give --topk-all alone")
+                reason = "--agnostic-nms treats all classes as one"
+            raise UserError(f"--topk-per-class: {reason}; give only --topk-all")
 
     def _check_formats(self) -> None:
         for name in self.include:
@@ -135,7 +137,9 @@ class ExportConfig:
                 if getattr(self, ability) and not getattr(row, ability):
                     fit = ", ".join(other.name for other in FORMATS if getattr(other, ability))
                     word = ability.replace("_", "-")
-                    raise UserError(f"--include {name} has no --{word}; formats with it: {fit}")
+                    raise UserError(
+                        f"--include {name} does not support --{word}; formats that do: {fit}"
+                    )
 
     @property
     def image_size(self) -> tuple[int, int]:
@@ -144,7 +148,7 @@ class ExportConfig:
 
     @property
     def suppression(self) -> SuppressionSettings:
-        """What NMS in the graph keeps; --topk-per-class comes to it where classes are apart."""
+        """What NMS in the graph keeps; --topk-per-class has an effect if classes are separate."""
         return SuppressionSettings(
             self.confidence_threshold, self.iou_threshold, self.class_agnostic,
             max_detections=self.top_all, multi_label=False,

@@ -149,7 +149,7 @@ def whole_from(lowest: int) -> Check:
 
 
 def if_given(check: Check) -> Check:
-    """Return a check that accepts None besides, where a flag has no number as its default."""
+    """Return a check that also accepts None, for a flag whose default is not a number."""
 
     def checked(name: str, value: Any) -> None:
         if value is not None:

@@ -69,8 +69,8 @@ class Hyperparameters:
             raise UserError(f"anchor_t: {self.anchor_t}; a ratio above 1 is needed")
         if self.anchors and not 1 <= round(self.anchors) <= MAX_ANCHORS:
             raise UserError(
-                f"anchors: {self.anchors}; 0, or a number of anchors a level from 1 to "
-                f"{MAX_ANCHORS}, is needed"
+                f"anchors: {self.anchors}; 0, or a number of anchors per level from 1 "
+                f"to {MAX_ANCHORS}, is needed"
             )
         for name in ("lrf", "momentum", "warmup_momentum"):
             if getattr(self, name) > 1:

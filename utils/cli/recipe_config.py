@@ -1,4 +1,4 @@
-"""What a training does with its images and labels: the part of train.py's settings of that name."""
+"""What a training does with its images and labels: the group "recipe" of train.py's settings."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ QUAD_IMAGES = 4
 LARGEST_MASK_RATIO = 32  # the smallest --img has one pixel then
 # Fields of flags that cannot be honoured together, and why.
 EXCLUDED = (
-    ("rect", "quad", "four images of one shape are joined"),
-    ("rect", "image_weights", "its order is that of the aspect ratios"),
-    ("rect", "repeat_factor", "its order is that of the aspect ratios"),
-    ("rect", "close_mosaic", "it makes no mosaics"),
-    ("rect", "mosaic_window", "it makes no mosaics"),
-    ("image_weights", "repeat_factor", "both say how often an image is shown"),
+    ("rect", "quad", "--quad joins four images of one shape"),
+    ("rect", "image_weights", "--rect orders the images by aspect ratio"),
+    ("rect", "repeat_factor", "--rect orders the images by aspect ratio"),
+    ("rect", "close_mosaic", "--rect makes no mosaics"),
+    ("rect", "mosaic_window", "--rect makes no mosaics"),
+    ("image_weights", "repeat_factor", "both set how often an image is shown"),
     ("multi_scale", "compile", "each size would be compiled anew"),
     ("rect", "compile", "each shape would be compiled anew"),
 )
@@ -67,7 +67,7 @@ def _transforms(path: str) -> str:
 
 @dataclass(frozen=True)
 class RecipeConfig(RunConfig):
-    """How a model learns, beside the hyper-parameters of a file."""
+    """How a model learns, apart from the hyper-parameters of a file."""
 
     hyp: Path = flag("recipe", "--hyp", default=DEFAULT_HYPERPARAMETERS,
         help="hyper-parameter YAML")  # fmt: skip

@@ -1,4 +1,4 @@
-"""The settings that commands share: of all that run a model, and of work in several processes."""
+"""The settings that commands share: for running a model, and for work in several processes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def require_folder_name(name: str, value: str) -> None:
 
 
 def require_part(name: str, value: float | None) -> None:
-    """Raise UserError unless a value is a part of a whole, neither nothing nor all."""
+    """Raise UserError unless a value is None or a fraction above 0 and below 1."""
     if value is not None and not 0 < value < 1:
-        raise UserError(f"{name} {value:g}; a part is needed, above 0 and below 1: 0.8")
+        raise UserError(f"{name} {value:g}; a fraction is needed, above 0 and below 1: 0.8")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class CommandConfig:
         help="write into the folder of the run even if it exists")  # fmt: skip
 
     def usual(self) -> dict[str, Any]:
-        """Return the values by name of what is not given."""
+        """Return the default of each setting, by name."""
         return {field.name: field.default for field in fields(self)}
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class CommandConfig:
 
 @dataclass(frozen=True)
 class RunConfig(CommandConfig):
-    """What train.py and val.py share besides: a dataset, and several processes."""
+    """What train.py and val.py share in addition: a dataset, and several processes."""
 
     data: str = flag("data", "--data", default="shapes", metavar="D",
         help="dataset YAML, folder or annotation file, or a built-in one: shapes, shapes-seg, "
@@ -90,4 +90,4 @@ class RunConfig(CommandConfig):
         help="end all processes when one makes no progress for this many seconds")  # fmt: skip
 
     def check_processes(self, number: int) -> None:
-        """Raise UserError for settings that so many processes cannot honour."""
+        """Raise UserError for settings that do not work with this number of processes."""

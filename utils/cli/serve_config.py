@@ -41,7 +41,7 @@ class ModelSource(NamedTuple):
 def _of_detect(name: str, check: Check | None = None, **options: Any) -> Any:
     """Return the field of a flag of detect.py, with its default.
 
-    check: where it differs; options: of `argparse.add_argument`, where they differ.
+    check, options (of `argparse.add_argument`): those that differ from detect.py.
     """
     found = flags_of(DetectConfig)[name]
     found = found._replace(options={**found.options, **options}, check=check or found.check)
@@ -130,7 +130,7 @@ class ServeConfig:
 
 
 def _model_source(word: str) -> ModelSource:
-    """Return a model of NAME=FILE, or of a file; its "=" may stand in a folder's name."""
+    """Return the model of NAME=FILE or FILE; a "=" may also be part of a folder's name."""
     name, mark, path = word.partition("=")
     if mark and "/" not in name:
         return ModelSource(name, path)
@@ -140,8 +140,8 @@ def _model_source(word: str) -> ModelSource:
 def _check_name(name: str) -> None:
     if not name or len(name) > LONGEST_NAME or not name.isprintable() or name != name.strip():
         raise UserError(
-            f"--weights {brief(name)}=...; a model's name has 1 to {LONGEST_NAME} characters that "
-            "show, as in --weights day=runs/train/exp/weights/best.safetensors"
+            f"--weights {brief(name)}=...; a model's name has 1 to {LONGEST_NAME} printable "
+            "characters, as in --weights day=runs/train/exp/weights/best.safetensors"
         )
 
 

@@ -25,7 +25,7 @@ PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout"}
 def require_minutes(name: str, value: float | None) -> None:
     """Raise UserError unless value is None or above 0."""
     if value is not None and not value > 0:
-        raise UserError(f"{name} {value:g}; minutes above 0 are needed")
+        raise UserError(f"{name} {value:g}; a number of minutes above 0 is needed")
 
 
 def require_batch_size(name: str, value: int) -> None:
@@ -121,12 +121,12 @@ class TrainConfig(RecipeConfig):
         super().__post_init__()
         if self.image_weights and self.no_val:
             raise UserError(
-                "--image-weights draws by what validations find, --noval makes none; give one of "
-                "them"
+                "--image-weights uses the figures of each validation, and --noval runs none; give "
+                "one of them"
             )
         if self.no_save and self.save_period > 0:
             raise UserError(
-                "--nosave keeps the last weights only, --save-period those of other epochs; give "
+                "--nosave keeps only the last weights, --save-period those of other epochs; give "
                 "one of them"
             )
         if self.remap_classes and not self.weights:
@@ -137,12 +137,12 @@ class TrainConfig(RecipeConfig):
                     raise UserError(f"{name} needs the number of images in --batch-size, not -1")
         if self.evolve and self.no_save:
             raise UserError(
-                "--evolve keeps the best weights of all, --nosave none; give one of them"
+                "--evolve keeps the best weights of the search, --nosave none; give one of them"
             )
         if self.evolve and (self.resume or self.replay):
             flag = "--resume" if self.resume else "--replay"
             raise UserError(
-                f"--evolve goes on by itself when the same command is given again; leave {flag} out"
+                f"--evolve continues by itself if the same command is given again; leave {flag} out"
             )
         if self.replay:
             if self.resume:

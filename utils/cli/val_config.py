@@ -58,7 +58,7 @@ class ValConfig(DetectionConfig, RunConfig):
         if self.task == STUDY:
             self._require_study()
         if self.square and self.tile:
-            raise UserError("--square is for whole images; leave it out, or --tile")
+            raise UserError("--square is for whole images; leave out --square or --tile")
         if self.single_class and (self.classes is not None or self.annotations is not None):
             other = "--annotations" if self.annotations is not None else "--classes"
             raise UserError(

@@ -1,6 +1,6 @@
 """All measurements as one JSON document, compare.json; docs/en/compare.md describes it.
 
-Before: `execution.py` left a record of each run. After: the reports, which read nothing else.
+Before: `execution.py` saved a record of each run. After: the reports, which read nothing else.
 """
 
 from __future__ import annotations

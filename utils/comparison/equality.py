@@ -50,7 +50,7 @@ def differences(reference: Document, candidate: Document, by_design: Set[str]) -
 
 
 def other_means(reference: Document, candidate: Document) -> list[str]:
-    """List the other means by which the candidate did its work, a line each."""
+    """List the other methods by which the candidate did the same work, one per line."""
     left, right = (flatten(run.get("means", {})) for run in (reference, candidate))
     return [line for _, line in _unlike(left, right, reference, candidate)]
 
@@ -86,7 +86,7 @@ class LossGap:
 
 
 def loss_gap(reference: Document, candidate: Document) -> LossGap | None:
-    """Compare the first batches; None where one has no losses."""
+    """Compare the losses of the first batches; None if one run has no losses."""
     pairs = list(zip(reference["losses"], candidate["losses"], strict=False))[:JUDGED_BATCHES]
     if not pairs:
         return None
@@ -105,14 +105,14 @@ def summed_loss(terms: Sequence[float | None]) -> float:
 
 
 def _relative(reference: float, value: float) -> float:
-    """Return the relative difference; infinite if either is, since then nothing is compared."""
+    """Return the relative difference; infinite if either value is infinite."""
     if math.isinf(reference) or math.isinf(value):
         return math.inf
     return abs(value - reference) / max(abs(reference), 1e-12)
 
 
 def unequal_rounds(runs: Sequence[Document]) -> list[str]:
-    """List how later rounds of one cell differ from its first, in work or means."""
+    """List how later rounds of one cell differ from its first, in work or methods."""
     return [
         line
         for run in runs[1:]

@@ -108,7 +108,9 @@ def _run_external(
         return failed_run(turn, command, str(error))
     record = describe_run(turn, command, outcome, log, rows.epochs(settings.warm_up_epochs))
     if results and record["failure"] is None and not record["epochs"]:
-        record["notes"] = [f"no two rows appeared in {results}: no seconds per epoch"]
+        record["notes"] = [
+            f"fewer than two rows appeared in {results}, so its epochs could not be timed"
+        ]
     return record
 
 

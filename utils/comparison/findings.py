@@ -1,4 +1,4 @@
-"""What a comparison found: each pair in words, a sentence over all, and what makes it doubtful.
+"""What a comparison found: each pair in words, a summary of all, and what makes it doubtful.
 
 Before: `document.py`. After: `report.py` puts the findings at the head of the report.
 """
@@ -27,7 +27,7 @@ class Finding(NamedTuple):
         label: which of its kind it is: "batch 16, fused"; of an option "fused, batch 16".
         names: "candidate against reference", by the names of the cells.
         side: the candidate's backend or trainer.
-        ratio: median, min, max and count of the candidate's time by the reference's; None where the
+        ratio: median, min, max and count of the candidate's time by the reference's; None if the
             work is not equal.
         spread: smallest and largest ratio, and the number of pairs; "" without a ratio.
         verdict: what the ratios say.
@@ -49,12 +49,12 @@ class Finding(NamedTuple):
 
     @property
     def is_told(self) -> bool:
-        """Whether it is a difference that nothing but the load makes doubtful."""
+        """Whether it is a difference that is not doubtful, or doubtful only because of the load."""
         return self.verdict in (SLOWER, FASTER) and set(self.alarms) <= {UNDER_LOAD}
 
     @property
     def figure(self) -> str:
-        """The median ratio; "" where it must not be read as a result."""
+        """The median ratio; "" if it must not be read as a result."""
         return number(self.ratio["median"]) if self.ratio and self.verdict != TOO_FEW else ""
 
 
@@ -148,7 +148,7 @@ def _is_doubtful(pair: Document) -> bool:
 
 
 def _sentences(subjects: Mapping[tuple[str, str], Sequence[Finding]]) -> list[str]:
-    """Return a sentence for each subject, and one for all of whom the same short one is true."""
+    """Return one sentence per subject; subjects with the same short verdict share one."""
     said: list[str] = []
     alike: dict[tuple[str, str], list[str]] = {}
     for (subject, reference), found in subjects.items():
@@ -157,7 +157,9 @@ def _sentences(subjects: Mapping[tuple[str, str], Sequence[Finding]]) -> list[st
             alike.setdefault((verdicts.pop(), reference), []).append(subject)
         else:
             said.append(_sentence(subject, reference, found))
-    short = (f"{listed(names)} beside {of}: {verdict}." for (verdict, of), names in alike.items())
+    short = (
+        f"{listed(names)} compared with {of}: {verdict}." for (verdict, of), names in alike.items()
+    )
     return [*said, *short]
 
 
@@ -170,11 +172,12 @@ def _sentence(subject: str, reference: str, found: Sequence[Finding]) -> str:
         took = f"{subject} took {number_range(medians)} times as long as {reference}"
         return f"{took}{all_of}."
     counted = (f"{verdict} in {verdicts.count(verdict)}" for verdict in dict.fromkeys(verdicts))
-    return f"{subject} beside {reference}, {len(found)} comparisons: {', '.join(counted)}."
+    listed_verdicts = ", ".join(counted)
+    return f"{subject} compared with {reference}, {len(found)} comparisons: {listed_verdicts}."
 
 
 def _certainty(document: Document) -> str:
-    """Return how sure the figures are, and why."""
+    """Return how certain the figures are, and why."""
     rounds = count(document["settings"]["rounds"], "round")
     counts = [pair["ratio"]["count"] for pair in document["pairs"] if pair["ratio"]]
     most, least = max(counts), min(counts)
@@ -183,14 +186,14 @@ def _certainty(document: Document) -> str:
 
 
 def _load(document: Document) -> str:
-    """Return how busy others kept the machine."""
+    """Return how busy other processes kept the machine."""
     runs = [run for cell in document["cells"] for run in cell["runs"] if not run["failure"]]
     others = [run.get("load", {}).get("others") for run in runs]
     known = [cores for cores in others if cores is not None]
     busy = sum(len(cell["under_load"]) for cell in document["cells"])
     cores = count(document["machine"]["cores"], "core")
     if busy:
-        return f"It is not sure: the machine was busy in {busy} of {count(len(runs), 'run')}."
+        return f"They are uncertain: the machine was busy in {busy} of {count(len(runs), 'run')}."
     if len(known) < len(runs):
         return "How busy the machine was is not known."
     return f"Other processes took at most {max(known):.1f} of {cores}."
@@ -222,7 +225,7 @@ def warnings(document: Document) -> Iterator[str]:
 
 
 def _under_load(document: Document) -> str:
-    """Return one line for all runs under load: a line each would hide the other warnings."""
+    """Return one line for all runs under load: one per run would hide the other warnings."""
     cells = [cell for cell in document["cells"] if cell["under_load"]]
     loaded = [(run["others"], cell["name"], run["round"]) for cell in cells
               for run in cell["under_load"]]  # fmt: skip

@@ -1,6 +1,6 @@
 """What else the machine had to do while something was measured.
 
-The load average does not tell: it counts the measured work too, and that of minutes before. So the
+The load average is no help: it counts the measured work too, and that of minutes before. So the
 processor time of the usable cores is taken, without that of this process and its descendants.
 """
 
@@ -22,14 +22,14 @@ SHARE = 0.1  # of the usable cores; what others take beyond it disturbs a measur
 
 
 class LoadWatch:
-    """Measures from where it is made what other processes take."""
+    """Measures what other processes take, from the moment when it is created."""
 
     def __init__(self) -> None:
         self._before = load_average()
         self._start, self._all, self._own = time.monotonic(), _all_seconds(), _own_seconds()
 
     def others(self) -> float | None:
-        """Return how many cores other processes took on average; None where Linux is not."""
+        """Return how many cores other processes took on average; None without Linux."""
         now = _all_seconds()
         if now is None or self._all is None:
             return None
@@ -42,12 +42,12 @@ class LoadWatch:
 
 
 def disturbs(others: float | None, cores: int) -> bool:
-    """Return whether what other processes took makes times on so many cores doubtful."""
+    """Return whether other processes took enough of this many cores to make times doubtful."""
     return others is not None and others > SHARE * cores
 
 
 def load_average() -> float | None:
-    """Return the system's load average of the last minute; None where it has none."""
+    """Return the load average of the last minute; None if the system has none."""
     try:
         return round(os.getloadavg()[0], 2)
     except OSError:

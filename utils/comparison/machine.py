@@ -41,7 +41,9 @@ def require_same_machine(before: Mapping[str, Any], now: Mapping[str, Any], fold
     changed = [name for name in now if now[name] != before.get(name)]
     if changed:
         listed = "; ".join(f"{name} was {before.get(name)}, is {now[name]}" for name in changed)
-        raise UserError(f"--resume {folder}: begun on another machine ({listed}); start afresh")
+        raise UserError(
+            f"--resume {folder}: begun on another machine ({listed}); start a new comparison"
+        )
 
 
 def processor() -> str:

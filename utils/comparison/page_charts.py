@@ -1,6 +1,6 @@
 """The charts of compare.html as inline SVG and HTML, without a script.
 
-Bars are in per cent of their column, and texts are outside the SVG: both fit any width.
+Bars are in percent of their column, and texts are outside the SVG: both fit any width.
 
 Before: `document.py`. After: `report_html.py` puts them on the page, above a section's table.
 """
@@ -85,7 +85,7 @@ def _row(cell: Document, bar: Bar, longest: float, mark: str) -> str:
 
 
 def badge(mark: str) -> str:
-    """Return a warning beside a figure, in red unless it is the load alone; "" for none."""
+    """Return a warning next to a figure, in red unless it is only the load; "" for none."""
     kind = "badge" if mark.endswith("under load") and "," not in mark else "badge wrong"
     return f'<span class="{kind}">{escape(mark)}</span>' if mark else ""
 
@@ -95,12 +95,12 @@ def _percent(fraction: float) -> str:
 
 
 def label(cell: Document) -> str:
-    """Return who trained how, in the words of the flags."""
+    """Return the name of a trainer and its options, in the words of the flags."""
     return cell["side"] if cell["variant"] == EXTERNAL else f"{cell['side']} {cell['variant']}"
 
 
 def side_colours(document: Document) -> dict[str, str]:
-    """Return a colour a trainer, in the order of the cells."""
+    """Return one colour per trainer, in the order of the cells."""
     sides = dict.fromkeys(cell["side"] for cell in document["cells"])
     return {side: f"var(--side{index % NUM_SIDE_COLOURS})" for index, side in enumerate(sides)}
 
@@ -141,7 +141,7 @@ def stage_bars(document: Document) -> str:
 
 
 def legend(colours: Mapping[str, str]) -> str:
-    """Return names beside their colours; "" for none."""
+    """Return a legend: each name with its colour; "" for none."""
     items = (
         f'<span style="--swatch:{colour}">{escape(name)}</span>' for name, colour in colours.items()
     )

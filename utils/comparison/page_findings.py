@@ -21,7 +21,7 @@ FINE = 3.0  # of an axis whose ends are less than so many times apart
 
 
 class Axis:
-    """Places of ratios on a logarithmic scale: twice as fast is as far from 1 as twice as slow."""
+    """Positions of ratios on a log scale: twice as fast is as far from 1 as twice as slow."""
 
     def __init__(self, found: Sequence[Finding]) -> None:
         ends = [end for f in found if f.ratio for end in (f.ratio["min"], f.ratio["max"])]
@@ -29,7 +29,7 @@ class Axis:
         self._high = max([*ends, LEAST]) * MARGIN
 
     def place(self, ratio: float) -> str:
-        """Return where a ratio lies, in per cent of the width."""
+        """Return the position of a ratio, in percent of the width."""
         part = math.log(ratio / self._low) / math.log(self._high / self._low)
         return f"{100 * part:.2f}%"
 
@@ -59,8 +59,8 @@ def findings_list(found: Sequence[Finding], colours: Mapping[str, str]) -> str:
 def _heading(finding: Finding) -> str:
     """Return what the rows of one list compare: all options of a backend are in one."""
     if finding.kind == OPTIONS:
-        return f"{trainer_name(finding.side)}, each option beside {finding.reference}"
-    return f"{finding.subject} beside {finding.reference}"
+        return f"{trainer_name(finding.side)}, each option compared with {finding.reference}"
+    return f"{finding.subject} compared with {finding.reference}"
 
 
 def _row(finding: Finding, axis: Axis, colours: Mapping[str, str]) -> str:
@@ -98,7 +98,7 @@ def _scale(axis: Axis) -> str:
 
 
 def _details(found: Sequence[Finding]) -> str:
-    """Return what else is known of each pair, to be unfolded."""
+    """Return what else is known of each pair, folded until the reader opens it."""
     items = "".join(
         f"<li><strong>{escape(finding.names)}</strong><br>"
         f"{escape('; '.join([finding.verdict, *finding.details]))}</li>"

@@ -62,7 +62,7 @@ ABLATION = (PLAIN, *(name for name in VARIANTS if name not in (PLAIN, "fused")))
 
 @dataclass(frozen=True)
 class Cell:
-    """One column of runs: who trains, with which flags, with how many images a batch."""
+    """One column of runs: who trains, with which flags, with how many images per batch."""
 
     side: str  # a backend, or the name of an external trainer
     variant: str
@@ -116,7 +116,7 @@ def make_cells(
 
 
 def turns(cells: Sequence[Cell], rounds: int) -> Iterator[Turn]:
-    """Yield A B A B: every cell once a round, so a slower machine affects all cells alike."""
+    """Yield A B A B: every cell once per round, so a slower machine affects all cells alike."""
     for number in range(1, rounds + 1):
         for cell in cells:
             yield Turn(cell, number)

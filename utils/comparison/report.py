@@ -2,7 +2,7 @@
 
 Before: `document.py` has the figures, `findings.py` what they say.
 After: `report_markdown.py` shows it as compare.md and on the terminal, `report_html.py` as a page,
-with charts beside the same rows.
+with charts of the same rows.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def head(document: Document) -> list[str]:
         *(f"{name}={value}" for name, value in machine["variables"].items()),
     ]  # fmt: skip
     processes = (
-        f", {count(settings['nproc'], 'process', 'processes')} a run"
+        f", {count(settings['nproc'], 'process', 'processes')} per run"
         if settings["nproc"] > 1
         else ""
     )
@@ -148,7 +148,7 @@ def cell_columns(cell: Document) -> tuple[str, ...]:
 
 
 def times(document: Document) -> Table:
-    """Return seconds per epoch, speed and memory, a row a cell."""
+    """Return seconds per epoch, speed and memory, one row per cell."""
     marked = marks(document)
     rows = []
     for cell in document["cells"]:
@@ -177,7 +177,7 @@ def without_empty_columns(heading: Sequence[str], rows: Sequence[Sequence[str]])
 
 
 def loads(document: Document) -> Table:
-    """Return what else the machine had to do, a row a run."""
+    """Return what else the machine had to do, one row per run."""
     rows = []
     for cell in document["cells"]:
         busy = {run["round"] for run in cell["under_load"]}
@@ -201,7 +201,7 @@ def loads(document: Document) -> Table:
 
 
 def split(document: Document) -> Table:
-    """Return where an epoch's seconds went, a row a cell."""
+    """Return where an epoch's seconds went, one row per cell."""
     stages = stages_of(document)
     rows = [
         (*cell_columns(cell), *(number(cell["stages"].get(stage)) for stage in stages))
@@ -211,8 +211,8 @@ def split(document: Document) -> Table:
 
 
 def outcomes(document: Document) -> Table:
-    """Return what training reached in the last counted epoch, a row a cell: by the names that the
-    cells have, since each task has its own losses and figures.
+    """Return what training reached in the last counted epoch, one row per cell, by the names that
+    the cells have: each task has its own losses and figures.
     """
     reached = [(cell, last) for cell in document["cells"] if (last := cell["last_epoch"])]
     parts = ("train", "metrics")

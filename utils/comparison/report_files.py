@@ -16,7 +16,7 @@ from utils.screen.text import printable_lines
 
 
 def read_document(folder: Path) -> Document | None:
-    """Return the compare.json of a comparison that goes on; None if its first run has not ended.
+    """Return the compare.json of a comparison that is resumed; None if its first run has not ended.
 
     Raises:
         UserError: it is damaged.

@@ -149,7 +149,7 @@ class Family:
 
 
 class PeakMemory:
-    """The largest resident size, in KiB, of a process and those it started; Linux only.
+    """The largest resident size, in KiB, of a process and those that it started; Linux only.
 
     The peak of `wait4` cannot be used: a process inherits it from its parent.
     """
@@ -174,10 +174,10 @@ class PeakMemory:
 
 @contextlib.contextmanager
 def device_memory(devices: str, samples: Path) -> Iterator[None]:
-    """Have nvidia-smi write the GPUs' used memory (MiB a line, in turn) into a file in the block.
+    """Have nvidia-smi write the GPUs' used memory (MiB per line, in turn) into a file in the block.
 
-    Measured from outside, both frameworks and any other trainer are treated alike. The memory that
-    their allocators keep in reserve is included.
+    It is measured from outside, so both frameworks and any other trainer are treated alike. The
+    memory that their allocators keep in reserve is included.
     """
     program = shutil.which("nvidia-smi")
     if program is None or devices == "cpu":

@@ -144,7 +144,7 @@ def load_settings(folder: Path) -> Settings:
         raise
     except (OSError, ValueError) as error:
         raise UserError(
-            f"--resume {folder}: no comparison that was begun there ({error!s:.200}); name the "
+            f"--resume {folder}: no comparison was begun there ({error!s:.200}); name the "
             "folder that compare.py printed, as runs/compare/exp"
         ) from error
 
@@ -283,7 +283,10 @@ def _externals(flags: Any) -> tuple[External, ...]:
     results = _by_name("--external-results", flags.external_results)
     commands = _by_name("--external", flags.external)
     for name in results.keys() - commands.keys():
-        raise UserError(f"--external-results {name}=...: no --external {name}=COMMAND")
+        raise UserError(
+            f"--external-results {name}=...: its trainer is missing; give --external "
+            f"{name}=COMMAND too"
+        )
     several = len(_batches(flags.batch)) > 1
     for name, command in commands.items():
         if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or name in FRAMEWORKS:

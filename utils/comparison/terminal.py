@@ -45,14 +45,14 @@ class Terminal:
         )
 
     def starting(self, turn: Turn, position: int, total: int) -> None:
-        """Begin to say that a run goes on."""
+        """Print that a run has started."""
         self._running = f"{turn.name} ({position} of {total})"
         self._start = self._told = time.monotonic()
         if self._is_terminal:
             self._say_running()
 
     def going_on(self) -> None:
-        """Say how long the run has taken, now and then; the result replaces it on a terminal.
+        """Print from time to time how long the run has taken; on a terminal the result replaces it.
 
         Call it again and again.
         """
@@ -95,7 +95,9 @@ class Terminal:
         figures = [part for part in report.sections if part.findings or part.table.rows]
         for line in ("", *sections(figures)):
             self._line(line)
-        self._line(f"{folder / 'compare.html'} is the page; compare.md and .json lie beside it")
+        self._line(
+            f"{folder / 'compare.html'} is the page; compare.md and compare.json are in its folder"
+        )
 
     def interrupted(self, folder: Path) -> None:
         command = shlex.join([sys.executable, "compare.py", "--resume", str(folder)])

@@ -29,7 +29,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def number_range(values: Sequence[float]) -> str:
-    """Return "2.33 to 3.50"; one number where both ends read alike."""
+    """Return "2.33 to 3.50"; one number if both ends are written alike."""
     low, high = number(min(values)), number(max(values))
     return low if low == high else f"{low} to {high}"
 
@@ -45,5 +45,5 @@ def listed(names: Sequence[str]) -> str:
 
 
 def trainer_name(side: str) -> str:
-    """Return the name of a backend or of another trainer as a sentence has it."""
+    """Return the name of a backend or of another trainer as sentences write it."""
     return TRAINER_NAMES.get(side, side)

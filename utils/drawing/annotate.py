@@ -43,7 +43,7 @@ def draw_boxes(
 ) -> np.ndarray:
     """Return a copy of an image (H, W, 3) uint8 RGB with boxes and their labels.
 
-    A label lies over no other where there is room. Labels hide at most a quarter of an image: in a
+    Labels do not overlap if there is room. They hide at most a quarter of an image: in a
     crowd the last boxes have none, and a very small image has none at all.
 
     Args:
@@ -78,7 +78,7 @@ def default_font_size(image_size: tuple[int, int]) -> int:
 
 
 def _side(image_size: tuple[int, int]) -> float:
-    """Return the mean side; of a long strip, which is never seen as a whole, less."""
+    """Return the mean side; less for a long strip, which is never seen as a whole."""
     return min(sum(image_size) / 2, 3 * min(image_size))
 
 
@@ -91,7 +91,7 @@ def _is_seen(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarray:
 
 
 def _outline(box: Sequence[int], line_width: int, image_size: tuple[int, int]) -> Outline:
-    """Return the outline of a box within the image, of a small one with a thinner line."""
+    """Return the outline of a box within the image; a small box has a thinner line."""
     left, top, right, bottom = box
     line_width = max(min(line_width, min(right - left, bottom - top) // LINES_IN_BOX), 1)
     edge_width = max(line_width // EDGES_IN_LINE, 1)
@@ -130,7 +130,7 @@ def _frame(image: np.ndarray, outer: Rectangle, width: int) -> list[np.ndarray]:
 def _draw_labels(
     image: np.ndarray, boxes: Sequence[Rectangle], texts: Sequence[str], colours: Sequence[RGB]
 ) -> None:
-    """Draw a label beside each box with its outline, the first on top."""
+    """Draw a label at each box with its outline, the first on top."""
     size = image.shape[0], image.shape[1]
     letters = default_font_size(size)
     if label_height(letters) > MAX_LABEL_HEIGHT * size[0]:

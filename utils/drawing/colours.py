@@ -1,4 +1,4 @@
-"""A colour for every class: stable between runs, far from the others to the eye.
+"""A colour for every class: the same in all runs, and easy to tell from the others.
 
 Before: class numbers. After: `annotate.py`, `utils/report/plots/`.
 """
@@ -59,7 +59,7 @@ def to_oklab(colours: np.ndarray) -> np.ndarray:
 
 @cache
 def _palette() -> tuple[RGB, ...]:
-    """The seven colours, then always the one of the grid that is furthest from all before it."""
+    """The seven colours, then again and again the one of the grid furthest from all before."""
     chosen = [_from_hex(colour) for colour in COLOURS]
     candidates = _candidates()
     places = to_oklab(candidates)

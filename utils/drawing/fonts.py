@@ -63,12 +63,12 @@ class Fonts:
         self._has_told = False
 
     def font_for(self, word: str) -> Font | None:
-        """Return the first font that has all characters of a word, None where there is none."""
+        """Return the first font that has all characters of a word, None if there is none."""
         with self._lock:
             return next((font for font in self._fonts() if font.characters.issuperset(word)), None)
 
     def _fonts(self) -> Iterator[Font]:
-        """Yield the fonts, and read those that nobody has come to yet."""
+        """Yield the fonts; read each font file when it is first needed."""
         yield from self._read
         for path in self._unread:
             if font := read_font(path):
@@ -77,13 +77,13 @@ class Fonts:
         yield pillow_font()
 
     def tell_missing(self, word: str) -> None:
-        """Log, the first time, a character that no font has and where a font with it comes from."""
+        """Log once a character that no font has, and the package of a font that has it."""
         if not self._has_told:
             self._has_told = True
             letter = next((letter for letter in word if not self.font_for(letter)), word)
             log.warning(
-                "no font of this machine has %s (%s); such names are drawn as numbers. A package "
-                "of your system brings a font: %s on Debian and Ubuntu",
+                "no font of this machine has %s (%s); such names are drawn as numbers. "
+                "Install a font with a package of your system: %s on Debian and Ubuntu",
                 letter, unicodedata.name(letter[0], "no name"), _package_with(letter[0]),
             )  # fmt: skip
 
@@ -101,7 +101,7 @@ def system_fonts() -> Fonts:
 
 
 def font_folders() -> list[Path]:
-    """Return where fonts may lie: matplotlib's folder first, then the person's and the system's."""
+    """Return the folders of fonts: matplotlib's first, then the user's and the system's."""
     home = os.path.expanduser("~")
     data = [os.environ.get("XDG_DATA_HOME") or f"{home}/.local/share"]
     data += (os.environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share").split(":")
@@ -154,7 +154,7 @@ def read_font(path: Path) -> Font | None:
 
 
 def _face(content: bytes) -> int:
-    """Return the number of the face for simplified Chinese, 0 where there is none.
+    """Return the number of the face for simplified Chinese, 0 if there is none.
 
     The faces of a collection for Chinese, Japanese and Korean differ in how they draw the Han
     characters that these languages share.
@@ -174,13 +174,13 @@ def _face(content: bytes) -> int:
 
 @cache
 def pillow_font() -> Font:
-    """Return the font that Pillow brings along, which has ASCII."""
+    """Return the font that comes with Pillow, which has ASCII."""
     return Font(None, 0, frozenset(map(chr, range(33, 127))))
 
 
 @lru_cache(maxsize=32)
 def sized(font: Font, size: int) -> ImageFont.FreeTypeFont:
-    """Return a font in a size, pixels of the em."""
+    """Return a font at a size, pixels of the em."""
     if font.path:
         content = io.BytesIO(read_bytes(font.path, MAX_FONT_BYTES))
         return ImageFont.truetype(content, size, index=font.face)
@@ -213,5 +213,5 @@ def drawable_name(name: str, class_index: int) -> str:
 
 
 def _normal(text: str) -> str:
-    """Return a text as one line, letters joined with their accents where Unicode has them so."""
+    """Return a text as one line, with letters and accents composed (NFC)."""
     return unicodedata.normalize("NFC", printable(text))

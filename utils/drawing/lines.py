@@ -34,7 +34,7 @@ def draw_lines(image: np.ndarray, lines: Sequence[str], colours: Sequence[RGB]) 
 
 
 def _font_size(image_size: tuple[int, int], num_lines: int) -> int:
-    """Return the size in which all lines have room, or the least that can be read."""
+    """Return the size at which all lines fit, or the smallest that can be read."""
     size = default_font_size(image_size)
     room = MAX_LINES_HEIGHT * image_size[0] / max(num_lines, 1)
     while size > LEAST_LETTERS and label_height(size) > room:

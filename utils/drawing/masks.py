@@ -21,8 +21,8 @@ _ROWS = 128  # that are tinted at a time: the memory beside the image stays smal
 def draw_masks(image: np.ndarray, masks: Ragged, class_index: np.ndarray) -> None:
     """Draw objects on an image (H, W, 3) uint8 RGB, in place.
 
-    Where several cover a pixel, the first shows, and the image half through it. Each mask is
-    unpacked alone, as far as its object goes.
+    If several cover a pixel, the first is drawn, half transparent. Each mask is
+    unpacked by itself, as far as its object goes.
 
     Args:
         masks: K rows of run lengths over the image, the most important first.

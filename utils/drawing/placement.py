@@ -1,4 +1,4 @@
-"""Where the label of each box goes: on no other label, and on no corner of a box, if it can.
+"""Where the label of each box goes: if possible, on no other label and on no corner of a box.
 
 Before: `annotate.py` has the boxes and the sizes of the labels.
 """
@@ -31,7 +31,7 @@ class Rectangle(NamedTuple):
 
 
 class LabelPlacer:
-    """Finds a place for one label after the other; those that come first have the first choice."""
+    """Finds a place for each label in turn; earlier labels choose first."""
 
     def __init__(
         self, image_size: tuple[int, int], boxes: Sequence[Rectangle], label_height: int
@@ -121,7 +121,7 @@ class LabelPlacer:
         return COST_OF_HIDDEN_TEXT * covered + corners + of_its_box
 
     def _own_corners(self, label: Rectangle, box: Rectangle) -> int:
-        """Return how many corners of its own box a label hides: in the box it may."""
+        """Return how many corners of its own box a label hides; inside the box that is allowed."""
         left, top, right, bottom = (edge // self._cell for edge in label)
         columns = {x // self._cell for x in (box.left, box.right - 1)}
         rows = {y // self._cell for y in (box.top, box.bottom - 1)}

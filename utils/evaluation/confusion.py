@@ -1,4 +1,4 @@
-"""Which class is found as which: the counts of a confusion matrix.
+"""The counts of a confusion matrix: how often each class is detected as each class.
 
 Before: `nms.py`, image by image. After: `coco/metric.py`, and `utils/report/plots/confusion.py`.
 """
@@ -20,7 +20,7 @@ CONFIDENCE_ABOVE = 0.25
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """How often each true class was found as each predicted one; C, one more, is the background.
+    """How often each true class was detected as each predicted class; class C is the background.
 
     An object that nothing finds is predicted as background, a detection that finds nothing is truly
     background. Only what occurs is kept: there may be thousands of classes.
@@ -59,7 +59,7 @@ class ConfusionCounter:
 
         Of all pairs of a detection and an object, whatever their classes, the one that overlaps
         most is a match; then the one of those left, and so on. Crowds are no objects, and what lies
-        on one counts only where it finds an object.
+        on one counts only if it finds an object.
         """
         background = self.num_classes
         rows = np.flatnonzero(found.scores > CONFIDENCE_ABOVE)

@@ -1,7 +1,7 @@
 """Exact greedy NMS of sorted boxes in NumPy: `nms.py` says which boxes and in which order.
 
-It runs on the host alone: reading a tensor waits for all that a framework has queued. Images are
-done together, since a call of NumPy takes longer than the few boxes of one.
+It runs only on the host: reading a tensor waits for all that a framework has queued. Images are
+processed together, because a call of NumPy takes longer than the few boxes of one image.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _groups_of_images(image: np.ndarray, group: np.ndarray) -> np.ndarray:
 
 
 class _Placed(NamedTuple):
-    """Rows (K,) in the order of their places, for searches of what lies beside them."""
+    """Rows (K,) sorted by position, to search for their neighbours."""
 
     row: np.ndarray  # int64
     place: np.ndarray  # int64: the group, and the centre along x

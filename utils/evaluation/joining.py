@@ -1,4 +1,4 @@
-"""What is found in overlapping views of an image -> what is found in the image.
+"""Detections of overlapping views of an image -> detections of the image.
 
 Before: NMS in each view (`utils/evaluation/nms.py`). After: as for an image that is seen at once.
 """
@@ -21,7 +21,7 @@ OUTWARD = np.array([-1, -1, 1, 1], np.float32)  # of left, top, right, bottom
 
 
 class _Pieces(NamedTuple):
-    """What is found in all views, one view after the other."""
+    """The detections of all views, one view after the other."""
 
     boxes_xyxy: np.ndarray  # (K, 4) float32, pixels of the image
     group: np.ndarray  # (K,) int64: pieces of different groups are different objects
@@ -34,16 +34,16 @@ def join_views(
 ) -> Detections:
     """Return each object of an image once, as its whole box.
 
-    A box is cut where it ends at a border of its view inside the image. Another view goes on with
+    A box is cut where it ends at a border of its view inside the image. Another view continues
     it if a box there agrees with it on what both views see (IoU of what lies in both is at least
     AGREEMENT) and reaches beyond a border that cuts it. So
 
-    1. a cut box is left out when a box that is not cut goes on with it: that view shows more;
-    2. cut boxes that go on with each other become one, the smallest around them, with the best of
+    1. a cut box is left out if a box that is not cut continues it: that view shows more;
+    2. cut boxes that continue each other become one, the smallest around them, with the best of
        their scores;
     3. NMS, in the order and with the ties of `non_max_suppression`, chooses among all that is left.
 
-    A cut box that none goes on with stays as it is.
+    A cut box that no other continues stays as it is.
 
     Args:
         found: in each view, in pixels of the view and clipped to it; after NMS.
@@ -72,11 +72,11 @@ def _cut_sides(boxes_xyxy: np.ndarray, regions: np.ndarray, view: np.ndarray) ->
 
 
 def _continued(pieces: _Pieces, regions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what goes on with what.
+    """Return which cut boxes are continued by which boxes.
 
     Returns:
-        (K,) bool: cut boxes with which one goes on that is not cut.
-        (P,) and (P,) int64: pairs of other cut boxes, of which the second goes on with the first.
+        (K,) bool: cut boxes that a box continues which is not cut.
+        (P,) and (P,) int64: pairs of other cut boxes, of which the second continues the first.
     """
     is_cut = np.logical_or.reduce(pieces.is_cut, axis=1)
     pairs = [np.zeros((2, 0), np.int64), *_pairs(pieces, regions, np.flatnonzero(is_cut))]
@@ -88,7 +88,7 @@ def _continued(pieces: _Pieces, regions: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _pairs(pieces: _Pieces, regions: np.ndarray, cut: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield (2, N) int64 of each pair of views: cut boxes of one, what in the other goes on."""
+    """Yield (2, N) int64 of each pair of views: cut boxes, and those that continue them."""
     starts = np.searchsorted(pieces.view, np.arange(len(regions) + 1))
     for index in np.unique(pieces.view[cut]).tolist():
         own = cut[pieces.view[cut] == index]
@@ -105,7 +105,7 @@ def _pairs(pieces: _Pieces, regions: np.ndarray, cut: np.ndarray) -> Iterator[np
 def _pairs_of_views(
     pieces: _Pieces, cut: np.ndarray, others: np.ndarray, region: np.ndarray, common: np.ndarray
 ) -> np.ndarray:
-    """Return (2, N) int64: cut boxes of the view of a region, others that go on with them.
+    """Return (2, N) int64: cut boxes of the view of a region, and others that continue them.
 
     common: (4,) what the view of the others shows as well.
     """

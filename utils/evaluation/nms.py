@@ -1,7 +1,7 @@
 """Non-maximum suppression (NMS): of predictions that overlap, the best stay.
 
 Before: the head's decoded boxes. After: `coco/metric.py`.
-Exact, and without a time limit: the result depends on the predictions alone.
+Exact, and without a time limit: the result depends only on the predictions.
 """
 
 from __future__ import annotations

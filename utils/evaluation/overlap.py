@@ -1,4 +1,4 @@
-"""What of two objects is compared: their boxes, or their masks.
+"""Whether two objects are compared by their boxes or by their masks.
 
 Before: `Head.finish` and the labels, image by image. After: `coco/matching.py`,
 `legacy/matching.py`.
@@ -28,7 +28,7 @@ class Overlap(Protocol):
     def iou(self, found: Any, truth: GroundTruth, is_crowd: np.ndarray) -> np.ndarray:
         """Return (K, M) float64 of pairs of one class; of others it may be 0.
 
-        is_crowd: (M,) bool; with these it is the part of what is found that is covered.
+        is_crowd: (M,) bool; with these it is the fraction of the detection that is covered.
         """
 
 

@@ -1,4 +1,4 @@
-"""What a validation has found so far, as arrays: to be put together from all ranks, or to be saved.
+"""What a validation has found so far, as arrays: to gather from all ranks, or to save.
 
 Before: `Head.finish`, image by image. After: the head's evaluator; or a checkpoint, from which the
 validation goes on.
@@ -169,7 +169,7 @@ def _is_whole(field: np.ndarray | Ragged) -> bool:
 
 
 class Collector:
-    """Takes what a rank finds in its shards, and hands every image on once, with those of all.
+    """Collects what a rank finds in its shards, and passes on each image of all ranks once.
 
     Args:
         before: of an earlier part of the validation, over all ranks.

@@ -89,7 +89,7 @@ def _is_unfinished(
 
 
 def _settings(path: Path) -> Mapping[str, Any] | None:
-    """Return what a file says of settings that stay the same; None where it cannot be read."""
+    """Return what a file says of settings that stay the same; None if it cannot be read."""
     try:
         return _fixed(read_yaml("--evolve", path, ""))
     except UserError:

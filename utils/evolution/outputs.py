@@ -63,7 +63,7 @@ def conclude_search(folder: Path, hyp: Hyperparameters, records: Sequence[TrialR
     pruned = sum(record.state == PRUNED for record in records)
     say(
         f"best of {len(records)}: trial {best.number + 1} with fitness {best.best:.4f}; "
-        f"{begin.best:.4f} to begin with; pruned: {pruned}",
+        f"the first trial had {begin.best:.4f}; pruned: {pruned}",
         f"its hyper-parameters are in {from_here(path)}; train with --hyp {from_here(path)}",
         f"all trials in {from_here(folder / TABLE_FILE)} and {from_here(folder / FIGURE_FILE)}",
     )

@@ -15,7 +15,7 @@ from utils.cli.hyperparameters import Hyperparameters
 
 
 class Range(NamedTuple):
-    """From where to where a hyper-parameter is searched."""
+    """The lowest and the highest value of a hyper-parameter in a search."""
 
     low: float
     high: float

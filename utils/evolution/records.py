@@ -57,14 +57,14 @@ def best_of(records: Iterable[TrialRecord]) -> TrialRecord | None:
 
 
 def write_records(folder: Path, records: Sequence[TrialRecord]) -> None:
-    """Write all trials, one a line."""
+    """Write all trials, one per line."""
     with atomic_text_file(folder / FILE) as file:
         for record in records:
             file.write(json.dumps(dataclasses.asdict(record)) + "\n")
 
 
 def read_records(folder: Path, ranges: Mapping[str, Range]) -> list[TrialRecord]:
-    """Read the trials of a search; [] where it has begun none.
+    """Read the trials of a search; [] if it has begun none.
 
     Args:
         ranges: of the hyper-parameters that are searched.

@@ -1,4 +1,4 @@
-"""Which values the next trial tries, and which trial is hopeless: Optuna's part of a search.
+"""Which values the next trial tries, and which trial to prune: Optuna's part of a search.
 
 Before: `ranges.py` and the trials so far. After: `search.py` trains with the values. What is drawn
 is a function of the seed, the trial's number and the trials before it: a search that goes on draws
@@ -66,7 +66,7 @@ class Sampler:
             self.tell(record)
 
     def report(self, record: TrialRecord) -> bool:
-        """Take the epochs of a trial so far; return whether it is hopeless."""
+        """Take the epochs of a trial so far; return whether to prune it."""
         trial = self._trials[record.number]
         known = self._study.get_trials(deepcopy=False)[trial.number].intermediate_values
         for epoch, fitness in enumerate(record.fitness):

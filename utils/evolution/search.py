@@ -87,7 +87,7 @@ def devices_of(config: TrainConfig) -> list[str]:
 
 
 class Search:
-    """Trials that run side by side, one a device.
+    """Trials that run side by side, one per device.
 
     Args:
         records: of the trials so far; those to come are added.
@@ -142,7 +142,7 @@ class Search:
         return self._records[-1]
 
     def _has_begun_well(self) -> bool:
-        """Return whether some epoch of the first trial is done: what fails there fails always."""
+        """Return whether the first trial finished an epoch: a failure before that would recur."""
         return bool(self._records[0].fitness)
 
     def _start(self, record: TrialRecord) -> None:
@@ -151,7 +151,7 @@ class Search:
         self._running.append((run, device))
 
     def _has_ended(self, run: TrialRun) -> bool:
-        """Look at a trial that runs; one that is hopeless is asked to end."""
+        """Look at a trial that runs; one that is to be pruned is asked to end."""
         code = run.exit_code  # before results.csv, which the process may write meanwhile
         epochs = len(run.record.fitness)
         run.read_epochs()

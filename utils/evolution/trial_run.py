@@ -75,7 +75,7 @@ class TrialRun:
         Args:
             config: of the search.
             hyp: the hyper-parameters to begin with.
-            environment: of the process, beside that of this one.
+            environment: variables of the process, in addition to those of this one.
         """
         write_yaml(self._hyp, as_document(dataclasses.replace(hyp, **self.record.values)))
         own = TrainConfig(

@@ -1,4 +1,4 @@
-"""Prototypes and the coefficients of objects -> their masks, each computed in its box alone.
+"""Prototypes and the coefficients of objects -> their masks, each computed only in its box.
 
 Before: the mask head. After: `utils/evaluation`, results. A mask is where the sigmoid of the sum
 of prototypes, enlarged by bilinear interpolation, is above a half. Source: YOLACT, Bolya et al.

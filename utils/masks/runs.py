@@ -167,11 +167,11 @@ def iou(found: Ragged, truth: Ragged, is_crowd: np.ndarray | None = None) -> np.
     Args:
         found: K rows of runs.
         truth: M rows of runs over images of the same size.
-        is_crowd: (M,) bool, masks of many objects: with these it is the part of the found mask
-            that is covered, COCO's rule.
+        is_crowd: (M,) bool, masks of many objects: with these it is the fraction of the found
+            mask that is covered, COCO's rule.
 
     Returns:
-        (K, M) float64 in [0, 1]; 0 where nothing is common.
+        (K, M) float64 in [0, 1]; 0 if they do not overlap.
     """
     overlaps = np.zeros((found.num_rows, truth.num_rows))
     starts, ends, counts = _intervals(found)
@@ -338,7 +338,7 @@ def from_text(text: str) -> np.ndarray:
     content = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
     characters = content.astype(np.int64) - _OFFSET
     if not len(characters):
-        raise ValueError("no run length")
+        raise ValueError("there is no run length")
     if ((characters < 0) | (characters >= 2 * _MORE)).any():
         raise ValueError("a character that run lengths do not have")
     if characters[-1] & _MORE:

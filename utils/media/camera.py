@@ -22,7 +22,7 @@ _MOST_RATE = 1000  # what a driver may say in earnest
 
 @contextmanager
 def open_camera(index: int, max_pixels: int) -> Iterator[Feed]:
-    """Open a camera by its number; BrokenSourceError where there is none, or another uses it."""
+    """Open a camera by its number; BrokenSourceError if there is none, or another uses it."""
     capture = cv2.VideoCapture(index)
     try:
         if not capture.isOpened():

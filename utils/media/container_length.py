@@ -25,7 +25,7 @@ class ContainerLength(NamedTuple):
 
 
 def measure_container(file: BinaryIO) -> ContainerLength:
-    """Return how long a file is beside what its container says; it is then at its start again."""
+    """Return a file's length and the length in its container; then rewind the file."""
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     start = file.read(12)
@@ -63,7 +63,7 @@ def _measure_boxes(file: BinaryIO, size: int) -> ContainerLength:
 
 
 def _matroska_end(file: BinaryIO) -> int:
-    """Return where the segment, which holds all frames, ends; 0 where it does not say."""
+    """Return where the segment, which holds all frames, ends; 0 if it does not say."""
     file.seek(len(_EBML))
     header_bytes = _ebml_number(file)
     if header_bytes is None:

@@ -1,7 +1,7 @@
 """What --source means: files, a folder, a pattern, a list, a camera, a URL, the screen -> sources.
 
 Before: detect.py's flag. After: `models/inference/job.py` takes their frames. No source is opened
-before its turn, and files are kept as their names alone: a folder may hold 100,000.
+before its turn, and only the names of files are kept: a folder may hold 100,000.
 """
 
 from __future__ import annotations
@@ -197,6 +197,6 @@ def _comparable(digits: re.Match[str]) -> str:
 
 
 def _suffix(name: str) -> str:
-    """Return the last dot of a name and what follows, in small letters; "" where there is none."""
+    """Return the last dot of a name and what follows, in small letters; "" if there is none."""
     start, dot, suffix = name.rpartition(".")
     return dot + suffix.lower() if start else ""

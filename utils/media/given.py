@@ -71,7 +71,7 @@ def given_frame(image: Any, index: int, max_pixels: int) -> Frame:
 
 
 def given_name(image: Any, index: int) -> str:
-    """Return what an image is called where it cannot be read."""
+    """Return the name of an image that cannot be read."""
     return os.fsdecode(image) if isinstance(image, (str, os.PathLike)) else f"image{index}"
 
 
@@ -88,7 +88,7 @@ class GivenImage:
         self.name = given_name(image, index)
 
     def frames(self) -> Iterator[Frame]:
-        """Yield the image; UserError for what is none."""
+        """Yield the image; UserError if it is not one."""
         yield given_frame(*self._given)
 
     def close(self) -> None:

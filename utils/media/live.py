@@ -1,4 +1,4 @@
-"""What goes on while it is looked at: the newest frame of a camera, a stream or the screen.
+"""Live sources: the newest frame of a camera, a stream or the screen.
 
 Before: `camera.py`, `stream.py`, `screen.py` open it. After: `models/inference/job.py`. A thread
 reads; frames that nobody took in time are left out, so that what is shown is never old and no
@@ -78,7 +78,7 @@ class LiveSource:
         self._slot.finish(error)
 
     def _read_to_the_end(self) -> None:
-        """Read until it is closed or a recording ends; BrokenSourceError where it stays away."""
+        """Read until it is closed or a recording ends; BrokenSourceError if it stays away."""
         tries = 0
         while True:
             begin = time.monotonic()
@@ -93,9 +93,9 @@ class LiveSource:
                 raise BrokenSourceError(reason)
             tries = 0 if self._newest > begin + STEADY_SECONDS else tries
             if tries == len(PAUSES):
-                again = count(tries, "time")
-                raise BrokenSourceError(f"{reason}; it was opened {again} again, in vain")
-            log.warning("%s: %s; opened again in %g s", self.name, reason, PAUSES[tries])
+                again = count(tries, "attempt")
+                raise BrokenSourceError(f"{reason}; {again} to open it again failed")
+            log.warning("%s: %s; it will be opened again in %g s", self.name, reason, PAUSES[tries])
             if self._slot.wait_closed(PAUSES[tries]):
                 return
             tries += 1
@@ -127,7 +127,7 @@ class _Slot:
         self.is_closed = False  # nobody takes frames
 
     def put(self, frame: Frame, wait: bool) -> None:
-        """Put a frame in the place of the last one; `wait` until that is taken."""
+        """Replace the last frame by this one; `wait`: first wait until the last one is taken."""
         with self._changed:
             if wait:
                 self._changed.wait_for(lambda: self._frame is None or self.is_closed)
@@ -135,7 +135,7 @@ class _Slot:
             self._changed.notify_all()
 
     def take(self) -> Frame | None:
-        """Wait for a frame; None where none follows. Raise the error that ended the reading."""
+        """Wait for a frame; None if none follows. Raise the error that ended the reading."""
         with self._changed:
             self._changed.wait_for(lambda: self._frame or self._is_finished or self.is_closed)
             frame, self._frame = self._frame, None
@@ -153,12 +153,12 @@ class _Slot:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Have nobody wait, neither who takes frames nor who puts them."""
+        """Wake all threads that wait, those that take frames and those that put them."""
         with self._changed:
             self.is_closed = True
             self._changed.notify_all()
 
     def wait_closed(self, seconds: float) -> bool:
-        """Wait so long for the end; return whether it is closed."""
+        """Wait at most this many seconds for the end; return whether it is closed."""
         with self._changed:
             return self._changed.wait_for(lambda: self.is_closed, seconds)

@@ -35,11 +35,11 @@ class Source(Protocol):
 
     @property
     def rate(self) -> Fraction | None:
-        """Frames a second on average, known from the first frame on; None where nobody says."""
+        """Frames per second on average, known from the first frame on; None if nobody says."""
 
     @property
     def num_frames(self) -> int | None:
-        """How many frames it will give, known from the first one on; None where nobody says."""
+        """How many frames it will give, known from the first one on; None if nobody says."""
 
     def frames(self) -> Iterator[Frame]:
         """Yield its frames in order.

@@ -136,7 +136,7 @@ class _FirstBytes:
 
 
 def _opened(av: ModuleType, file: BinaryIO, size: int, max_pixels: int) -> Any:
-    """Open a container by its file alone, whatever other files it names."""
+    """Open a container that reads only its file, whatever other files it names."""
     return av.open(
         _FirstBytes(file, size),
         options=open_options(max_pixels),

@@ -2,8 +2,8 @@
 
 Before: a container that `video_file.py` or `stream.py` opened. After: their frames.
 
-PyAV 17.1 (FFmpeg 8) beside OpenCV 4.11 on files of eight containers, with even and uneven frame
-times, B-frames, rotation and cuts: both gave the same times where a file was whole.
+PyAV 17.1 (FFmpeg 8) compared with OpenCV 4.11 on files of eight containers, with even and uneven
+frame times, B-frames, rotation and cuts: both gave the same times if a file was whole.
 OpenCV ignored the rotation, counted 91 frames for 20, lost up to six frames in front of a cut and
 told of no cut; it writes even times only, and its build here has no H.264.
 """
@@ -42,7 +42,7 @@ class TimedImage(NamedTuple):
 
 
 def load_av(what_for: str) -> ModuleType:
-    """Return PyAV; UserError where it is absent. It keeps FFmpeg's own lines to itself."""
+    """Return PyAV; UserError if it is absent. It keeps FFmpeg's own lines to itself."""
     return import_optional("av", what_for)
 
 
@@ -66,7 +66,7 @@ def find_video(container: Any, max_pixels: int) -> Any:
         raise BrokenSourceError("holds no video")
     stream = found[0]
     if stream.codec_context is None:
-        raise BrokenSourceError("is of a video codec that is not decoded")
+        raise BrokenSourceError("uses a video codec that cannot be decoded")
     if stream.codec_context.width and stream.codec_context.height:  # else the first packet tells
         _check_pixels(stream.codec_context, max_pixels)
     stream.codec_context.options = _within(max_pixels)
@@ -81,12 +81,12 @@ def _check_pixels(sized: Any, max_pixels: int) -> None:
 
 
 def _is_cover(stream: Any) -> bool:
-    """Whether it is the picture of an album or a film, one frame."""
+    """Whether it is cover art, an image of one frame."""
     return bool(stream.disposition & type(stream.disposition).attached_pic)
 
 
 def rate_of(stream: Any) -> Fraction:
-    """Return the frames a second of a video stream, on average; 30 where nothing tells it."""
+    """Return the frames per second of a video stream, on average; 30 if it is not known."""
     rate = stream.average_rate or stream.guessed_rate
     return Fraction(rate) if rate else _DEFAULT_RATE
 
@@ -118,7 +118,7 @@ def timed_images(
 def upright_rgb(frame: Any, converter: Any) -> np.ndarray:
     """Return PyAV's frame as (H, W, 3) uint8 RGB, turned as its display matrix says.
 
-    `frame.to_ndarray(format="rgb24")` alone would start a thread a core, for each frame.
+    `frame.to_ndarray(format="rgb24")` alone would start one thread per core, for each frame.
     """
     matrix = frame.side_data.get("DISPLAYMATRIX")
     image: np.ndarray = converter.reformat(frame, format="rgb24", threads=1).to_ndarray()

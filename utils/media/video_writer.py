@@ -41,15 +41,15 @@ class VideoWriter:
         An odd side becomes even by one more row or column, as H.264 asks for.
 
         Args:
-            rate: frames a second; says how long the last one is shown. 30 if None.
+            rate: frames per second; says how long the last one is shown. 30 if None.
 
         Raises:
             UserError: PyAV is absent, or a side is too long.
         """
         if max(size) > MAX_SIDE:
             raise UserError(
-                f"{path}: a video of {size[1]}x{size[0]} px; at most {MAX_SIDE:,} a side are "
-                "written, use --nosave"
+                f"{path}: a video of {size[1]}x{size[0]} px; at most {MAX_SIDE:,} px per side "
+                "can be written; use --nosave"
             )
         self._av = load_av("writing a video")
         self._path = path
@@ -110,7 +110,7 @@ class VideoWriter:
             self._container.mux(packet)
 
     def close(self) -> None:
-        """Finish the file, and give it its name; OSError where it cannot be written.
+        """Finish the file, and give it its name; OSError if it cannot be written.
 
         After an error in `write` the file is removed, and that error raised again.
         """

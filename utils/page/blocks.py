@@ -62,7 +62,7 @@ def paragraph(words: str) -> Html:
 
 
 def soft(words: str) -> Html:
-    """Return a paragraph that steps back: a note, a unit, where something comes from."""
+    """Return a paragraph in a softer colour: a note, a unit, a source."""
     return Html(f'<p class="soft">{text(words)}</p>')
 
 
@@ -72,7 +72,7 @@ def remedy(words: str) -> Html:
 
 
 def warning(words: str) -> Html:
-    """Return a paragraph that nobody overlooks."""
+    """Return a paragraph that stands out."""
     return Html(f'<p class="warning" role="alert">{text(words)}</p>')
 
 
@@ -95,7 +95,7 @@ def folded(title: str, *blocks: Html) -> Html:
 
 
 def section(title: str, *blocks: Html, anchor: str = "") -> Html:
-    """Return a part of the page with its heading; "" where none of the blocks shows anything.
+    """Return a part of the page with its heading; "" if none of the blocks shows anything.
 
     Args:
         anchor: letters, digits and hyphens; `links` leads there.

@@ -77,7 +77,7 @@ def _near_image(box_xyxy: Sequence[float], size: tuple[int, int]) -> list[float]
 def _within(
     low: float, high: float, box_low: float, box_high: float, length: int
 ) -> tuple[int, int]:
-    """Return a range that leaves the image only where the box does, moved inwards if it can be."""
+    """Return a range moved into the image if possible; it leaves the image only as the box does."""
     margin = (box_high - box_low) * 0.1
     lowest, highest = min(box_low - margin, 0.0), max(box_high + margin, length)
     if box_low >= 0:

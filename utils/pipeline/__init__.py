@@ -1,1 +1,1 @@
-"""Frames on their way: read ahead, counted and timed; what `models/inference` runs between."""
+"""Frames before and after `models/inference`: read ahead, counted, timed and written."""

@@ -1,4 +1,4 @@
-"""Threads for what goes on beside the network.
+"""Threads for the work that runs in parallel with the network.
 
 Before: nothing. After: `reading.py` decodes in them, `writing.py` draws and writes.
 """

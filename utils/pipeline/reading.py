@@ -39,7 +39,7 @@ class Reader:
     """Reads sources in threads, a batch and a few frames ahead; a context manager.
 
     Several images are read at once, a video in one thread, live sources in one thread each. A
-    batch has frames of one kind. Unless they are live, the sources alone say which those are.
+    batch has frames of one kind. Unless they are live, only the sources decide which those are.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Reader:
 
         Args:
             prepare: called in the threads with each image (H, W, 3) uint8 RGB.
-            batch_size: frames a batch, at most; fewer where they are large.
+            batch_size: frames per batch, at most; fewer if they are large.
             threads: that read images.
             seconds: of which reading is the stage "decode".
             ahead: images and frames that are read before they are asked for; None for a batch and
@@ -103,7 +103,7 @@ class Reader:
             yield self._take(*pending.popleft())
 
     def _read_if_room(self, source: Source) -> Read | None:
-        """Read an image ahead; None where those that wait are many bytes already."""
+        """Read an image ahead; None if those that wait are many bytes already."""
         with self._lock:
             if self._waiting_bytes > MOST_BYTES:
                 return None

@@ -23,7 +23,7 @@ def usable_threads() -> int:
 
 
 def runtime_lanes() -> int:
-    """Return how many batches to have in a runtime at once, where several come.
+    """Return how many batches to have in a runtime at once, if several come.
 
     A batch on one thread waits for no other: of YOLOv5n at 640 px four at once on four cores take
     two thirds of the processor time that one after the other takes on four threads.

@@ -1,4 +1,4 @@
-"""What a person sees of a run of detect.py: a line an image, or a bar, and the last lines.
+"""What a person sees of a run of detect.py: one line per image, or a bar, and the last lines.
 
 Before: `models/inference/pipeline.py`. After: the terminal or a log.
 """
@@ -22,7 +22,7 @@ log = logging.getLogger("detect")
 
 
 class Telling:
-    """Tells what becomes of each frame, in the order of the sources; a context manager."""
+    """Prints the result of each frame, in the order of the sources; a context manager."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._totals = Totals()

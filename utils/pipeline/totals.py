@@ -1,4 +1,4 @@
-"""What became of each frame, and of all: the lines that a person reads of a run of detect.py.
+"""The result of each frame, and of all: the lines that detect.py prints.
 
 Before: `models/inference/pipeline.py`. After: the terminal or a log.
 """
@@ -16,7 +16,7 @@ SHOWN_CLASSES = 5
 
 
 class Done(NamedTuple):
-    """What became of a frame, or of a source that broke."""
+    """The result of a frame, or of a source that broke."""
 
     source: Source
     result: ImageResult | None

@@ -41,8 +41,8 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
     """Run a command's main; a user's mistake ends it with one message and exit code 2.
 
     The failure of a worker is one message with exit code 1, a suspended run one with 75.
-    Under a launcher rank 0 prints for all; another rank prints only what it alone knows. The end of
-    one rank ends the others.
+    Under a launcher rank 0 prints for all; another rank prints only what no other rank
+    knows. The end of one rank ends the others.
 
     Args:
         main: ends by returning, by an exception or by `sys.exit`.
@@ -131,7 +131,7 @@ def _code_of(end: SystemExit) -> int:
 
 
 def _wait_for_rank_0() -> None:
-    """Give rank 0 time to print the message and end all; it makes most mistakes too."""
+    """Give rank 0 time to print the message and end all; most errors occur there too."""
     if not this_process().is_main:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a launcher ends the other ranks by it
         time.sleep(PATIENCE_SECONDS)

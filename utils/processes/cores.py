@@ -1,4 +1,4 @@
-"""How many loader processes the cores of this process are for."""
+"""How many loader workers suit the cores of this process."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ CORES_OF_A_WORKER, FEWEST_WORKERS = 4, 2
 
 
 def loader_workers(asked: int | None, device: str) -> int:
-    """Return how many loader processes to start, at most one a core.
+    """Return how many loader workers to start, at most one per core.
 
     Args:
         asked: by the user; None for as many as the cores and the device are for.
-        device: as --device has it: "" is a GPU where there is one.
+        device: as --device has it: "" is a GPU if there is one.
     """
     cores = cores_of_rank()
     if asked is not None:

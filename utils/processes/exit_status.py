@@ -1,4 +1,4 @@
-"""How a process ends, and how a cluster learns it under launchers, which turn codes into 1."""
+"""How a process ends, and how a cluster gets its exit code: launchers turn every code into 1."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def end_process(code: int, show_stack: int | None = None) -> NoReturn:
 
 
 def require_status_file() -> None:
-    """Raise UserError if STATUS_FILE is set to what can be no file."""
+    """Raise UserError if STATUS_FILE is set to a path where no file can be written."""
     name = os.environ.get(STATUS_FILE)
     if name is None:
         return
@@ -48,7 +48,7 @@ def require_status_file() -> None:
     if not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         problem = "no file can be written there"
     elif path.exists() and not path.is_file():
-        problem = "it is there and is no file"
+        problem = "it exists and is not a file"
     else:
         return
     del os.environ[STATUS_FILE]  # this end is not written to it either

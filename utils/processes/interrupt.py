@@ -1,6 +1,6 @@
 """Ctrl-C before a command can answer it: while it imports what it needs.
 
-Before: the first lines of a script, which import this file alone. After: `command.py` has Ctrl-C
+Before: the first lines of a script, which import only this file. After: `command.py` has Ctrl-C
 raise KeyboardInterrupt. Standard library only: scripts that set environments up use it too.
 """
 

@@ -60,10 +60,10 @@ def launch(config: RunConfig, stop: StopRequests | None = None) -> None:
     name = select.choose(config.backend)
     if not select.FRAMEWORKS[name].trains:
         raise UserError(
-            f"{_processes(wanted)} work together under a backend that trains, not under {name!r}; "
+            f"{_processes(wanted)} need a backend that trains, and {name!r} does not; "
             "use one process, or --backend torch"
         )
-    per_device = "" if config.device in ("", CPU) else ", one a device, in place of DataParallel"
+    per_device = "" if config.device in ("", CPU) else ", one per device, in place of DataParallel"
     log.info("starting %s%s", _processes(wanted), per_device)
     if stop is None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -83,8 +83,8 @@ def wanted_processes(config: AskedProcesses) -> int:
     if config.device not in ("", CPU) and nproc != len(devices):
         raise UserError(
             f"--nproc {nproc} with --device {config.device}: {_processes(nproc)} need "
-            f"{count(nproc, 'device')}, not {len(devices)}; leave --nproc out for a process "
-            "a device"
+            f"{count(nproc, 'device')}, not {len(devices)}; leave --nproc out for one "
+            "process per device"
         )
     return nproc
 
@@ -94,12 +94,12 @@ def _check_launched(config: RunConfig, wanted: int, started: int) -> None:
     if config.nproc and config.nproc != started:
         raise UserError(
             f"--nproc {config.nproc}, but a launcher started {_processes(started)}; give the "
-            "number to the launcher alone"
+            "number only to the launcher"
         )
     if wanted > started:
         raise UserError(
             f"--device {config.device} names {count(wanted, 'device')}, but a launcher started "
-            f"{_processes(started)}; start one a device, or leave the launcher out"
+            f"{_processes(started)}; start one per device, or leave the launcher out"
         )
 
 

@@ -131,8 +131,8 @@ def _network(backend: str) -> Iterator[Callable[[], None]]:
 
 
 EXPOSED = (
-    "until they end, the ranks listen on all interfaces: %s makes them, and the system refuses a "
-    "network of their own (%s); docs/en/distributed.md says how to fence them"
+    "until they end, the ranks listen on all interfaces: %s does so, and the system refuses them a "
+    "private network (%s); docs/en/distributed.md says how to protect them"
 )
 
 

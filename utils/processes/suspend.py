@@ -119,7 +119,7 @@ class StopRequests:
 
 
 def ignore_requests() -> None:
-    """Keep the exit code of a command that has ended from a signal that comes late."""
+    """Ignore late signals: they must not change the exit code of a command that has ended."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:

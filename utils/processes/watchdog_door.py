@@ -1,4 +1,4 @@
-"""Let those in who know the job's token while the ranks join, and nobody afterwards.
+"""Accept connections that know the job's token while the ranks join, and none afterwards.
 
 Anyone who reaches the port may connect. Of a stranger no more bytes are read than the token has,
 nothing is parsed and no thread is started. Of many strangers only the newest are kept.
@@ -42,7 +42,7 @@ class Door:
                 if stranger in ready and self._names_token(stranger)]  # fmt: skip
 
     def close(self) -> None:
-        """Turn all strangers away, and close the port."""
+        """Close all connections without the token, and close the port."""
         for stranger in list(self._strangers):
             self._forget(stranger).close()
         self._selector.close()

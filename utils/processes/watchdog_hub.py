@@ -80,7 +80,7 @@ class Hub:
         return rank_name(0, socket.gethostname())
 
     def wait_for_members(self) -> None:
-        """Let the other ranks in until all are here; RuntimeError when one does not come in time.
+        """Accept the other ranks until all have connected; RuntimeError if one does not in time.
 
         Afterwards nobody can connect.
         """
@@ -118,7 +118,7 @@ class Hub:
             self._judge()
 
     def _serve(self, connection: socket.socket) -> None:
-        """Read the connection of one that knows the token to its end."""
+        """Read a connection that knows the token to its end."""
         with connection:
             link = Link(connection)
             try:

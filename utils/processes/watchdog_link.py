@@ -106,7 +106,7 @@ def connect(machines: int, port: int, token: str, **hello: Any) -> Link:
 
     Raises:
         OSError: rank 0 cannot be reached.
-        ConnectionError: rank 0 does not let this rank in.
+        ConnectionError: rank 0 does not accept this rank.
     """
     host = "127.0.0.1" if machines == 1 else os.environ["MASTER_ADDR"]
     for _ in range(ATTEMPTS):
@@ -119,7 +119,7 @@ def connect(machines: int, port: int, token: str, **hello: Any) -> Link:
         except EOFError:
             link.socket.close()
             time.sleep(PAUSE_SECONDS)
-    raise ConnectionError(f"rank 0 lets this rank not in at {host}:{port}")
+    raise ConnectionError(f"rank 0 does not accept this rank at {host}:{port}")
 
 
 def rank_name(rank: int, host: str) -> str:

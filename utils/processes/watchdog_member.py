@@ -70,7 +70,7 @@ class Member:
         code: int = EXIT_FAILED,
         show_stack: int | None = None,
     ) -> None:
-        """Follow a message of rank 0, as `watchdog_hub.py::Hub` sends it."""
+        """Do what a message of rank 0 says, as `watchdog_hub.py::Hub` sends it."""
         self._heard = self._activity.seconds
         self._doing = doing or self._doing
         self._is_dismissed = goodbye is not None or (bool(end) and self._fails)
@@ -80,7 +80,7 @@ class Member:
             end_process(code, show_stack)
 
     def _end(self, what: str) -> None:
-        """End without rank 0; print why once a machine, because nobody else reports it."""
+        """End without rank 0; print why once per machine, because nobody else reports it."""
         self._is_dismissed = True
         if self._fails:
             return

@@ -1,4 +1,4 @@
-"""The lines of a training on screen: a heading, and a row of figures an epoch, in 80 columns.
+"""The lines of a training on screen: a heading, and a row of figures per epoch, in 80 columns.
 
 Before: `models/training/outputs.py`. After: a terminal or a log.
 """
@@ -15,7 +15,7 @@ _NUMBER_WIDTH = 5  # of "0.394", and a gap of two
 
 
 class EpochTable:
-    """Says each epoch as a row, under a heading that comes again from time to time.
+    """Prints a row per epoch, under a heading that is repeated from time to time.
 
     Args:
         losses: of the task, each with its short name; as `Head.loss_names`.
@@ -34,11 +34,11 @@ class EpochTable:
     def lines(
         self, epoch: int, epochs: int, numbers: Sequence[float], seconds: float, data_wait: float
     ) -> list[str]:
-        """Return what is to be said of an epoch: its row, under a heading where one is due.
+        """Return the lines of an epoch: its row, under a heading if one is due.
 
         Args:
-            numbers: losses and figures, in their order; NaN where nothing was measured.
-            data_wait: seconds in which nothing was computed for want of data.
+            numbers: losses and figures, in their order; NaN if nothing was measured.
+            data_wait: seconds in which the step waited for data and computed nothing.
         """
         heading = [] if self._rows % ROWS_A_HEADING else [self.heading()]
         self._rows += 1

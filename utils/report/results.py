@@ -1,4 +1,4 @@
-"""results.csv: a row an epoch, under the public YOLOv5's names and some of our own."""
+"""results.csv: one row per epoch, under the public YOLOv5's names and some of our own."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def result_row(
 
 
 class Results:
-    """The rows of results.csv, one an epoch; the file is written whole, so that it is never torn.
+    """The rows of results.csv, one per epoch; the file is written whole, so that it is never torn.
 
     Attributes:
         columns: their names; those that an earlier version gave the run stay.
-        rows: of cells as text, "" where an epoch has no value.
+        rows: of cells as text, "" if an epoch has no value.
     """
 
     def __init__(self, columns: Iterable[str] = ()) -> None:
@@ -84,7 +84,7 @@ class Results:
             csv.writer(file).writerows([self.columns, *self.rows])
 
     def write_lines(self, path: Path) -> None:
-        """Write a JSON object a row, with null where it has no value or no finite one."""
+        """Write one JSON object per row, with null if it has no value or no finite one."""
         with atomic_text_file(path) as file:
             for cells in self.rows:
                 pairs = zip(self.columns, map(_number_or_none, cells), strict=True)

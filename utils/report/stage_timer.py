@@ -30,8 +30,8 @@ Item = TypeVar("Item")
 class StageTimer:
     """Seconds spent in each stage since it was made; `with timer("forward"): ...`.
 
-    A stage lasts from where the device is when it is entered to where it has done the stage's
-    work. Its marks are read much later, so that timing does not make the host wait.
+    A stage lasts from the device's position in its queue on entry until the device has done the
+    stage's work. Its marks are read much later, so that timing does not make the host wait.
     """
 
     def __init__(self, device: str = CPU, spent: Mapping[str, float] | None = None) -> None:

@@ -1,1 +1,1 @@
-"""What was found in an image, as a person or another program takes it."""
+"""The results of an image, for a person or for another program."""

@@ -1,4 +1,4 @@
-"""What one image shows as a whole: how probable each class is.
+"""The result of a classifier for one image: how probable each class is.
 
 Before: a classifier, through `models/inference/image_detector.py`. After: files, drawings, other
 programs. But for `probabilities`, all of it is of the five most probable classes.
@@ -80,7 +80,7 @@ class ClassResult(ImageResult):
         """Return a copy of the image, (H, W, 3) uint8 RGB, with the classes in its corner.
 
         Args:
-            line_width: means nothing here: nothing is outlined.
+            line_width: has no effect here: no box is drawn.
             labels: write the classes, as "0.87 person".
             scores: write their probabilities too.
         """
@@ -95,7 +95,7 @@ class ClassResult(ImageResult):
         return draw_lines(self.image, lines, list(map(class_colour, indices)))
 
     def crop(self, gain: float = 1.02, pad: float = 10, square: bool = False) -> list[np.ndarray]:
-        raise UserError("crop(): a class is of an image as a whole, which is `image`")
+        raise UserError("crop(): a class belongs to the whole image; use `image`")
 
     def words(self) -> str:
         """Return "dog 0.87, cat 0.10"."""

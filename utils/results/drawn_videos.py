@@ -46,7 +46,7 @@ class DrawnVideos:
             return writers[files.drawing]
 
     def close(self) -> None:
-        """Finish all videos; OSError where one cannot be."""
+        """Finish all videos; OSError if one cannot be."""
         with ExitStack() as stack:
             stack.callback(_close_all, self._of_files)
             stack.callback(_close_all, self._live)

@@ -48,8 +48,8 @@ def save_image(path: Path, image: np.ndarray) -> None:
         kinds = ", ".join(LONGEST_SIDES)
         height, width = image.shape[:2]
         raise UserError(
-            f"{path}: an image of {width}x{height} px cannot be written so; its name must end in "
-            f"{kinds}, and .jpg holds {LONGEST_SIDES['.jpg']} px a side, .webp "
+            f"{path}: an image of {width}x{height} px cannot be saved; its name must end in "
+            f"{kinds}, and .jpg holds up to {LONGEST_SIDES['.jpg']} px per side, .webp "
             f"{LONGEST_SIDES['.webp']}"
         )
     with atomic_file(path) as file:

@@ -68,7 +68,7 @@ class ImageResult(ABC):
 
     @abstractmethod
     def finite(self: AnyResult) -> AnyResult:
-        """Return the result without what is no number, as float16 may give it."""
+        """Return the result without values that are not finite, which float16 may give."""
 
     @abstractmethod
     def plot(
@@ -90,7 +90,7 @@ class ImageResult(ABC):
 
     @abstractmethod
     def text_lines(self, scores: bool = False) -> list[str]:
-        """Return the lines of the public YOLOv5's file of labels; [] where it has no file."""
+        """Return the lines of the public YOLOv5's file of labels; [] if it has no file."""
 
     @abstractmethod
     def records(self) -> dict[str, list[Any]]:
@@ -102,11 +102,11 @@ class ImageResult(ABC):
 
     @abstractmethod
     def to_supervision(self) -> Any:
-        """Return it as the package supervision has it; UserError where that is absent."""
+        """Return it as the package supervision has it; UserError if that is absent."""
 
     @abstractmethod
     def to_pandas(self) -> Any:
-        """Return a `pandas.DataFrame`, a thing found a row; UserError without that package."""
+        """Return a `pandas.DataFrame`, one row per object; UserError without that package."""
 
     def table_lines(self, image_name: str) -> str:
         """Return lines of CSV: image, class name, score."""

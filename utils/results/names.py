@@ -16,7 +16,7 @@ _SEPARATORS = frozenset('/\\:*?"<>|')  # of some system's paths, or patterns
 
 
 class Names:
-    """Names of which each is given once."""
+    """Names, each given only once."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -33,7 +33,7 @@ class Names:
 
 
 class Stems:
-    """What the files of sources are called, each of them another.
+    """The file names of sources, all different.
 
     The frames of a video NAME have NAME_1, NAME_2, ..., which images may be called too.
     """
@@ -95,19 +95,19 @@ def _without_secrets(url: str) -> str:
 
 
 def safe_name(text: str, otherwise: str) -> str:
-    """Return a name of one folder or file that is like a text.
+    """Return a text as the name of one folder or file.
 
     Letters of all languages stay. What does not show, or has a meaning in paths, becomes "_".
 
     Args:
-        otherwise: the name for a text of which nothing is left.
+        otherwise: the name if no character of the text is left.
     """
     shown = "".join(x if x.isprintable() and x not in _SEPARATORS else "_" for x in text)
     return cut(shown).strip(" .") or otherwise
 
 
 def cut(text: str) -> str:
-    """Return as many characters as `MAX_BYTES` have room for."""
+    """Return as many characters as fit into `MAX_BYTES`."""
     text = text[:MAX_BYTES]
     while len(text.encode("utf-8", "surrogateescape")) > MAX_BYTES:
         text = text[:-1]

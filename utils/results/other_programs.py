@@ -1,4 +1,4 @@
-"""Detections as other packages hold them, those that are installed.
+"""Detections in the types of other packages, if these are installed.
 
 Before: `result.py`. After: the caller's own program.
 """
@@ -27,8 +27,8 @@ def as_supervision(
 
     Args:
         names: the class name of each detection.
-        track_ids: (K,) int64; None where nothing is tracked.
-        masks: (K, H, W) bool; None where there are none.
+        track_ids: (K,) int64; None if nothing is tracked.
+        masks: (K, H, W) bool; None if there are none.
     """
     supervision = import_optional("supervision", "to_supervision")
     return supervision.Detections(
@@ -47,7 +47,7 @@ def as_data_frame(
     names: Sequence[str],
     columns: Sequence[str] = CORNERS,
 ) -> Any:
-    """Return a `pandas.DataFrame` with a detection a row, as the public YOLOv5 has them.
+    """Return a `pandas.DataFrame` with one detection per row, as the public YOLOv5 has them.
 
     Args:
         boxes: (K, 4), the detections' in any format and unit.

@@ -51,7 +51,7 @@ class Places:
         """Return the place of the next frame.
 
         Args:
-            rate: frames a second of its video, where known.
+            rate: frames per second of its video, where known.
         """
         self._next_turn += 1
         if frame.number is None:
@@ -79,7 +79,7 @@ class Places:
 
 
 def require_another_file(path: Path, source: Path | str) -> None:
-    """Raise UserError where a source would be replaced by what is drawn on it."""
+    """Raise UserError if a source would be replaced by what is drawn on it."""
     if isinstance(source, Path) and path.exists() and source.exists() and path.samefile(source):
         raise UserError(
             f"--source {source} lies in the folder of results, where its drawing would replace "

@@ -5,7 +5,7 @@ Before: `models/inference/job.py`. After: a person, or another program. In the f
     NAME.jpg                    the image, drawn on, in the kind of its source; a video is NAME.mp4
     labels/NAME.txt             YOLO labels; labels/NAME_1.txt those of a video's first frame
     crops/CLASS/NAME.jpg        a part of the image; of one name NAME2.jpg, NAME3.jpg, ... follow
-    predictions.csv             a line a thing found: image, class name, score
+    predictions.csv             one line per object: image, class name, score
     detections.json             all of it, in pixels
 
 NAME is that of the source. The second source of a name, from another folder or of another kind,
@@ -44,7 +44,7 @@ class Crop(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What a result adds to the files that hold all results, or must wait for its turn."""
+    """The lines that a result adds to files of all results; they may have to wait."""
 
     place: Place
     table: str
@@ -60,7 +60,7 @@ class RunFiles:
     """
 
     def __init__(self, folder: Path, config: DetectConfig, class_names: Sequence[str]) -> None:
-        """Begin the files that hold all results; OSError where one cannot be written."""
+        """Begin the files that hold all results; OSError if one cannot be written."""
         self.folder = folder
         self._config = config
         self._places = Places(folder)
@@ -105,7 +105,7 @@ class RunFiles:
         """Fix the names of a frame's files and its turn; called in the order that files keep.
 
         Args:
-            rate: frames a second of the frame's video, where known.
+            rate: frames per second of the frame's video, where known.
 
         Raises:
             UserError: the frame's own file would be written over.
@@ -193,6 +193,6 @@ class RunFiles:
 
 
 def _folder_names(class_names: Sequence[str]) -> list[str]:
-    """Return a folder of its own for each class, named like it."""
+    """Return a separate folder for each class, named after it."""
     names = Names()
     return [names.take(safe_name(name, otherwise="class")) for name in class_names]

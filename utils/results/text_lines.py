@@ -26,12 +26,12 @@ def label_lines(
     track_ids: np.ndarray | None = None,
     scores: bool = False,
 ) -> list[str]:
-    """Return a YOLO label a detection: class, centre and size, then the score and track id.
+    """Return one YOLO label per detection: class, centre and size, then the score and track id.
 
     Args:
         detections: in pixels of the image; lines have fractions of its width and height.
         image_size: (height, width), pixels.
-        track_ids: (K,) int64; None where nothing is tracked.
+        track_ids: (K,) int64; None if nothing is tracked.
         scores: whether lines have them.
     """
     height, width = image_size
@@ -46,7 +46,7 @@ def outline_lines(
     track_ids: np.ndarray | None = None,
     scores: bool = False,
 ) -> list[str]:
-    """Return a YOLO label an object: class, x and y of each corner, then score and track id.
+    """Return one YOLO label per object: class, x and y of each corner, then score and track id.
 
     The outline is that of the piece with the most points, as in the public YOLOv5. One of fewer
     than three corners, as that of a mask of a pixel or of none, is no label: the corners of its box
@@ -87,12 +87,12 @@ def table_lines(
     scores: np.ndarray,
     track_ids: np.ndarray | None = None,
 ) -> str:
-    """Return lines of CSV, one a detection: image, class name, score, track id if there are any.
+    """Return lines of CSV, one per detection: image, class name, score, track id if there are any.
 
     Args:
         names: the class name of each detection.
         scores: (K,)
-        track_ids: (K,) int64; None where nothing is tracked.
+        track_ids: (K,) int64; None if nothing is tracked.
     """
     columns: list[Sequence[object]] = [names, [f"{score:.2f}" for score in scores.tolist()]]
     columns += [] if track_ids is None else [track_ids.tolist()]

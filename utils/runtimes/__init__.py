@@ -1,1 +1,1 @@
-"""What runs exported files: one small interface, a file for each runtime."""
+"""Runtimes of exported files: one small interface, one file per runtime."""

@@ -41,5 +41,5 @@ class CoreMlRuntime:
 
 
 def why_no_coreml() -> str:
-    """Return why this machine cannot run CoreML; "" where it can."""
-    return "" if sys.platform == SYSTEM else "CoreML runs on macOS alone"
+    """Return why this machine cannot run CoreML; "" if it can."""
+    return "" if sys.platform == SYSTEM else "CoreML runs only on macOS"

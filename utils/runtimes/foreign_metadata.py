@@ -1,7 +1,7 @@
-"""What an ONNX file of the public YOLOv5 exporter tells, which is little: stride and names.
+"""The metadata of an ONNX file of the public YOLOv5 exporter: only stride and names.
 
 They are Python's literals as texts, "{0: 'person', 1: 'bicycle'}", which are YAML too. All else is
-told by the graph. Before: `onnx_reading.py`. After: whoever runs the file.
+read from the graph. Before: `onnx_reading.py`. After: whoever runs the file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def foreign_metadata(
     outputs: Sequence[Sequence[int | None]],
     last: str = "",
 ) -> Metadata:
-    """Return what such a file would say of itself.
+    """Return the metadata of such a file in our form.
 
     Args:
         shape, kind: of the input, with None for a free size, and its NumPy type.
@@ -63,7 +63,9 @@ def foreign_metadata(
     batch, channels, height, width = shape
     free = height is None and width is None
     if channels != 3 or (height is None) != (width is None) or (free and batch is not None):
-        raise UserError(f"it takes {list(shape)}; sizes are to be all fixed, or all but 3 free")
+        raise UserError(
+            f"it takes {list(shape)}; either all sizes must be fixed, or all but 3 free"
+        )
     example = form.example
     side = -(-example // stride) * stride if isinstance(stride, int) and stride > 0 else example
     return checked(
@@ -82,7 +84,7 @@ def foreign_metadata(
 
 
 class Form(NamedTuple):
-    """How the files of a task look.
+    """The form of a task's files.
 
     Attributes:
         task, head: as we name them.
@@ -141,7 +143,7 @@ def _form_of(dimensions: Sequence[int]) -> Form | None:
 
 
 def _task(texts: Mapping[str, str]) -> str:
-    """Return the task that later exporters of the same authors name; "" where none is named."""
+    """Return the task that later exporters of the same authors name; "" if none is named."""
     return str(_value("task", texts["task"])) if "task" in texts else ""
 
 

@@ -1,4 +1,4 @@
-"""What an exported file says of itself, as JSON values; read, never evaluated.
+"""The metadata of an exported file, as JSON values; parsed, never evaluated.
 
 Before: `models/export/` writes it into each file. After: whoever runs the file.
 """

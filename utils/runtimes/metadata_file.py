@@ -1,4 +1,4 @@
-"""Metadata as one JSON text, for formats that keep it in a file beside the model.
+"""Metadata as one JSON text, for formats that keep it in a file next to the model.
 
 Before: `metadata.py`. After: the converters of `utils/export/`, and their runtimes.
 """
@@ -25,7 +25,7 @@ ZIP_ERRORS = (
 
 
 def metadata_as_json(metadata: Metadata) -> str:
-    """Return an object of the fields, one a line."""
+    """Return an object of the fields, one per line."""
     fields = (f"{json.dumps(name)}: {text}" for name, text in metadata.texts().items())
     return "{\n" + ",\n".join(fields) + "\n}\n"
 

@@ -1,4 +1,4 @@
-"""What a node of an ONNX graph divides by, which ends the process where a runtime does not look.
+"""The divisors of an ONNX node: a bad one ends the process, because runtimes do not check.
 
 A processor stops a program that divides a whole number by 0, or the lowest one by -1. Runtimes do
 not look for either. Before: `onnx_tensors.py`. After: `onnx_sizes.py` follows the nodes.
@@ -32,7 +32,7 @@ def check_counts(node: Any) -> None:
 
 
 def check_divisor(node: Any, types: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> None:
-    """Raise UserError for a division of whole numbers by others than positive ones of the file.
+    """Raise UserError for a division of integers by anything but positive constants of the file.
 
     Args:
         types: of the node's inputs, ONNX's `TypeProto` by name.
@@ -45,6 +45,6 @@ def check_divisor(node: Any, types: Mapping[str, Any], constants: Mapping[str, n
     divisor = constants.get(node.input[1])
     if numbers.Name(kind) not in REALS and (divisor is None or (divisor < 1).any()):
         raise UserError(
-            f"its node {node.op_type} {brief(node.name)} divides whole numbers by others than "
-            "positive ones in the file, which can end the program"
+            f"its node {node.op_type} {brief(node.name)} divides integers by numbers that "
+            "are not positive constants of the file; that can crash the program"
         )

@@ -1,6 +1,6 @@
-"""The operators of ONNX that a file may have: those of which detectors are made.
+"""The operators of ONNX that a file may have: those that detectors use.
 
-None runs a graph within the graph, draws random numbers or makes texts. So all nodes run once, in
+None runs a subgraph, draws random numbers or makes strings. So all nodes run once, in
 their order, and `onnx_sizes.py` can tell how large their outputs become.
 """
 

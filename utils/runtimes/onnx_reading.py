@@ -1,4 +1,4 @@
-"""An ONNX file -> a model that can be run: nothing in it runs away with time or memory.
+"""An ONNX file -> a model that can be run: checked so that it takes bounded time and memory.
 
 Before: --weights names the file. After: `onnx_runtime.py`, or another runtime that reads ONNX.
 """
@@ -34,7 +34,7 @@ def read_onnx(path: Path) -> OnnxModel:
     """Read and check an ONNX file.
 
     Raises:
-        UserError: damaged, of another task, or with what is not run; `onnx_operators.py`,
+        UserError: damaged, of another task, or with what is not supported; `onnx_operators.py`,
             `onnx_tensors.py` and `onnx_sizes.py` say what.
         OSError: it cannot be read.
     """
@@ -60,7 +60,7 @@ def read_onnx(path: Path) -> OnnxModel:
 
 
 def _parsed(onnx: Any, content: bytes) -> Any:
-    """Return the message; UserError for what is none, or has what no detector has."""
+    """Return the message; UserError if it is not one, or has what no detector has."""
     try:
         model = onnx.load_model_from_string(content)
     except Exception as error:  # of protobuf, whose error class depends on its build
@@ -95,7 +95,7 @@ def _example(metadata: Metadata) -> tuple[int, ...]:
 
 
 def _last_operator(graph: Any) -> str:
-    """Return the operator that makes the first output; "" where no node does."""
+    """Return the operator that makes the first output; "" if no node does."""
     made = {name: node.op_type for node in graph.node for name in node.output}
     return made.get(graph.output[0].name, "") if graph.output else ""
 
@@ -115,6 +115,6 @@ def _texts_of(model: Any) -> dict[str, str]:
 
 
 def _free_shape(value: Any) -> list[int | None]:
-    """Return the shape that a graph tells of an input or output; None for a free size."""
+    """Return the shape that a graph gives for an input or output; None for a free size."""
     sizes = value.type.tensor_type.shape.dim
     return [size.dim_value if size.HasField("dim_value") else None for size in sizes]

@@ -26,7 +26,7 @@ class OnnxRuntime:
     """
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
-        """Load a file; UserError as `read_onnx`, or what ONNX Runtime has against it."""
+        """Load a file; UserError as `read_onnx`, or if ONNX Runtime refuses it."""
         runtime = import_optional("onnxruntime", f"--weights {path}")
         model = read_onnx(path)
         options = runtime.SessionOptions()

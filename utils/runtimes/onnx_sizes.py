@@ -1,4 +1,4 @@
-"""How large what an ONNX graph computes becomes, told before anything is run.
+"""The sizes of all outputs in an ONNX graph, computed before anything runs.
 
 ONNX Runtime runs nodes that need no image when it loads a file, and allocates whatever a node asks
 for: a file of a hundred bytes can ask for terabytes. Here the shapes of all outputs are inferred,
@@ -82,7 +82,7 @@ class GraphSizes:
             if node.op_type == TENSORRT:
                 raise UserError(f"its operator {TENSORRT} runs only in TensorRT")
             raise UserError(
-                f"its operator {brief(name)} is not run here; a detector has those of "
+                f"its operator {brief(name)} is not supported; a detector has those of "
                 "utils/runtimes/onnx_operators.py"
             )
         check_counts(node)
@@ -98,10 +98,12 @@ class GraphSizes:
         return self._onnx.helper.make_tensor_type_proto(kind, shape)
 
     def _bytes_of(self, kind: Any) -> int:
-        """Return the bytes of an output; UserError for a type that detectors have not."""
+        """Return the bytes of an output; UserError for a type that detectors do not have."""
         name = self._kinds.get(kind.tensor_type.elem_type, "")
         if name not in BYTES:
-            raise UserError(f"one of its nodes makes numbers of type {name}, which is not run")
+            raise UserError(
+                f"one of its nodes makes numbers of type {name}, which is not supported"
+            )
         return math.prod(shape_of(kind) or ()) * BYTES[name]
 
     def check(self, shape: Sequence[int]) -> None:
@@ -172,8 +174,8 @@ class GraphSizes:
         for name in filter(None, node.output):
             if name not in found or shape_of(found[name]) is None:
                 raise UserError(
-                    f"how large its node {node.op_type} {brief(node.name)} makes {brief(name)} "
-                    "cannot be told before it is run"
+                    f"the size that its node {node.op_type} {brief(node.name)} gives {brief(name)} "
+                    "is not known before it runs"
                 )
         return {name: found[name] for name in node.output if name}
 

@@ -1,4 +1,4 @@
-"""The numbers in an ONNX file: as many as it says, in the file or in one beside it.
+"""The tensors of an ONNX file: as large as it says, in the file or in one of its folder.
 
 Before: `onnx_reading.py`. After: `onnx_sizes.py`.
 """
@@ -51,14 +51,14 @@ def all_tensors(model: Any) -> Iterator[Any]:
 
 
 def check_attributes(model: Any) -> None:
-    """Raise UserError for an attribute that holds what detectors have not."""
+    """Raise UserError for an attribute of a kind that detectors do not have."""
     for node in model.graph.node:
         for attribute in node.attribute:
             for field, _ in attribute.ListFields():
                 if field.name not in ATTRIBUTE_FIELDS:
                     raise UserError(
                         f"its operator {brief(node.op_type)} has an attribute of a kind that is "
-                        f"not run, {field.name}; a detector has numbers, texts and tensors"
+                        f"not supported, {field.name}; a detector has numbers, texts and tensors"
                     )
 
 
@@ -69,7 +69,7 @@ def check_tensors(model: Any, folder: Path) -> None:
         folder: of the model: external data may lie in it and nowhere else.
 
     Raises:
-        UserError: a tensor is damaged, of a type that detectors have not, or its data elsewhere; a
+        UserError: a tensor is damaged, of a type that is not supported, or its data elsewhere; a
             node has another attribute than numbers, texts and tensors.
     """
     onnx = import_optional("onnx", "an ONNX file")
@@ -80,7 +80,9 @@ def check_tensors(model: Any, folder: Path) -> None:
         kind = names.get(tensor.data_type, "")
         if kind not in FIELDS:
             known = kind or tensor.data_type
-            raise UserError(f"its tensor {brief(tensor.name)} is of type {known}, which is not run")
+            raise UserError(
+                f"its tensor {brief(tensor.name)} is of type {known}, which is not supported"
+            )
         # Beside a 0, the others are limited too: NumPy multiplies them.
         sides = math.prod(max(size, 1) for size in tensor.dims)
         huge = 0 in tensor.dims and sides > MAX_BYTES
@@ -110,7 +112,7 @@ def _read_external(tensor: Any, folder: Path, size: int) -> None:
     if location in ("", ".", "..") or os.sep in location or "\0" in location or path.is_symlink():
         raise UserError(
             f"its tensor {brief(tensor.name)} lies in {brief(location)}; external data are read "
-            "from a file beside the model alone, which is no link: save it as one file"
+            "only from a file in the model's folder that is no link: save it as one file"
         )
     try:
         offset = int(given.get("offset", "0"))

@@ -1,4 +1,4 @@
-"""What a node of an ONNX graph makes at most, and how much work it is, told by shapes.
+"""The largest output of an ONNX node, and the work that it takes, computed from shapes.
 
 Before: `onnx_tensors.py`. After: `onnx_sizes.py` adds up the nodes.
 """
@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 
 
 def shape_of(kind: Any) -> Shape | None:
-    """Return the shape of a tensor's type; None where a size is not known."""
+    """Return the shape of a tensor's type; None if a size is not known."""
     if not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
         return None
     sizes = [x.dim_value if x.HasField("dim_value") else -1 for x in kind.tensor_type.shape.dim]
@@ -46,7 +46,7 @@ def _numbers(kind: Any) -> int:
 
 
 def _products(node: Any, types: Mapping[str, Any]) -> int:
-    """Return the multiplications of a node that weighs or multiplies maps; else 0.
+    """Return the multiplications of a node that convolves or multiplies maps; else 0.
 
     Its inputs are as many as its outputs could be inferred from.
     """

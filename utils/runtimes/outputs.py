@@ -33,7 +33,7 @@ class Output(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of output; `has_nms`: it holds what was found alone, `most` an image at most."""
+    """A kind of output; `has_nms`: it has only what NMS left, at most `most` per image."""
 
     outputs: tuple[Output, ...]
     has_nms: bool = False

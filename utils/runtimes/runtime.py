@@ -1,4 +1,4 @@
-"""What a runtime is to those who run an exported file.
+"""The interface of a runtime, for those who run an exported file.
 
 Before: `opening.py` chooses one by the file. After: `models/inference/exported.py` makes a
 predictor of it, `models/export/` verifies the file with it.

@@ -13,17 +13,17 @@ from utils.runtimes.outputs import BOX_COLUMNS, KINDS, Shape, shapes_returned
 
 
 def require_numbers(metadata: Metadata, inputs: Sized, outputs: Sized) -> None:
-    """Raise UserError unless a file has one input, and the outputs that its metadata tells."""
+    """Raise UserError unless a file has one input, and the outputs that its metadata names."""
     needed = len(KINDS[metadata.output].outputs)
     if (len(inputs), len(outputs)) != (1, needed):
         raise UserError(
-            f"it has {count(len(inputs), 'input')} and {count(len(outputs), 'output')}, where its "
-            f"metadata tells one and {needed}; export it with export.py"
+            f"it has {count(len(inputs), 'input')} and {count(len(outputs), 'output')}, but its "
+            f"metadata says one and {needed}; export it with export.py"
         )
 
 
 def require_types(metadata: Metadata, taken: np.dtype, *returned: np.dtype) -> None:
-    """Raise UserError if images would lose values as the type that a file takes, or results do."""
+    """Raise UserError if images or results would lose precision in the types of a file."""
     whole = metadata.image == PIXELS
     if taken != np.uint8 if whole else taken.kind != "f":
         expected = "uint8" if whole else "float32 in 0 to 1"
@@ -34,7 +34,7 @@ def require_types(metadata: Metadata, taken: np.dtype, *returned: np.dtype) -> N
     for kind in returned:
         if kind.kind != "f":
             raise UserError(
-                f"it returns numbers of type {kind}, where float32 is needed; export it with "
+                f"it returns numbers of type {kind}, but float32 is needed; export it with "
                 "export.py"
             )
 
@@ -58,15 +58,13 @@ def fault_of_returned(
     """
     expected = shapes_returned(metadata)
     if len(returned) != len(expected):
-        return (
-            f"it returns {count(len(returned), 'output')}, and its metadata tells {len(expected)}"
-        )
+        return f"it returns {count(len(returned), 'output')}, and its metadata says {len(expected)}"
     for found, (batch, *sides) in zip(returned, expected, strict=True):
         wanted = (batch if batch_size is None else batch_size, *sides)
         if not _agree(found, wanted):
             return f"it returns {_text(found)}, and its metadata says {_text(wanted)}"
     if metadata.output in (MASK_ROWS, MASKS) and 0 in returned[1][-2:]:
-        return f"it returns {_text(returned[1])}, where no mask has a place"
+        return f"it returns {_text(returned[1])}, which has no room for a mask"
     if metadata.output == MASK_ROWS:
         return _fault_of_coefficients(len(metadata.class_names), *returned)
     if metadata.output == MASKS and not _agree(returned[0][1:2], returned[1][1:2]):
@@ -78,11 +76,11 @@ def _fault_of_coefficients(classes: int, rows: Shape, prototypes: Shape) -> str:
     """Return what is wrong unless rows have a coefficient for each prototype."""
     columns, number = rows[2], prototypes[1]
     if number == 0:
-        return f"it returns {_text(prototypes)}, of which no mask is made"
+        return f"it returns {_text(prototypes)}, and no mask can be made of 0 prototypes"
     if columns is None or number is None or columns == BOX_COLUMNS + classes + number:
         return ""
     return (
-        f"it returns rows of {columns} numbers, where {count(classes, 'class', 'classes')} and "
+        f"it returns rows of {columns} numbers, but {count(classes, 'class', 'classes')} and "
         f"{count(number, 'prototype')} need {BOX_COLUMNS + classes + number}"
     )
 

@@ -1,7 +1,7 @@
 """TensorRT engines, run by TensorRT on the first GPU.
 
 An engine holds machine code of a GPU: `opening.py` loads one only if --runtime asks for it. Written
-after the documentation of TensorRT and cuda-python, tested with stand-ins alone.
+after the documentation of TensorRT and cuda-python, tested only with stand-ins.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class TensorRtRuntime:
         content = read_bytes(path / ENGINE, MAX_ENGINE_BYTES)
         self._engine = self._runtime.deserialize_cuda_engine(content)
         if self._engine is None:
-            raise UserError("TensorRT cannot read it: an engine is for one GPU and one version")
+            raise UserError(
+                "TensorRT cannot read it: an engine is for one kind of GPU and one version of "
+                "TensorRT; export it again here"
+            )
         self._context = self._engine.create_execution_context()
         shapes = [tuple(self._engine.get_tensor_shape(name)) for name in (INPUT, OUTPUT)]
         require_shapes(self.metadata, *shapes)
@@ -78,7 +81,7 @@ class TensorRtRuntime:
         self._call("cudaMemcpy", target, source, array.nbytes, kind)
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        """Call CUDA; return what it returns beside its status, or raise UserError."""
+        """Call CUDA; return its results without the status, or raise UserError."""
         status, *found = getattr(self._cuda, name)(*arguments)
         if int(status):
             raise UserError(f"the GPU has failed: {name} returned {int(status)}")

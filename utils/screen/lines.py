@@ -1,4 +1,4 @@
-"""Log lines that leave a progress bar whole, and that fit the terminal.
+"""Log lines that do not break a progress bar, and that fit the terminal.
 
 Before: `utils/processes/command.py` begins it. After: `progress.py` draws the bar below the lines.
 """
@@ -40,7 +40,7 @@ class LineHandler(logging.StreamHandler):
 
 
 def begin_lines(speaker: str, level: int) -> None:
-    """Have log records and Python's warnings written to standard output, a line each.
+    """Write log records and Python's warnings to standard output, each on its own line.
 
     Args:
         speaker: written before each record.

@@ -1,4 +1,4 @@
-"""How far a piece of work is: a bar on a terminal, else a line now and then.
+"""The progress of a piece of work: a bar on a terminal, else a line from time to time.
 
 Before: whoever does the work. After: a person, or a log; `lines.py` keeps other lines apart.
 """
@@ -24,16 +24,16 @@ log = logging.getLogger("progress")
 
 
 class Progress:
-    """Shows how far a piece of work is, until the block ends; the bar leaves no trace.
+    """Shows the progress of a piece of work until the block ends; the bar is then removed.
 
-    Of several processes the first alone shows it. Threads may share it.
+    Of several processes only the first shows it. Threads may share it.
     """
 
     def __init__(self, total: int | None, title: str, unit: str, done: int = 0) -> None:
         """Begin work of so many units, as "batches", of which some may be done already.
 
         Args:
-            total: None where nobody knows it.
+            total: None if it is not known.
         """
         self._total, self._title, self._unit = total, title, unit
         self._begun_with = self._done = done
@@ -54,13 +54,13 @@ class Progress:
         self._bar.close()
 
     def expect(self, total: int) -> None:
-        """Say how many units there are, where that was not known at the start."""
+        """Say how many units there are, if that was not known at the start."""
         with self._lock:
             self._total = self._bar.total = total
             self._bar.bar_format = BAR
 
     def update(self, note: str = "") -> None:
-        """Count a unit that is done; the note says how it goes."""
+        """Count a unit that is done; the note is shown next to the bar."""
         with self._lock:
             self._done += 1
             if note:

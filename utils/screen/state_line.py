@@ -1,4 +1,4 @@
-"""A line of state while a long command runs: redrawn on a terminal, else written now and then.
+"""A status line of a long command: redrawn on a terminal, else printed from time to time.
 
 Standard library only, and no syntax newer than Python 3.8: see `utils/setup/environments.py`.
 """
@@ -14,7 +14,7 @@ LINE_SECONDS = 30.0  # between two lines where there is no terminal
 
 
 class StateLine:
-    """What goes on and for how long, until the block ends."""
+    """What is being done and for how long, until the block ends."""
 
     def __init__(self) -> None:
         self._start = self._told = time.monotonic()

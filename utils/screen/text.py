@@ -1,4 +1,4 @@
-"""Text on its way to a person: nothing from outside steers the terminal or looks like our words.
+"""Text for a person: nothing from outside controls the terminal or looks like our words.
 
 File names, class names and the headers of files may hold escape codes, line ends, marks that turn
 the direction of writing, and bytes that are no text. Before: whoever prints, logs or draws. After:
@@ -57,7 +57,7 @@ def say(*lines: str, file: TextIO | None = None) -> None:
 
 
 def write_what_cannot_be_encoded() -> None:
-    """Have characters that the terminal's encoding lacks spelt out: they end no command."""
+    """Escape characters that the terminal's encoding lacks, so that they end no command."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a caller may have put something else there
             stream.reconfigure(errors="backslashreplace")

@@ -19,7 +19,7 @@ WITHOUT = "leave it out, and the images are in the run's folder"
 
 
 def require_window(flag: str) -> None:
-    """Raise UserError where no window can be shown."""
+    """Raise UserError if no window can be shown."""
     if not cv2.currentUIFramework():
         raise UserError(
             f"{flag}: OpenCV {cv2.__version__} has no windows here, as it is the headless build; "
@@ -30,7 +30,7 @@ def require_window(flag: str) -> None:
 
 
 class Window:
-    """One window; for the main thread alone."""
+    """One window; only for the main thread."""
 
     def __init__(self, title: str) -> None:
         self._title = printable(title)

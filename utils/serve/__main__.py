@@ -1,4 +1,4 @@
-"""`python -m utils.serve`: weights -> a server that answers images with what is in them.
+"""`python -m utils.serve`: weights -> a server that answers an image with the objects in it.
 
 python -m utils.serve --weights runs/train/exp/weights/best.safetensors
 """

@@ -1,4 +1,4 @@
-"""What kind of answer a client takes, by the Accept header of its request.
+"""The kind of answer that a client accepts, by the Accept header of its request.
 
 Source: RFC 9110, section 12.5.1.
 """
@@ -15,10 +15,10 @@ def answer_kind(accept: str) -> str:
     """Return the key of `MEDIA_TYPES` that a client likes best; of equal ones its first.
 
     Args:
-        accept: the header; "" where there is none.
+        accept: the header; "" if there is none.
 
     Raises:
-        RequestError: it takes none of them.
+        RequestError: it accepts none of them.
     """
     weights: dict[str, float] = {}  # by range: image/png, image/*, */*
     for part in (accept or "*/*").lower().split(","):

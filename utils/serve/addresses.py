@@ -50,7 +50,7 @@ def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int
         found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise UserError(
-            f"--host {brief(host)}: no address has this name; 127.0.0.1 is this machine alone, "
+            f"--host {brief(host)}: no address has this name; 127.0.0.1 is only this machine, "
             "0.0.0.0 all of its addresses"
         ) from error
     family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
@@ -64,7 +64,7 @@ def _refusal(config: ServeConfig, error: OSError) -> str:
     if error.errno == errno.EACCES:
         return f"{place}: this user may not listen there; give a --port from 1024 up"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"{place}: this machine has no such address; 127.0.0.1 is this machine alone"
+        return f"{place}: this machine has no such address; 127.0.0.1 is only this machine"
     return f"{place}: {error.strerror}"
 
 

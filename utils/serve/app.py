@@ -108,13 +108,13 @@ class Paths:
         return Response(answer.body, media_type=answer.media_type)
 
     async def _size_of(self, image: bytes) -> tuple[int, int]:
-        """Return (height, width); what may take longer holds up no other request."""
+        """Return (height, width); a slow image does not delay other requests."""
         if is_quick(image):  # a thread takes a third of a request's time here
             return checked_size(image, self._max_pixels)
         return await asyncio.to_thread(checked_size, image, self._max_pixels)
 
     async def _in_time(self, request: Request, answer: Awaitable[Answer]) -> Answer:
-        """Return an answer; drop the work when time is over, or nobody waits for it any more."""
+        """Return an answer; drop the work after the timeout, or if nobody waits for it any more."""
         work = asyncio.ensure_future(answer)
         gone = asyncio.ensure_future(_until_gone(request))
         try:
@@ -150,11 +150,11 @@ class Paths:
         return Response(self._page.content, media_type="text/html", headers=self._page.headers)
 
     async def healthz(self) -> Response:
-        """Tell that the process lives."""
+        """Answer that the process is alive."""
         return JSONResponse({"status": "ok"})
 
     async def readyz(self) -> Response:
-        """Tell whether every model can answer."""
+        """Answer whether every model can answer."""
         if self._models.is_ready:
             return JSONResponse({"status": "ready"})
         if self._models.is_ending:
@@ -191,7 +191,7 @@ async def _answer_error(request: Request, error: RequestError) -> Response:
 
 
 async def _answer_http_error(request: Request, error: HTTPException) -> Response:
-    """Answer a path or a method that is not there."""
+    """Answer a request for a path or a method that does not exist."""
     headers = dict(error.headers or {})
     if error.status_code == 405:
         text = f"this path does not answer {request.scope['method']:.20}"

@@ -1,4 +1,4 @@
-"""Connections that say nothing, or take for ever, are ended; uvicorn would wait for them.
+"""Silent and very slow connections are closed; uvicorn would wait for them.
 
 Before: the listening socket. After: uvicorn's protocol, and `gate.py` with each request.
 """
@@ -35,7 +35,7 @@ _SMALL_CHUNKS = error_body(
 
 
 class _BoundedHttp(h11.Connection):
-    """What reads HTTP, for no longer than its number of chunks."""
+    """A reader of HTTP with a bounded number of chunks."""
 
     chunks_left = SPARE_CHUNKS
 
@@ -107,14 +107,14 @@ class Connection(H11Protocol):
 
     @property
     def is_silent(self) -> bool:
-        """Whether it is told nothing, and there is no head of a next request yet."""
+        """Whether it has nothing to send, and waits for the head of a request."""
         if self.transport is None:  # it is being made
             return True
         is_waiting = self.conn.their_state is h11.IDLE or self.transport.lingers
         return is_waiting and not self.transport.get_write_buffer_size()
 
     def seconds_in_phase(self, now: float) -> float:
-        """Return for how long it has been silent since its last request, or been at this one."""
+        """Return the seconds of silence since its last request, or of the present request."""
         phase = self.is_silent, self.cycle
         if phase != self._phase:
             self._phase, self._since = phase, now
@@ -127,7 +127,7 @@ class Connection(H11Protocol):
             self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP, in the form of all errors."""
+        """Answer what is not HTTP, in the form of all errors."""
         body = _SMALL_CHUNKS if self.conn.chunks_left < 0 else _BAD_REQUEST
         record = Record("?", UNKNOWN_PATH, status=400, code="bad_request")
         head = [
@@ -174,7 +174,7 @@ class Connections:
         self._all: dict[Connection, None] = {}  # the oldest first
 
     def make(self, **options: Any) -> asyncio.Protocol:
-        """Return the protocol of a new connection; a silent one makes room where it is needed."""
+        """Return the protocol of a new connection; a silent one is closed if room is needed."""
         if len(self._all) >= self._most and not self._end_a_silent_one():
             return _Refused()
         connection = Connection(self._forget, self._metrics, **options)
@@ -195,7 +195,7 @@ class Connections:
         self._all.pop(connection, None)
 
     async def watch(self) -> None:
-        """End what takes too long, until this is cancelled."""
+        """Close connections that take too long, until this is cancelled."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             self.sweep(time.monotonic())

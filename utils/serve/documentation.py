@@ -78,7 +78,7 @@ _PARAMETERS = [
     _parameter(
         "max_det",
         {"type": "integer", "minimum": 1, "maximum": MOST_DETECTIONS},
-        "detections, at most",
+        "maximum number of detections",
         100,
     ),
     _parameter("classes", {"type": "string"}, "only these classes, by number", "0,2"),
@@ -107,7 +107,11 @@ _ANSWER = {
 _DETECT_ERRORS: dict[int | str, dict[str, Any]] = {
     400: _error("bad_request", "conf 2.0; a number from 0 to 1 is needed", "a wrong query or form"),
     401: _error("unauthorized", "the token is needed", "no token, or one that is not known"),
-    403: _error("foreign_page", "a page of another site asks", "another site's page, no tokens"),
+    403: _error(
+        "foreign_page",
+        "a page of another site sent this request",
+        "a page of another site, and the server has no tokens",
+    ),  # fmt: skip
     404: _error("unknown_model", "the server has no model of this name", "no such model"),
     406: _error("not_acceptable", "no answer fits Accept", "an Accept that no answer fits"),
     408: _error("request_timeout", "812 bytes came in 30 seconds", "the image came too slowly"),
@@ -124,7 +128,7 @@ _DETECT_ERRORS: dict[int | str, dict[str, Any]] = {
     ),  # fmt: skip
     429: _error(
         "queue_full",
-        "the model holds 64 requests, as many as it may; try again in 2 s",
+        "the model holds 64 requests, the most that it may; try again in 2 s",
         "too much work; Retry-After has the seconds",
     ),  # fmt: skip
     503: _error(
@@ -173,7 +177,7 @@ PATHS: dict[str, dict[str, Any]] = {
 def with_example(document: Mapping[str, Any], task: str) -> dict[str, Any]:
     """Return the description with an answer as models of a task give it.
 
-    task: its name; "" where that is not known yet.
+    task: its name; "" if that is not known yet.
     """
     found = FOUND.get(task) or next(iter(FOUND.values()))
     described = copy.deepcopy(dict(document))

@@ -1,4 +1,4 @@
-"""Requests that are answered with an error: its HTTP status, a code for programs, a sentence.
+"""Errors as answers: an HTTP status, a code for programs, and a sentence.
 
 Before: whatever finds the mistake. After: `app.py` makes the answer of it.
 """

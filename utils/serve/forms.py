@@ -14,7 +14,7 @@ FORM = b"multipart/form-data"
 ENVELOPE_BYTES = 1 << 16  # of a form around its image, at most
 _HEAD_BYTES = 4096  # of a field
 _MOST_BOUNDARY = 70
-_ONE_FILE = "send one file, as in curl -F image=@FILE; thresholds belong into the query"
+_ONE_FILE = "send one file, as in curl -F image=@FILE; thresholds go into the query"
 
 
 def is_form(content_type: str) -> bool:
@@ -58,7 +58,7 @@ def image_of_form(content_type: str, body: bytes) -> bytes:
 
 
 def _require_file(head: bytes) -> None:
-    """Raise RequestError where the head of a field names no file."""
+    """Raise RequestError if the head of a field names no file."""
     lines = (line.partition(b":") for line in head.split(b"\r\n"))
     headers = {name.strip().lower(): value.strip() for name, _, value in lines}
     disposition = headers.get(b"content-disposition", b"")

@@ -39,7 +39,7 @@ def start_of(header: Mapping[str, Any], body_length: int) -> bytes:
 
 
 def read_frame(file: BinaryIO) -> Frame | None:
-    """Wait for a frame and return it; None where the other end has closed.
+    """Wait for a frame and return it; None if the other end has closed.
 
     Raises:
         BrokenFrameError: no frame, or the end in the middle of one.

@@ -1,4 +1,4 @@
-"""What every request passes: its number, its token, headers of safety, the log and the metrics.
+"""What every request passes: its number, its token, security headers, the log and the metrics.
 
 Before: uvicorn. After: `app.py`. It is plain ASGI: a middleware of Starlette's own kind would cost
 more than all else here.
@@ -58,7 +58,7 @@ class Gate:
         metrics: Metrics,
         any_host: bool,
     ) -> None:
-        """Keep what requests are held against.
+        """Keep what requests are checked against.
 
         Args:
             paths: all that the application answers.
@@ -110,14 +110,14 @@ class Gate:
                 raise RequestError(
                     403,
                     "foreign_page",
-                    "a page of another site asks; open the page of this server instead, or start "
-                    "it with --token-file",
+                    "a page of another site sent this request; open the page of this server "
+                    "instead, or start it with --token-file",
                 )
         if not self._any_host and not _is_loopback(headers.get(b"host", b"").decode("latin-1")):
             raise RequestError(
                 421,
                 "wrong_host",
-                "this server answers to localhost alone; ask it as http://localhost, or start it "
+                "this server answers only to localhost; ask it as http://localhost, or start it "
                 "with --token-file or --insecure to have it answer to other names",
             )
 

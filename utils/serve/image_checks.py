@@ -1,4 +1,4 @@
-"""What can be said against an image before it is decoded: its kind and its number of pixels.
+"""The checks of an image before it is decoded: its kind and its number of pixels.
 
 Before: `uploads.py`. After: the model's worker, which decodes it.
 """

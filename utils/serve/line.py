@@ -34,7 +34,7 @@ class Line:
             raise RequestError(
                 429,
                 "queue_full",
-                f"the model holds {self._places} requests, as many as it may; try again in "
+                f"the model holds {self._places} requests, the most that it may; try again in "
                 f"{seconds} s",
                 {"Retry-After": str(seconds)},
             )

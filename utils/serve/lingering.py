@@ -1,4 +1,4 @@
-"""The end of a connection whose client still sends when it has its answer.
+"""The end of a connection whose client still sends after its answer.
 
 Before: `connections.py`.
 """

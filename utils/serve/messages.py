@@ -1,4 +1,4 @@
-"""What the front process and the worker of a model tell each other, and the errors that it gives.
+"""The messages between the front process and the worker of a model, and its errors.
 
 Before: an HTTP request. After: `worker_process.py` sends it, `models/serving` answers.
 """
@@ -23,7 +23,7 @@ class WorkerSettings:
     Attributes:
         name: of the model, in requests.
         weights: a file that detect.py takes, by its absolute path.
-        image_size: as --img; None where it was left out.
+        image_size: as --img; None if it was left out.
         backend, device, runtime, half, max_pixels: as the flags of detect.py.
         max_batch: images that go through the network together, at most.
         max_wait_ms: how long an image waits for others, at most.
@@ -63,7 +63,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a client gets of an image.
+    """The answer for one image.
 
     Attributes:
         body: JSON in UTF-8, or an image file, ready to send.

@@ -1,4 +1,4 @@
-"""A temporary folder that goes with its process, whatever ends that.
+"""A temporary folder that is removed after its process, however that ends.
 
 Before: weights are to be converted. After: `worker_process.py` has the worker write there.
 """
@@ -53,7 +53,7 @@ def _remove_unlocked(place: Path) -> None:
 
 
 def _locked(path: Path) -> int | None:
-    """Return the lock of a folder of this user; None where another process has it."""
+    """Return the lock of a folder of this user; None if another process has it."""
     lock = None
     with contextlib.suppress(OSError):
         lock = os.open(path, OPEN_FOLDER)

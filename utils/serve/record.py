@@ -1,4 +1,4 @@
-"""What is told of a request in the log: one line of JSON, and nothing out of the image."""
+"""The log line of a request: one line of JSON, with nothing from the image."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ID_BYTES = 8
 
 @dataclass
 class Record:
-    """A request, as far as it has come."""
+    """A request, and what is known of it so far."""
 
     method: str
     path: str  # one of ours, or UNKNOWN_PATH

@@ -29,7 +29,7 @@ class ServedModel:
         return self.worker.name
 
     def about(self, defaults: Query) -> dict[str, Any]:
-        """Return what /v1/model tells of it; of one that has not started yet, its name.
+        """Return what /v1/model says about it; only its name if it has not started yet.
 
         defaults: what a request without a query asks for.
         """

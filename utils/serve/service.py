@@ -1,4 +1,4 @@
-"""The life of a server: models are started, requests answered, and at the end those that came.
+"""The life of a server: start the models, answer requests, and finish those that have come.
 
 Before: `__main__.py`. After: `gate.py` with each request, `worker_process.py` with each model.
 """
@@ -165,7 +165,7 @@ def _figures(model: ServedModel) -> dict[str, Any]:
 
 
 async def _all(work: Any) -> None:
-    """Do work side by side; the first failure ends the rest."""
+    """Run work concurrently; the first failure ends the rest."""
     tasks: Sequence[asyncio.Task] = [asyncio.ensure_future(one) for one in work]
     try:
         await asyncio.gather(*tasks)

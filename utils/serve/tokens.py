@@ -1,4 +1,4 @@
-"""Bearer tokens: who carries one of a file may ask.
+"""Bearer tokens: a request must carry one of those in a file.
 
 Source: RFC 6750.
 """
@@ -21,7 +21,7 @@ _MAKE_ONE = "`openssl rand -hex 32 > FILE` makes one"
 
 
 class Tokens:
-    """The tokens of a server; none at all lets everybody in."""
+    """The tokens of a server; without any, every request is accepted."""
 
     def __init__(self, tokens: tuple[str, ...] = ()) -> None:
         self._digests = [_digest(token.encode()) for token in tokens]
@@ -52,7 +52,7 @@ def _digest(token: bytes) -> bytes:
 
 
 def read_tokens(path: Path | None) -> Tokens:
-    """Return the tokens of a file, one a line; None: there are none.
+    """Return the tokens of a file, one per line; None: there are none.
 
     Raises:
         UserError: it cannot be read, or holds what can be no token; the text shows none.
@@ -62,7 +62,7 @@ def read_tokens(path: Path | None) -> Tokens:
     try:
         lines = read_text(path, MAX_FILE_BYTES).splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "is no text in UTF-8"
+        reason = getattr(error, "strerror", None) or "it is no text in UTF-8"
         raise UserError(f"--token-file {path}: {reason}; {_MAKE_ONE}") from error
     tokens = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
     for number, token in tokens:

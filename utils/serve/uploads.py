@@ -1,6 +1,6 @@
 """The bodies of requests, read within bounds of size, time and memory.
 
-Before: a connection. After: `forms.py` where it is a form, `image_checks.py` looks at the image.
+Before: a connection. After: `forms.py` if it is a form, `image_checks.py` looks at the image.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class GoneError(Exception):
 
 
 class Uploads:
-    """Images from their first byte to their answer; all of them take a bounded amount of memory.
+    """Images from their first byte to their answer; together they take a bounded amount of memory.
 
-    A body counts with what has come of it, so that many slow senders hold back nobody.
+    A body counts with the bytes that have come, so that slow senders do not block others.
     """
 
     def __init__(self, max_bytes: int, timeout: float) -> None:
@@ -68,8 +68,8 @@ class Uploads:
             raise RequestError(
                 408,
                 "request_timeout",
-                f"{len(body):,} bytes came in {self._timeout:g} seconds, and not the end; "
-                "send it faster, or make the image smaller",
+                f"{len(body):,} bytes came in {self._timeout:g} seconds, which is not all of "
+                "the image; send it faster, or make it smaller",
             ) from error
         except ClientDisconnect as error:
             raise GoneError from error
@@ -96,6 +96,6 @@ class Uploads:
 
 
 def _told_length(headers: Mapping[str, str]) -> int | None:
-    """Return the Content-Length, which the HTTP library has checked; None where there is none."""
+    """Return the Content-Length, which the HTTP library has checked; None if there is none."""
     text = headers.get("content-length")
     return None if text is None else int(text)

@@ -1,4 +1,4 @@
-"""One life of a worker: its process, from the start to the end, and the requests that it has.
+"""One process of a worker, from its start to its end, and the requests that it has.
 
 Before: `worker_process.py` starts it, again after each death. After: `models/serving`.
 """
@@ -82,7 +82,7 @@ class WorkerLife:
         """Start the process and wait until it tells what it is.
 
         Raises:
-            UserError: what it has against the weights or the settings.
+            UserError: it cannot use the weights or the settings.
             WorkerError: it ended, or was not ready in time.
         """
         ours, theirs = socket.socketpair()
@@ -126,7 +126,7 @@ class WorkerLife:
     async def ask(self, request: Request, stays: bool = False) -> Frame:
         """Send a request, as soon as the worker has room for it, and wait for its answer.
 
-        stays: where it is cancelled, end only when the process has answered or died.
+        stays: if it is cancelled, end only when the process has answered or died.
 
         Raises:
             LostError, NotSentError: the process ended.
@@ -192,9 +192,9 @@ class WorkerLife:
         self._wind_clock()
 
     def _wind_clock(self) -> None:
-        """Give the process its time anew for a next answer, if it owes one; else kill it.
+        """Restart the timeout if the process owes an answer; it is killed when that ends.
 
-        That it ended is then seen as of any other. A request that waits behind others is no hang.
+        Its end is then handled like any other. A request that waits behind others is no hang.
         """
         if hasattr(self, "_clock"):
             self._clock.cancel()

@@ -1,4 +1,4 @@
-"""The worker of a model, as the front process sees it: one that answers, through any death.
+"""The worker of a model, as the front process sees it: it is restarted when it dies.
 
 Before: an HTTP request. After: `worker_life.py`, and `models/serving` in a process of its own.
 """
@@ -38,8 +38,8 @@ log = logging.getLogger("serve")
 class WorkerProcess:
     """A process with a model; it is started again when it dies, and its requests are repeated.
 
-    One of them may have killed it. So they are repeated one at a time, with nothing beside them:
-    one that kills it again is given up, and takes no other with it.
+    One of them may have killed it. So they are repeated one at a time, with no other request in
+    work: one that kills it again is given up, and no other request is lost.
 
     Attributes:
         model: what /v1/model tells: name, task, class_names, image_size, runs_in, max_batch and
@@ -87,7 +87,7 @@ class WorkerProcess:
         self._life.add_done_callback(asyncio.Future.exception)  # also where nobody waits for it
 
     async def _begin_life(self) -> None:
-        """Start a process; where it only converts the weights, another one that runs the file."""
+        """Start a process; if it only converts the weights, then another one that runs the file."""
         is_file = is_exported(self._lived.weights)
         folder = None if is_file or self._folder is None else self._folder.path
         life = WorkerLife(self._lived, self._lost, folder)
@@ -164,7 +164,7 @@ class WorkerProcess:
                 return await life.ask(request)
 
     async def _ask_alone(self, request: Request) -> Frame:
-        """Ask once more; who gives up goes at once, and the image keeps its turn to its end."""
+        """Ask once more; a caller may give up at once, and the image still has its turn."""
         asking = asyncio.ensure_future(self._asked_alone(request))
         try:
             return await asyncio.shield(asking)

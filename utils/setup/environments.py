@@ -3,7 +3,7 @@
     python3 -m utils.setup.environments [torch] [oneflow] [docs]
 
 Those that are named must succeed; .venv/docs builds the site. Without names those of both backends
-are made, and OneFlow is left out where it cannot be installed, unless REQUIRE_BACKENDS names it.
+are made, and OneFlow is left out if it cannot be installed, unless REQUIRE_BACKENDS names it.
 With DUET_ENVIRONMENT_CACHE set, the environments are in that folder and .venv holds links to them.
 
 It uses venv and pip, not uv: pip's configuration chooses the CUDA build or the CPU build of torch
@@ -167,7 +167,7 @@ def read_lock(path: Path) -> list[str]:
 
 
 def lock_digest(lock: Path) -> str:
-    """Return a hexadecimal digest of an environment's locks that does not change with comments."""
+    """Return a hexadecimal digest of an environment's locks; comments do not change it."""
     paths = [lock, *sorted(lock.parent.glob(f"{lock.stem}-*.txt"))]
     lines = [line for path in paths for line in read_lock(path)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

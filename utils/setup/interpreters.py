@@ -85,7 +85,7 @@ def candidates(minor_versions: Sequence[str], environ: Mapping[str, str]) -> Ite
 
 
 def probe(path: str, minor_versions: Sequence[str]) -> Python:
-    """Run a candidate to learn its version: a file of the right name may be a broken shim.
+    """Run a candidate to learn its version: a file with the right name may be a broken shim.
 
     Raises:
         UnfitPythonError: it does not run, is of another version, or makes no environments.

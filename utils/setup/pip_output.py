@@ -1,4 +1,4 @@
-"""What pip has done so far, read from what it prints.
+"""The progress of pip, read from its output.
 
 Standard library only, and no syntax newer than Python 3.8: see `utils/setup/environments.py`.
 """

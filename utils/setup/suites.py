@@ -5,7 +5,7 @@
 It makes the environments first, as `utils/setup/environments.py` does. PYTEST_ARGS holds further
 arguments of pytest. A line says how far both are; their outputs follow when both have ended, and
 stay in .venv/BACKEND-tests.log. OneFlow's CPU kernels use one thread: on two cores both suites take
-little longer than the slower one alone.
+little longer than the slower one by itself.
 
 Standard library only, and no syntax newer than Python 3.8: see `utils/setup/environments.py`.
 """
@@ -99,7 +99,7 @@ def percent_done(output: bytes) -> int:
 
 
 def state_of(done: Mapping[str, int], seconds: float) -> str:
-    """Return how far the suites are, and how long they will take if they go on so."""
+    """Return how far the suites are, and how long they will take at this speed."""
     parts = [f"{backend} {percent} %" for backend, percent in done.items()]
     least = min(done.values())
     if least:

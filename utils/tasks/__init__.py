@@ -1,1 +1,1 @@
-"""Tasks: what each asks of everything that needs no framework; `models/heads` has the rest."""
+"""Tasks: the parts of each that need no framework; `models/heads` has the rest."""

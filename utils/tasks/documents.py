@@ -31,7 +31,7 @@ def with_levels(document: Mapping[str, Any], block: str, args: Sequence[Any]) ->
 
 
 def _public_detector(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the public detector whose first layers are those of a document, save its last."""
+    """Return the public detector whose first layers are those of a document, except its last."""
     layers = _scaled_layers(part)[:-1]
     taken = ("anchors", "backbone", "head", "depth_multiple", "width_multiple")
     for size in SIZES:

@@ -1,4 +1,4 @@
-"""The task that the flags of a new training mean.
+"""The task of a new training, from its flags.
 
 Before: train.py or `models/training/doctor.py` reads its flags. After: the task completes them.
 """
@@ -14,7 +14,7 @@ from utils.weights.load import load_header
 
 
 def task_of_flags(values: Mapping[str, Any]) -> Task:
-    """Return the task of a new training; errors of its weights come up when they are read.
+    """Return the task of a new training; errors in its weights are reported when they are read.
 
     The training reads foreign weights again (4 MB: 0.05 s, 170 MB: 0.4 s). Kept from here on, they
     would lie in the memory of a process that starts ranks for as long as these train.

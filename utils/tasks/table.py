@@ -22,9 +22,9 @@ def find_task(name: str, cfg: str, document: Mapping[str, Any]) -> Task:
     """Return the task of a training.
 
     Args:
-        name: of --task, which decides; "" where that is not given.
-        cfg: the model YAML of --cfg; "" where that is not given.
-        document: the model of the weights, or of the run that goes on; empty where it tells none.
+        name: of --task, which decides; "" if that is not given.
+        cfg: the model YAML of --cfg; "" if that is not given.
+        document: the model of the weights, or of the run that goes on; empty if it has none.
 
     Raises:
         UserError: the YAML cannot be read.
@@ -35,7 +35,7 @@ def find_task(name: str, cfg: str, document: Mapping[str, Any]) -> Task:
 
 
 def check_flags(task: Task, config: TrainConfig) -> None:
-    """Raise UserError for a flag of a training that means nothing to its task."""
+    """Raise UserError for a flag of a training that its task does not use."""
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
     for other in TASKS.values():
         for field in other.own_flags:
@@ -48,7 +48,7 @@ def check_flags(task: Task, config: TrainConfig) -> None:
 
 
 def task_of_model(document: Mapping[str, Any]) -> Task:
-    """Return the task of a model document by its last layer; detection where that tells none."""
+    """Return the task of a model document by its last layer; detection if that names none."""
     return task_of_head(block_of(document)) or DETECTION
 
 
@@ -58,5 +58,5 @@ def task_of_head(block: Any) -> Task | None:
 
 
 def task_of_figures(names: Collection[str]) -> Task | None:
-    """Return the task whose fitness is made of figures that are among these."""
+    """Return the task whose fitness can be computed from these figures."""
     return next((t for t in TASKS.values() if t.fitness and t.fitness.keys() <= set(names)), None)

@@ -1,7 +1,7 @@
-"""What a task is to everything that runs before, and beside, a framework.
+"""The part of a task that needs no framework.
 
-Its other half is a head (`models/heads/base.py`), which names its task. Nothing else asks which
-task it serves: it asks the task, or the head.
+Its other half is a head (`models/heads/base.py`), which names its task. No other code depends on
+which task it serves: it calls the task, or the head.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Task:
         name: as --task has it.
         head: the name of its head in model YAMLs.
         model: the model YAML of a training that names none, from the project's folder.
-        own_flags: fields of `TrainConfig` that mean something to this task alone.
+        own_flags: fields of `TrainConfig` that only this task uses.
         defaults: fields of `TrainConfig` whose default is another one for this task.
-        accumulates: add up the gradients of small batches, to those of 64 images an update.
+        accumulates: add up the gradients of small batches, to those of 64 images per update.
         head_args: the args of its head in a model YAML that is made for it.
         refused: fields of any configuration that mean nothing to it, each with the reason.
         unused: hyper-parameters that change nothing in its trainings, and are not searched.
@@ -74,7 +74,7 @@ class Task:
     fitness: ClassVar[Mapping[str, float]] = {}
 
     def about(self, document: Mapping[str, Any]) -> list[str]:
-        """Return what is told of a model that nothing has checked yet, one line a subject."""
+        """Return the description of a model that is not checked yet, one line per subject."""
         return []
 
     def completed(self, values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class Task:
     def input_size(self, trained: object) -> int:
         """Return the long side of images for the network where --img is left out.
 
-        trained: that of the training, as the weights tell it, unchecked; None where they do not.
+        trained: that of the training, as the weights tell it, unchecked; None if they do not.
         """
         return CommandConfig.image_size
 
@@ -162,7 +162,7 @@ class Task:
         _refuse(config, self.refused)
 
     def check_hub(self) -> None:
-        """Raise UserError where what is found has no boxes, of which the hub's results are made."""
+        """Raise UserError if the results have no boxes: those of the hub are made of boxes."""
 
     def result(
         self,
@@ -175,10 +175,10 @@ class Task:
 
         Args:
             class_names: of every class that the model knows.
-            track_ids: (K,) int64; None where nothing is tracked.
+            track_ids: (K,) int64; None if nothing is tracked.
 
         Raises:
-            UserError: there is no way to show it.
+            UserError: it cannot be shown.
         """
         raise UserError(f"what a model to {self.name} finds can only be validated, with val.py")
 
@@ -187,7 +187,7 @@ class Task:
         return ground_truth(sample)
 
     def check_audit(self) -> None:
-        """Raise UserError where what is found cannot be held against each label."""
+        """Raise UserError if the results cannot be compared with each label."""
         raise UserError(
             f"an audit asks a model for the objects of images; this one is to {self.name}: give "
             "weights of a detector"
@@ -196,7 +196,7 @@ class Task:
     def annotations(
         self, path: Path, samples: Sequence[Sample], class_names: Sequence[str]
     ) -> CocoAnnotations:
-        """Return the objects that COCO's file has of the samples, for --annotations.
+        """Return the objects of the samples in COCO's file, for --annotations.
 
         Raises:
             UserError: the task has no objects, or the file is not as it should be.

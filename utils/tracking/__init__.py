@@ -1,1 +1,1 @@
-"""One number for an object in all frames of a video."""
+"""Tracking: one id for an object in all frames of a video."""

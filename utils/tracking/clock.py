@@ -1,4 +1,4 @@
-"""The times of a source's frames, as a tracker can use them: they grow, and no frame is far away.
+"""The times of a source's frames for a tracker: they increase, with no large gap between frames.
 
 Before: `utils/media/frame.py`. After: `tracker.py`.
 """
@@ -15,7 +15,7 @@ HIGHEST_RATE = 1000.0  # a broken header says more
 class Clock:
     """Seconds since the first frame.
 
-    It runs slower where all frames are far from each other, as those of a stream that the network
+    It runs slower if all frames are far from each other, as those of a stream that the network
     is too slow for: else each would come after all tracks have ended. A pause counts in full.
     """
 
@@ -23,7 +23,7 @@ class Clock:
         """Make a clock.
 
         Args:
-            rate: frames a second; one that is unknown or cannot be counts as 30.
+            rate: frames per second; one that is unknown or cannot be counts as 30.
             longest_usual_gap: seconds that may pass from frame to frame, unless they pause.
         """
         self.rate = float(rate) if rate and 0 < rate <= HIGHEST_RATE else USUAL_RATE

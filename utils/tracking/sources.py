@@ -39,7 +39,7 @@ class SourceTrackers:
         """Return what is found in a frame and its ids, as `Tracker.update` does.
 
         Args:
-            rate: frames a second of its source; None if unknown.
+            rate: frames per second of its source; None if unknown.
         """
         name = None if frame.number is None else frame.source
         tracked = self._tracked.get(name)
@@ -51,5 +51,5 @@ class SourceTrackers:
 
 
 def _starts_again(last: int | None, number: int | None) -> bool:
-    """Whether a video is read from its start once more."""
+    """Whether a video is read from its start again."""
     return last is not None and number is not None and number <= last

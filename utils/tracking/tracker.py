@@ -30,7 +30,7 @@ CLASS_APART = 1e7  # pixels: farther than any image is wide
 def needed_threshold(confidence_threshold: float) -> float:
     """Return the lowest score of the detections that a tracker needs.
 
-    Those below --conf are not found by themselves; they continue the track of an object that was.
+    Those below --conf begin no track; they only continue the track of an object.
     """
     return min(confidence_threshold, LOWEST_SCORE)
 
@@ -41,7 +41,7 @@ def make_tracker(
     """Return a tracker for one source.
 
     Args:
-        rate: frames a second, of those that it is given; None if unknown.
+        rate: frames per second, of those that it is given; None if unknown.
         confidence_threshold: --conf, from which a detection counts as found and begins a track.
         class_agnostic: --agnostic-nms: an object may change its class. Without it NMS leaves a box
             for each class that an object may be of, and they would exchange their ids.

@@ -101,7 +101,7 @@ def test_both_run_in_turns_and_are_timed_by_one_clock(run):
     found = statistics.median(left / right for left, right in zip(ours, other, strict=True))
     assert float(ratio.split()[1]) == pytest.approx(found, abs=0.01) and "in 4 pairs" in ratio
     assert "equal work: epochs, image size, batch size, cache, parameters" in printed
-    assert "not said by both, so not compared: batches an epoch, training images" in printed
+    assert "not said by both, so not compared: batches per epoch, training images" in printed
     assert "UNDER LOAD" not in printed
 
 
@@ -132,7 +132,7 @@ def test_unequal_work_is_refused_and_marked_where_it_is_allowed(run, other, line
 def test_what_the_other_does_not_say_is_named(run):
     _, printed, _ = run("--rounds", 1, other="--ignores cache imgsz")
     assert "equal work: epochs, batch size, parameters" in printed
-    assert "not said by both, so not compared: batches an epoch, image size, cache," in printed
+    assert "not said by both, so not compared: batches per epoch, image size, cache," in printed
 
 
 def test_a_trainer_without_results_has_the_time_of_its_whole_process(run, tmp_path):
@@ -201,7 +201,7 @@ def write_run(folder, log="", options="", work=None):
 def test_progress_bars_tell_the_number_of_batches(tmp_path):
     ours = write_run(tmp_path / "ours", work={"batches": 46, "train_images": 364})
     bars = "scan 364/364 [00:01<00:00]\r 22/23 [00:01<\r{0}/{0} [00:09<00:00, 2.4it/s]\n 1/2"
-    for total, unequal in ((23, []), (19, ["batches an epoch: 23 in ours, 19 or 364 in the "])):
+    for total, unequal in ((23, []), (19, ["batches per epoch: 23 in ours, 19 or 364 in the "])):
         other = write_run(tmp_path / str(total), log=bars.format(total))
         found = compare_work(ours, other).unequal
         assert [line[: len(wanted)] for line, wanted in zip(found, unequal, strict=True)] == unequal
@@ -240,6 +240,8 @@ def test_our_trainer_beside_itself_does_equal_work(monkeypatch, tmp_path, capsys
     assert document["work"]["unequal"] == document["work"]["not_said"] == []
     assert len(document["work"]["equal"]) == 9
     (ours,), (twin,) = document["runs"].values()
-    assert ours["work"]["batches an epoch"] == 3 and len(ours["epochs"]) == len(twin["epochs"]) == 1
+    assert (
+        ours["work"]["batches per epoch"] == 3 and len(ours["epochs"]) == len(twin["epochs"]) == 1
+    )
     assert set(ours["stages"]) == set(twin["stages"]) > {"forward", "validation"}
     assert "targets and loss" in capsys.readouterr().out

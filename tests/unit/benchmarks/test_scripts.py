@@ -163,7 +163,7 @@ def test_epochs_of_other_work_have_no_figure(monkeypatch, tmp_path, capsys, chan
     assert ended.value.code == 1
     assert [timing["name"] for timing in json.loads(path.read_text())["timings"]] == ["plain"]
     (name,) = changed
-    told = f"fast: not measured: unequal work, {name} is {changed[name]} "
+    told = f"fast: not measured: unequal work: {name} is {changed[name]}, "
     assert told in capsys.readouterr().out
 
 

@@ -40,7 +40,7 @@ def test_what_detect_has_too_has_its_default():
         ("", "--weights is needed"),
         ("--weights ''", "--weights is needed"),
         ("--weights a=", "--weights is needed"),
-        ("--weights =b", "a model's name has 1 to 100 characters"),
+        ("--weights =b", "a model's name has 1 to 100 printable"),
         ("--weights ' ' x", "--weights"),
         ("--weights a/best.pt b/best.pt", "two models the name 'best'; name them apart, as in"),
         ("--weights x=a x=b", "two models the name 'x'"),

@@ -74,7 +74,7 @@ def test_the_figures_of_old_logs_are_measured_only_when_asked():
         (["--weights", "W", "--single-cls", "--annotations", "F"], "--single-cls with --annot"),
         (["--weights", "W", "--task", "study", "--tile", "640"], "--task study with --tile: it"),
         (["--weights", "W", "--task", "study", "--save-txt"], "--task study with --save-txt: it"),
-        (["--weights", "W", "--save-conf"], "--save-conf adds to the files of --save-txt; give"),
+        (["--weights", "W", "--save-conf"], "--save-conf adds scores to the files of --save-txt"),
     ],
 )
 def test_validation_values_out_of_range_are_refused(flags, message):

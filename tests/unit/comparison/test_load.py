@@ -109,7 +109,7 @@ def test_a_result_taken_under_load_is_marked_in_every_form():
     assert [row[-1] for row in times.table.rows] == ["under load", ""]
     (pair,) = next(section for section in report.sections if section.findings).findings
     assert "taken under load" in pair.alarms
-    assert report.summary[-1].endswith("It is not sure: the machine was busy in 1 of 4 runs.")
+    assert report.summary[-1].endswith("They are uncertain: the machine was busy in 1 of 4 runs.")
     loads = next(section for section in report.sections if section.name == "load").table
     assert [(row[3], row[4], row[-1]) for row in loads.rows] == [
         ("1", "0.00", ""), ("2", "1.5", "under load"), ("1", "0.00", ""), ("2", "–", "")

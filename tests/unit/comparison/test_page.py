@@ -197,7 +197,7 @@ def test_what_was_found_and_how_sure_it_is_comes_first(page, page_file):
     assert first == "This is no result for 1 of 4 comparisons: the work or the losses differ."
     assert others[:2] == [
         "OneFlow took 4.00 times as long as PyTorch.",  # in the one comparison that is sound
-        "<b>mine| beside PyTorch plain: too few pairs to tell.",
+        "<b>mine| compared with PyTorch plain: too few pairs to tell.",
     ]
     assert others[2].endswith("in 2 rounds. How busy the machine was is not known.")
 
@@ -230,7 +230,7 @@ def test_backends_options_and_other_trainers_are_apart(page, page_file):
     found = {section.name: len(section.findings) for section in report.sections}
     assert (found["backends"], found["options"], found["trainers"]) == (0, 2, 0)
     assert report.summary[0] == (
-        "PyTorch with fused and PyTorch with cache beside plain: no difference beyond noise."
+        "PyTorch with fused and PyTorch with cache compared with plain: no difference beyond noise."
     )
 
 

@@ -151,7 +151,7 @@ def test_runs_draw_the_split_that_is_asked_for(flags, tmp_path):
     command = train_command(settings, Turn(Cell("torch", "plain", 4), 1), tmp_path)
     assert command[command.index("--split") + 1] == "0.65"
     for wrong in ("0", "1", "nan"):
-        with pytest.raises(UserError, match=f"--split {wrong}; a part is needed"):
+        with pytest.raises(UserError, match=f"--split {wrong}; a fraction is needed"):
             parse_flags([*drawn, "--split", wrong])
 
 
@@ -196,7 +196,7 @@ def test_ablation_has_the_plain_run_and_each_option_alone(flags, processes):
         (["--external", "a/b=tool {batch}"], "letters"),
         (["--external", "mine=tool"], "{batch}"),
         (["--external", "mine=tool '{batch}"], "No closing quotation"),
-        (["--external-results", "mine=x"], "no --external mine"),
+        (["--external-results", "mine=x"], "give --external mine"),
         (["--resume", "runs/compare/exp"], "leave out the other flags"),
         (["--timeout", "nan"], "--timeout nan"),
     ],
@@ -210,7 +210,7 @@ def test_an_environment_that_is_absent_is_named_with_the_remedy(monkeypatch, tmp
     monkeypatch.setattr("utils.comparison.settings.PROJECT", tmp_path)
     with pytest.raises(UserError, match="make setup BACKEND=torch"):
         parse_flags([])
-    with pytest.raises(UserError, match="no comparison that was begun there"):
+    with pytest.raises(UserError, match="no comparison was begun there"):
         parse_flags(["--resume", str(tmp_path)])
 
 

@@ -165,7 +165,7 @@ def test_a_damaged_engine_is_a_clear_error(tmp_path, tensorrt, cuda, graph):
     with pytest.raises(UserError, match="they belong to two models"):
         TensorRtRuntime(made)
     (made / "model.engine").write_bytes(b"of another GPU")
-    with pytest.raises(UserError, match="an engine is for one GPU and one version"):
+    with pytest.raises(UserError, match="an engine is for one kind of GPU and one version"):
         TensorRtRuntime(made)
     (made / "model.engine").unlink()
     with pytest.raises(UserError, match="lacks model.engine"):

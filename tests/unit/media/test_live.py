@@ -102,15 +102,15 @@ def test_what_breaks_off_is_opened_again_and_says_so(quick, caplog):
 
     source = source_of(breaks, lambda: iter([image(2)]))
     frames = []
-    with pytest.raises(BrokenSourceError, match="gone; it was opened 3 times again, in vain"):
+    with pytest.raises(BrokenSourceError, match="gone; 3 attempts to open it again failed"):
         for frame in source.frames():
             frames.append(frame)
     assert [frame.image[0, 0, 0] for frame in frames] == [1, 2]
     assert [frame.number for frame in frames] == [0, 1]
     assert [record.getMessage() for record in caplog.records] == [
-        "a camera: cable; opened again in 0.01 s",
-        "a camera: it ended; opened again in 0.02 s",
-        "a camera: gone; opened again in 0.03 s",
+        "a camera: cable; it will be opened again in 0.01 s",
+        "a camera: it ended; it will be opened again in 0.02 s",
+        "a camera: gone; it will be opened again in 0.03 s",
     ]
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
 

@@ -135,7 +135,7 @@ def test_a_stream_that_breaks_off_is_opened_again(monkeypatch, caplog):
     with tcp_server(serve) as url:
         (source,) = find_sources(url, PIXELS)
         frames = []
-        with pytest.raises(BrokenSourceError, match="opened 2 times again"):
+        with pytest.raises(BrokenSourceError, match="2 attempts to open it again"):
             for frame in source.frames():
                 frames.append(number_in(frame.image))
     assert frames[-1] == 19

@@ -60,8 +60,8 @@ def test_what_is_no_defect_of_the_command_ends_it_with_a_message(error, code, me
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (os.mkdir, "it is there and is no file"),
-        (os.mkfifo, "it is there and is no file"),
+        (os.mkdir, "it exists and is not a file"),
+        (os.mkfifo, "it exists and is not a file"),
         (lambda path: path.symlink_to(path.parent / "gone" / "file"), "no file can be written"),
         (lambda path: path.parent.rmdir(), "no file can be written"),
     ],

@@ -88,7 +88,7 @@ def test_a_process_is_started_for_each_device(started, caplog):
     with pytest.raises(SystemExit):
         launch.launch(parse_train_flags(["--device", "0,1", "--batch", "16"]), StopRequests())
     assert started[0][2]["WORLD_SIZE"] == "2"
-    assert "one a device, in place of DataParallel" in caplog.text
+    assert "one per device, in place of DataParallel" in caplog.text
 
 
 def test_a_validation_in_several_processes_may_have_any_batch_and_ends_at_sigterm(

@@ -162,5 +162,5 @@ def test_ranks_that_listen_everywhere_without_it_say_so(backend, monkeypatch, ca
     monkeypatch.setattr(private_network, "_leave_network", refuse)
     command = [sys.executable, "-c", "pass"]
     assert local_ranks.run_ranks(command, backend, {"WORLD_SIZE": "1"}) == 0
-    line = "the ranks listen on all interfaces: oneflow makes them, and the system refuses"
+    line = "the ranks listen on all interfaces: oneflow does so, and the system refuses"
     assert (line in caplog.text) is LAUNCHERS[backend].needs_network

@@ -105,7 +105,7 @@ def test_other_packages_get_the_five_classes():
 
 
 def test_a_class_has_no_place_to_cut_out():
-    with pytest.raises(UserError, match="a class is of an image as a whole"):
+    with pytest.raises(UserError, match="a class belongs to the whole image"):
         result().crop()
 
 

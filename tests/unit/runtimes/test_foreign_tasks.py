@@ -72,9 +72,9 @@ def test_the_images_of_a_classifier_of_any_size_are_those_of_its_task(tmp_path):
         ({"texts": {**FOREIGN, "task": "segment"}}, None),
         ({"texts": {**FOREIGN, "task": "[" * 1000}}, "its metadata has task"),
         ({"texts": own_texts(output="mask_rows", head="Segment")}, None),
-        ({"texts": own_texts(output="rows")}, "2 outputs, and its metadata tells 1"),
+        ({"texts": own_texts(output="rows")}, "2 outputs, and its metadata says 1"),
         ({"texts": own_texts(output="masks", head="Segment")}, r"metadata says \(1, any, 6\)"),
-        ({"texts": own_texts(output="logits", head="Classify")}, "2 outputs.* tells 1"),
+        ({"texts": own_texts(output="logits", head="Classify")}, "2 outputs.* says 1"),
     ],
 )
 def test_a_segmenter_that_does_not_fit_what_it_says_is_refused(tmp_path, changes, text):

@@ -15,7 +15,7 @@ from tests.tiny_weights import write_tiny_weights
 from utils.files.project import PROJECT
 
 TRAINING = "backend 'onnx' is for inference only; choose one that trains: torch, oneflow"
-ONE_PROCESS = "2 processes work together under a backend that trains, not under 'onnx'"
+ONE_PROCESS = "2 processes need a backend that trains, and 'onnx' does not"
 
 
 def run(script: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -38,7 +38,7 @@ def test_all_addresses_are_told_as_one_that_a_browser_can_open(options):
 @pytest.mark.parametrize(
     ("host", "options", "words"),
     [
-        ("nowhere.invalid", {}, "no address has this name; 127.0.0.1 is this machine alone"),
+        ("nowhere.invalid", {}, "no address has this name; 127.0.0.1 is only this machine"),
         ("a" * 300, {}, "no address has this name"),
         ("\x1b[31m", {}, "'\\x1b[31m': no address"),
         ("192.0.2.1", {"insecure": True}, "this machine has no such address"),

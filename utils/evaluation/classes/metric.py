@@ -1,4 +1,4 @@
-"""Top-1 and top-5 accuracy, of all images and of each class, and what is taken for what.
+"""Top-1 and top-5 accuracy, of all images and of each class, and which classes are confused.
 
 Before: `ClassifyHead.finish`, image by image. After: the table, the plots, results.csv.
 """
@@ -20,7 +20,7 @@ MAX_MISTAKES = 16  # that are kept for a plot
 
 
 class Mistake(NamedTuple):
-    """An image that is taken for another class; the surest are the greatest."""
+    """An image that is classified wrongly; the more confident mistake compares as greater."""
 
     score: float  # of the class that it is taken for
     image_id: int
@@ -30,7 +30,7 @@ class Mistake(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClassificationResult:
-    """The figures of all images; NaN where there is no image."""
+    """The figures of all images; NaN if there is no image."""
 
     class_names: tuple[str, ...]
     num_images: np.ndarray  # (C,) int64
@@ -68,7 +68,7 @@ class ClassificationEvaluator:
                 self._keep(mistake)
 
     def _keep(self, mistake: Mistake) -> None:
-        """Keep the surest mistakes, of equally sure ones the first images."""
+        """Keep the most confident mistakes; of equally confident ones, the first images."""
         if np.isfinite(mistake.score):
             heapq.heappush(self._mistakes, (mistake.score, -mistake.image_id, mistake))
         if len(self._mistakes) > MAX_MISTAKES:
@@ -112,6 +112,6 @@ def rank_of(scores: np.ndarray, true: int) -> int:
 
 
 def _part(right: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """Return right / number, NaN where that is 0."""
+    """Return right / number, NaN if number is 0."""
     with np.errstate(invalid="ignore"):
         return np.divide(right, number)

@@ -14,7 +14,7 @@ CONFIDENCE_GRID = np.linspace(0.0, 1.0, 501)
 
 @dataclass(frozen=True, eq=False)
 class ByConfidence:
-    """What is left of the detections of each class when one confidence decides which count.
+    """The figures of each class if only detections of at least a confidence count.
 
     Each array of figures is (C, 501) float64, column per CONFIDENCE_GRID. Classes without ground
     truth are NaN in it.
@@ -31,12 +31,12 @@ class ByConfidence:
 
     @property
     def recall(self) -> np.ndarray:
-        """The part of the objects that is found."""
+        """The fraction of the objects that is found."""
         return self.num_correct / self._known(self.num_ground_truth[:, None])
 
     @property
     def f1(self) -> np.ndarray:
-        """The harmonic mean of both; 0 where nothing is left."""
+        """The harmonic mean of both; 0 if nothing is left."""
         total = self.num_found + self.num_ground_truth[:, None]
         return 2 * self.num_correct / self._known(total)
 

@@ -147,7 +147,7 @@ def match_greedily(candidates: MatchCandidates, size: SizeRange) -> Matches:
 
     In every image and class the detections choose in descending score. Each takes the free object
     that it overlaps most, the later one where two are equal, if the IoU reaches the threshold. It
-    takes an ignored object only where there is no other. A crowd always stays free. All images
+    takes an ignored object only if there is no other. A crowd always stays free. All images
     and classes proceed together, one rank at a time.
 
     Args:

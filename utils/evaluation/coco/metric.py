@@ -101,7 +101,7 @@ class MetricResult:
         return self._mean(self.ap)
 
     def summary(self) -> dict[str, float]:
-        """Return COCO's 12 figures in its order; NaN, COCO's -1, where there is nothing to find."""
+        """Return COCO's 12 figures in its order; NaN, COCO's -1, if there is nothing to find."""
         everything = self.sizes["all"]
         by_size = {name: self.sizes[name] for name in ("small", "medium", "large")}
         return {
@@ -121,7 +121,7 @@ class MetricResult:
 
 @dataclass(frozen=True, eq=False)
 class EvaluationResult(MetricResult):
-    """How well a set of images was detected: the figures of boxes, and what shows errors."""
+    """How well a set of images was detected: the figures of boxes, and what shows mistakes."""
 
     confusion: Confusion
     examples: Mapping[int, Example]  # the images whose id is below NUM_EXAMPLES, by id

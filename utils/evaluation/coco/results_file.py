@@ -55,7 +55,7 @@ class CocoResults:
         self._images[image_id] = found
 
     def write(self, path: Path) -> int:
-        """Write images in the order of image_paths, one a line; return how many detections."""
+        """Write images in the order of image_paths, one per line; return how many detections."""
         with atomic_text_file(path) as file:
             file.write("[")
             separator = "\n"
@@ -113,7 +113,7 @@ def category_ids(class_names: Sequence[str]) -> list[int]:
 def image_ids(paths: Sequence[Path]) -> list[ImageId]:
     """Return the id of each image.
 
-    COCO's file names are its ids: where all names without suffix are whole numbers, these are the
+    COCO's file names are its ids: if all names without suffix are whole numbers, these are the
     ids. Else the names without suffix are. Where two images of different folders have the same
     name, the ids are 1, 2, ... in the order of paths.
     """

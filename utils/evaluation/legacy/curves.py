@@ -24,7 +24,7 @@ SMOOTHING_WINDOW = 101  # points of CONFIDENCE_GRID; the one odd width up to 299
 
 
 class ClassFigures(NamedTuple):
-    """Figures of each class; NaN where it has no objects, 0 where it has no detections."""
+    """Figures of each class; NaN if it has no objects, 0 if it has no detections."""
 
     precision: np.ndarray  # (C,) float64, at IoU 0.50 and the one chosen confidence
     recall: np.ndarray  # (C,) float64, likewise

@@ -25,7 +25,7 @@ class LegacyResult:
     """YOLOv5's figures of a set of images, by class and over all.
 
     As in EvaluationResult, classes without ground truth are NaN in every per-class array and left
-    out of the means; where no class has any, the means are 0. Crowds are no ground truth.
+    out of the means; if no class has any, the means are 0. Crowds are no ground truth.
     """
 
     class_names: tuple[str, ...]

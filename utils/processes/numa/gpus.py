@@ -32,7 +32,7 @@ def gpu_node(index: int, system: Path) -> int:
     """
     driver = load_driver()
     if driver is None:
-        raise UnknownNode(f"{DRIVER_LIBRARY} cannot be loaded, which knows where a GPU is")
+        raise UnknownNode(f"{DRIVER_LIBRARY} cannot be loaded; it tells the node of a GPU")
     path = system / "bus" / "pci" / "devices" / pci_address(driver, index) / "numa_node"
     try:
         node = int(path.read_text(encoding="ascii"))
@@ -44,7 +44,7 @@ def gpu_node(index: int, system: Path) -> int:
 
 
 def load_driver() -> Any:
-    """Load and initialize CUDA's driver library; None where there is no driver or no GPU."""
+    """Load and initialize CUDA's driver library; None if there is no driver or no GPU."""
     try:
         driver = ctypes.CDLL(DRIVER_LIBRARY)
     except OSError:

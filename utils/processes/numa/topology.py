@@ -18,7 +18,7 @@ class Node(NamedTuple):
 
 
 def read_nodes(system: Path = SYSTEM) -> list[Node]:
-    """Return the nodes that are online and have cores, by number; [] where the system names none.
+    """Return the nodes that are online and have cores, by number; [] if the system names none.
 
     Nodes with memory only, such as that of a GPU or of an expansion card, are left out: no process
     can run there.

@@ -1,1 +1,1 @@
-"""Where the figures of a run go besides its folder: an event each, to any number of loggers."""
+"""Loggers: the events of a run go to any number of them, besides the files of its folder."""

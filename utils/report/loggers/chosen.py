@@ -37,7 +37,7 @@ def make_loggers(names: Sequence[str]) -> Loggers:
 
 
 def check_loggers(names: Sequence[str]) -> None:
-    """Raise UserError for what `make_loggers` refuses; no class of a user's own is made."""
+    """Raise UserError for what `make_loggers` refuses, without an instance of a user's class."""
     for name in names:
         if name in LOGGERS:
             _make(name)
@@ -98,7 +98,7 @@ class Loggers:
         self._loggers.clear()
 
     def _tell(self, method: str, *event: Any) -> None:
-        """Tell all; a full disk or a server that is away must not end a training."""
+        """Pass an event to all; a full disk or an unreachable server must not end a training."""
         for name, logger in list(self._loggers.items()):
             try:
                 getattr(logger, method)(*event)

@@ -49,7 +49,7 @@ class RunLogger(Protocol):
         """Take the figures of an epoch."""
 
     def run_ends(self, event: RunEnds) -> None:
-        """Take what the run came to."""
+        """Take the final figures of the run."""
 
     def close(self) -> None:
         """Write what is pending: the last call, also when the run is interrupted."""

@@ -49,7 +49,7 @@ class MlflowLogger:
         self._client.set_terminated(self._id)
 
     def close(self) -> None:
-        """Do nothing: the store has each call's rows already."""
+        """Do nothing: each call has already written its rows to the store."""
 
     def _experiment(self, project: Path) -> str:
         """Return the id of the experiment of a project; make it when it is not there."""

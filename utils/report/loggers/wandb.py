@@ -1,6 +1,6 @@
 """A run of Weights & Biases, offline unless the variable WANDB_MODE says otherwise.
 
-`wandb sync RUN/wandb/offline-run-*` sends it later. Nothing is asked for.
+`wandb sync RUN/wandb/offline-run-*` sends it later. It asks no question on the terminal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plots of a run, a file a subject; docs/en/plots.md says what each shows.
+"""The plots of a run, one file per subject; docs/en/plots.md says what each shows.
 
 Drawing imports matplotlib or OpenCV where it needs them, and leaves their global state alone.
 """

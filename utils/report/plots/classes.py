@@ -1,4 +1,4 @@
-"""Images that are surely taken for another class, side by side.
+"""Images that are classified wrongly with the most confidence, side by side.
 
 Before: `evaluation/classes/metric.py`. After: mistakes.jpg.
 """

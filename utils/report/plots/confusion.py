@@ -1,4 +1,4 @@
-"""The confusion matrix: as what each class is found.
+"""The confusion matrix: as which class the objects of each class are detected.
 
 Before: `evaluation/confusion.py`. After: confusion_matrix.png.
 """
@@ -38,7 +38,7 @@ ABOVE, BELOW, BESIDE, LISTED = 0.7, 0.45, 0.3, 4.8
 def plot_confusion(
     confusion: Confusion, class_names: Sequence[str], path: Path, has_background: bool = True
 ) -> None:
-    """Draw which part of the objects of each true class, a column, is found as each class, a row.
+    """Draw the fraction of the objects of each true class (column) found as each class (row).
 
     The last row is what is missed; the last column is what is found where nothing is labelled.
     Each column adds up to 1. Of more than 100 classes those with the most objects are shown, and
@@ -82,9 +82,9 @@ def _shown_classes(confusion: Confusion) -> list[int]:
 
 
 def _place(names: Sequence[str], with_list: bool) -> tuple[Any, Any, Any]:
-    """Return a figure, its axes for cells and, right of them, those for a list.
+    """Return a figure, its axes for cells and, to their right, the axes for a list.
 
-    By hand: matplotlib's own layout leaves square axes no room for what is written around them.
+    Placed by hand: matplotlib's layout leaves square axes no room for the text around them.
     """
     side = min(CELL * len(names), MOST)
     beside = max(map(width_in_ems, names)) * _letter_size(names) / 72 + BELOW
@@ -107,7 +107,7 @@ def _letter_size(names: Sequence[str]) -> float:
 
 
 def _draw_cells(axes: Any, parts: np.ndarray, names: Sequence[str]) -> None:
-    """Draw the parts (N, N) as colours, with names at the left and below."""
+    """Draw the fractions (N, N) as colours, with names at the left and below."""
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("parts", ["#FFFFFF", COLOURS[0]])
@@ -122,7 +122,7 @@ def _draw_cells(axes: Any, parts: np.ndarray, names: Sequence[str]) -> None:
 
 
 def _write_numbers(axes: Any, parts: np.ndarray) -> None:
-    """Write each part that is not zero into its cell."""
+    """Write each fraction that is not zero into its cell."""
     for row, column in np.argwhere(parts >= LEAST_NUMBER).tolist():
         part = parts[row, column]
         colour = "#FFFFFF" if part > DARK else INK

@@ -81,7 +81,7 @@ def plot_examples(
     folder: Path,
     draw_below: Callable[[np.ndarray, Any, Sample], None] = _draw_nothing,
 ) -> None:
-    """Write JPEGs of validation images, 16 a file: with their labels, and with what was found.
+    """Write JPEGs of validation images, 16 per file: with their labels, and with what was found.
 
     val_batch0_labels.jpg and val_batch0_pred.jpg have the same images in the same places. An image
     that can no longer be read is left grey, and a line says so.

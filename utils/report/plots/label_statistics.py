@@ -1,4 +1,4 @@
-"""What the labels of a dataset hold: classes, places and sizes of boxes, and how these go together.
+"""Statistics of labels: classes, places and sizes of boxes, and their correlation.
 
 Before: `data/sources/labels.py`. After: labels.jpg and labels_correlogram.jpg.
 """
@@ -35,8 +35,8 @@ MEASURES = ("x", "y", "width", "height")
 def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Path) -> None:
     """Draw how often each class occurs, the shapes of boxes, where they lie and how large they are.
 
-    Of more than 1,000 boxes every so many-th has its outline drawn. Where all boxes fill their
-    images, it is how often each class occurs, and how large the images are.
+    Of more than 1,000 boxes, outlines of an evenly spaced selection are drawn. If all boxes fill
+    their images, the plot shows how often each class occurs, and how large the images are.
     """
     table = table_of(samples)
     if fill_images(table):
@@ -93,7 +93,7 @@ def plot_correlogram(samples: Sequence[Sample], path: Path) -> None:
             axes.set_ylabel(MEASURES[row])
         if row == 3:
             axes.set_xlabel(MEASURES[column])
-    figure.suptitle(f"{count(len(boxes_cxcywh_norm), 'box', 'boxes')}, in parts of the image")
+    figure.suptitle(f"{count(len(boxes_cxcywh_norm), 'box', 'boxes')}, in fractions of the image")
     save_figure(figure, path)
 
 

@@ -30,8 +30,8 @@ def plot_results(csv_path: Path, plot_path: Path) -> None:
     """Draw the losses, metrics and learning rates of results.csv over the epochs.
 
     A few losses far above all others do not flatten a panel: it ends below them, and a triangle
-    at its upper edge and the number say where they are. So it is with learning rates; figures, of
-    which the highest are what counts, are all shown.
+    at its upper edge and the number say where they are. The same holds for
+    learning rates; metrics are all shown, because the highest ones count.
 
     Raises:
         UserError: the file has no epochs, or lacks a column that every run has.
@@ -52,7 +52,7 @@ def plot_results(csv_path: Path, plot_path: Path) -> None:
 def _draw_panel(
     axes: Any, epochs: np.ndarray, lines: Mapping[str, np.ndarray], is_bounded: bool
 ) -> None:
-    """Draw lines by label, each a value an epoch; NaN where there is none.
+    """Draw lines by label, each one value per epoch; NaN where there is none.
 
     is_bounded: what is far above all others is marked, not drawn.
     """
@@ -71,7 +71,7 @@ def _draw_panel(
 
 
 def _dots(values: np.ndarray) -> np.ndarray:
-    """Return the places that have a dot: all of a few, else those that no line reaches."""
+    """Return the places that have a dot: all if they are few, else those that no line reaches."""
     is_known = np.isfinite(values)
     if len(values) < FEW_EPOCHS:
         return np.flatnonzero(is_known)
@@ -123,7 +123,7 @@ def _mark_what_is_above(
 def _result_panels(columns: Sequence[str]) -> dict[str, dict[str, str]]:
     """Return what is drawn of a results.csv: by title, the columns by label.
 
-    A panel for each loss, of training and validation; figures two a panel; one of learning rates.
+    A panel for each loss, of training and validation; two figures per panel; one of learning rates.
     """
     parts = [name.partition("/") for name in columns]
     losses = dict.fromkeys(name for group, _, name in parts if group in ("train", "val"))

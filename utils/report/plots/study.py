@@ -29,7 +29,7 @@ class StudyRow:
         """Return the row as a line of text."""
         figures = "  ".join(f"{name} {value:.4f}" for name, value in self.figures.items())
         size = f"{self.weights}  {self.image_size} px"
-        return f"{size}  {figures}  {self.milliseconds:.1f} ms an image"
+        return f"{size}  {figures}  {self.milliseconds:.1f} ms per image"
 
 
 def study_sizes(stride: int) -> list[int]:
@@ -50,7 +50,7 @@ def write_study(rows: Sequence[StudyRow], folder: Path) -> None:
 
 
 def plot_study(rows: Sequence[StudyRow], folder: Path) -> None:
-    """Draw the last figure by milliseconds an image into study.png, a line for each weights."""
+    """Draw the last figure by milliseconds per image into study.png, a line for each weights."""
     figure_name = list(rows[0].figures)[-1]
     figure, axes = new_figure(1, 1, 7, 4.5)
     for number, weights in enumerate(dict.fromkeys(row.weights for row in rows), 1):
@@ -61,6 +61,6 @@ def plot_study(rows: Sequence[StudyRow], folder: Path) -> None:
         axes.plot(times, values, marker="o", label=label)
         for row, x, y in zip(own, times, values, strict=True):
             axes.annotate(str(row.image_size), (x, y), (4, -10), textcoords="offset points")
-    axes.set(xlabel="ms an image", ylabel=figure_name, ylim=(0, None), xlim=(0, None))
+    axes.set(xlabel="ms per image", ylabel=figure_name, ylim=(0, None), xlim=(0, None))
     set_fonts(axes.legend(loc="lower right").get_texts())
     save_figure(figure, folder / "study.png")

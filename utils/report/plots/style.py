@@ -97,12 +97,12 @@ def figure_name(class_names: Sequence[str], index: int) -> str:
 
 
 def figure_text(text: str, otherwise: str) -> str:
-    """Return a text that matplotlib can draw in one font, cut where it is long.
+    """Return a text that matplotlib can draw in one font, cut if it is long.
 
-    It would read dollar signs as the bounds of a formula.
+    Dollar signs are escaped: matplotlib would read a formula between them.
 
     Args:
-        otherwise: what is returned, and told, where no font has all its letters.
+        otherwise: what is returned, and logged, if no font has all its letters.
     """
     name = cut(unicodedata.normalize("NFC", printable(text)))
     if not system_fonts().font_for(name + BESIDE_NAMES):
@@ -123,7 +123,7 @@ def cut(name: str) -> str:
 
 
 def width_of(text: str) -> int:
-    """Return how wide a text is, in letters; an ideograph is as wide as two."""
+    """Return how wide a text is, in letters; an ideograph counts as two."""
     spacing = [letter for letter in text if not unicodedata.combining(letter)]
     return len(spacing) + sum(unicodedata.east_asian_width(letter) in "WF" for letter in spacing)
 
@@ -137,7 +137,7 @@ def width_in_ems(name: str) -> float:
 
 @lru_cache(maxsize=1024)
 def _tell_of_several_fonts(name: str, otherwise: str) -> None:
-    """Say, once of each name, that its letters are of several fonts."""
+    """Log, once per name, that no single font has all its letters."""
     text = "no one font of this machine has all letters of %s; figures call it %s"
     log.warning(text, name, otherwise)
 

@@ -51,7 +51,7 @@ def test_problems_end_with_1_and_a_good_dataset_with_0(reported, monkeypatch, tm
         (["--data", "no/such.yaml"], "no dataset YAML"),
         (
             ["--data", "shapes", "--split", "1.5"],
-            "--split 1.5; a part is needed",
+            "--split 1.5; a fraction is needed",
         ),
         (["--data", "shapes", "--cfg", "no/such.yaml"], "--cfg no/such.yaml"),
         (["--data", "shapes", "--weights", "no/such.pt"], "--weights no/such.pt"),

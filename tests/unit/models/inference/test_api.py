@@ -279,7 +279,7 @@ def test_large_image_files_are_refused_before_they_are_decoded(weights, tmp_path
         ({"batch": 0}, "--batch-size 0"),
         ({"tile": 63}, "--tile 63; a whole number from 64"),
         ({"tile": 64.0}, r"tile 64\.0; a whole number"),
-        ({"overlap": 0.2}, "--overlap 0.2 is of tiles"),
+        ({"overlap": 0.2}, "--overlap 0.2 is the overlap of tiles"),
         ({"tile": 64, "overlap": 0.8}, "--overlap 0.8; a number from 0.1 to 0.75"),
         ({"tile": 64, "overlap": "half"}, "overlap 'half'; a number"),
     ],

@@ -19,7 +19,7 @@ def test_the_table_has_a_row_for_each_model_and_size(tmp_path):
         for weights in ("a.pt", "猫.pt")
         for size in (256, 384)
     ]
-    assert rows[0].line() == "a.pt  256 px  mAP_0.5 0.2560  mAP_0.5:0.95 0.1280  25.6 ms an image"
+    assert rows[0].line() == "a.pt  256 px  mAP_0.5 0.2560  mAP_0.5:0.95 0.1280  25.6 ms per image"
     write_study(rows, tmp_path)
     with open(tmp_path / "study.csv", encoding="utf-8") as file:
         table = list(csv.reader(file))
