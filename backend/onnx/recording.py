@@ -59,8 +59,8 @@ class Size(int):
 
     def _refuse(self, *others: Any) -> NoReturn:
         raise ValueError(
-            f"a free size has +, -, * and // alone (its example is {int(self)}); use int() where "
-            "the example's value is meant"
+            f"a free size has only +, -, * and // (its example is {int(self)}); use int() if the "
+            "example's value is meant"
         )
 
     def _with(self, operation: str, value: int, other: Any) -> Size:
@@ -195,7 +195,9 @@ def constant_like(value: Any, like: Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if like.dtype not in FLOAT_DTYPES and np.asarray(value).dtype.kind == "f":
-        raise ValueError(f"a tensor of {like.dtype} and {value}; a whole number is needed")
+        raise ValueError(
+            f"a tensor of {like.dtype} does not go with {value}; a whole number is needed"
+        )
     return constant(np.array(value, like.dtype))
 
 
@@ -338,7 +340,9 @@ def _complete(shape: Sequence[int], old: Sequence[int]) -> list[int]:
     numbers, known = math.prod(map(int, old)), math.prod(int(x) for x in shape if x != -1)
     rest = numbers // known if known else 0
     if -1 in shape and known * rest != numbers or -1 not in shape and known != numbers:
-        raise ValueError(f"reshape{tuple(shape)}: it does not hold the numbers of {tuple(old)}")
+        raise ValueError(
+            f"reshape{tuple(shape)}: a tensor of {tuple(old)} has another number of elements"
+        )
     if -1 not in shape:
         return list(shape)
     free = [size for size in old if isinstance(size, Size)]
