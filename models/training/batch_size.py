@@ -212,8 +212,8 @@ def tell(
         what,
         budget / GIB,
         fitting * ranks,
-        f", {fitting} a process" if ranks > 1 else "",
-        ", the most that is chosen here" if fitting == most else "",
+        f", {fitting} per process" if ranks > 1 else "",
+        ", the largest that is chosen" if fitting == most else "",
     )
 
 

@@ -76,9 +76,9 @@ def choose_updates(config: TrainConfig, number: int, device: str, dtype: str) ->
         lambda: try_average(ops.ema_update_, lambda module: None, trial),
         TOLERANCE[dtype],
     )
-    for part, problem in ((name, step_problem), ("average of the weights", average_problem)):
+    for part, problem in ((name, step_problem), ("EMA of the weights", average_problem)):
         if problem:
-            log.info("%s, %s: the plain path is used for it alone (%s)", flag, part, problem)
+            log.info("%s, %s: the plain path is used only for it (%s)", flag, part, problem)
     if not step_problem and not average_problem:
         log.info("%s: %s; equal to the plain path", flag, multi_tensor.describe(name, device))
     return Updates(
@@ -167,7 +167,7 @@ def try_average(
                     average(*tensors, decay, trial.lost(is_lost))
         wanted = nn.state_arrays(equal)
         for name, array in nn.state_arrays(kept).items():
-            found[f"{layout}equal average of {name}"] = array - wanted[name]
+            found[f"{layout}equal EMA of {name}"] = array - wanted[name]
         for name, array in nn.state_arrays(averages).items():
-            found[f"{layout}average of {name}"] = array
+            found[f"{layout}EMA of {name}"] = array
     return found

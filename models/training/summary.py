@@ -86,14 +86,14 @@ def describe_means(state: TrainState) -> str:
 def describe_loader(config: TrainConfig) -> str:
     """Return how many loader processes there are."""
     workers = loader_workers(config.workers, config.device)
-    return f"{workers or 'no'} loader {'process' if workers == 1 else 'processes'}"
+    return f"{workers or 'no'} loader {'worker' if workers == 1 else 'workers'}"
 
 
 def describe_recipe(run: Run, state: TrainState) -> str:
     """Return optimizer, learning rate, batch and length."""
     config, hyp = run.config, run.hyp
     together = config.batch_size * state.schedule.accumulate
-    update = f" ({together} an update)" if state.schedule.accumulate > 1 else ""
+    update = f" ({together} per update)" if state.schedule.accumulate > 1 else ""
     return ", ".join(
         [
             config.optimizer,

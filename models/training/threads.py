@@ -52,6 +52,6 @@ def fitting_threads(gflops: float, most: int) -> int:
 @on_main
 def _tell(threads: int, most: int, gflops: float) -> None:
     log.info(
-        "threads: %d of %d, as a step of %.2g GFLOPs has work for no more; OMP_NUM_THREADS sets "
-        "another number", threads, most, gflops,
+        "threads: %d of %d, because a step of %.2g GFLOPs gains from no more; OMP_NUM_THREADS "
+        "sets another number", threads, most, gflops,
     )  # fmt: skip

@@ -44,7 +44,7 @@ class Labels(NamedTuple):
 def describe(fit: Fit) -> str:
     """Return in words how well anchors fit."""
     recall = fit.best_possible_recall
-    return f"best possible recall {recall:.3f}, {fit.anchors_per_target:.2f} a target"
+    return f"best possible recall {recall:.3f}, {fit.anchors_per_target:.2f} per target"
 
 
 def number_to_fit(anchors: Any, hyp: Hyperparameters) -> int:
@@ -81,20 +81,22 @@ def choose_anchors(
         return anchors
     if number:
         fitted = labels.fit(number, strides)
-        _say(f"{number} a level are fitted", labels, fitted)
+        _say(f"{number} per level are fitted", labels, fitted)
         return fitted
     anchors = _in_order(anchors, strides)
     fit = labels.measure(anchors)
     enough = fit.best_possible_recall > ENOUGH_RECALL
-    log.info("anchors: they fit %s: %s", "well" if enough else "badly", describe(fit))
+    log.info(
+        "anchors: the model's fit the labels %s: %s", "well" if enough else "badly", describe(fit)
+    )
     if enough:
         return anchors
     fitted = labels.fit(len(anchors[0]) // 2, strides)
     better = labels.measure(fitted)
     if better.best_possible_recall <= fit.best_possible_recall:
-        log.info("anchors: no better ones were found, these are kept")
+        log.info("anchors: no better ones were found; the model's are kept")
         return anchors
-    _say("others take their place", labels, fitted)
+    _say("replaced by fitted ones", labels, fitted)
     return fitted
 
 
