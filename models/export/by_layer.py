@@ -40,7 +40,10 @@ class Layer(NamedTuple):
 
     def text(self) -> str:
         if self.ours.shape != self.theirs.shape:
-            return f"layer {self.number}, {self.block}: {self.theirs.shape}, not {self.ours.shape}"
+            return (
+                f"layer {self.number}, {self.block}, which returns the shape {self.theirs.shape}, "
+                f"in the model {self.ours.shape}"
+            )
         worst = np.unravel_index(np.abs(self.theirs - self.ours).argmax(), self.ours.shape)
         place = ", ".join(map(str, worst))
         return (
@@ -59,12 +62,14 @@ def where_they_part(graph: Path, model: Detector, images: np.ndarray, metadata: 
     last = -1
     for layer in layers(graph, model, images, metadata):
         if not layer.difference <= SAME[metadata.precision]:
-            return f"they part in {layer.text()}"
+            return f"the first layer that differs is {layer.text()}"
         last = layer.number
     if last < 0:
-        return "its graph names no layer, so where they part is not known"
+        return "its graph names no layer, so the first one that differs is not known"
     end = len(model.spec.layers) - 1
-    return f"layers 0 to {last} agree; what may differ is layer {end}, {metadata.head}, and its end"
+    return (
+        f"layers 0 to {last} agree; the difference is in layer {end}, {metadata.head}, or after it"
+    )
 
 
 def layers(graph: Path, model: Detector, images: np.ndarray, metadata: Metadata) -> Iterator[Layer]:

@@ -31,8 +31,8 @@ def compare_logits(result: Verified, batch: Batch) -> str:
         worst = int(difference.argmax())
         if not difference[worst] <= allowed:
             return (
-                f"image {index}: class {worst} has a probability of {theirs[worst]:.6g}, by the "
-                f"model {ours[worst]:.6g}; accepted are {allowed:g} between them"
+                f"image {index}: class {worst} has a probability of {theirs[worst]:.6g}, the "
+                f"model's is {ours[worst]:.6g}; a difference of at most {allowed:g} is accepted"
             )
         if best != wanted and ours[wanted] - ours[best] > 2 * allowed:
             return f"image {index}: its best class is {best}, the model's {wanted}"

@@ -68,5 +68,6 @@ def fault_of_rows(found: np.ndarray, expected: np.ndarray, part: Part, most: flo
         return ""
     return (
         f"row {worst[1]} of image {worst[0]}: a {part.name} of {theirs[worst]:.6g}{part.unit}, the "
-        f"model's is {ours[worst]:.6g}{part.unit}; accepted are {most:g}{part.unit} between them"
+        f"model's is {ours[worst]:.6g}{part.unit}; a difference of at most {most:g}{part.unit} is "
+        "accepted"
     )

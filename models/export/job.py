@@ -106,7 +106,9 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     if config.int8:  # calibration holds all maps, as training does
         model.require_memory((batch_of(metadata), 3, *config.image_size), trains=True)
     if config.device not in ("", CPU):
-        log.warning("--device %s: only --include engine uses it, the others the CPU", config.device)
+        log.warning(
+            "--device %s: only --include engine uses it; other formats use the CPU", config.device
+        )
     if not FRAMEWORKS[backend.use()].trains:
         log.warning(
             "backend onnx runs the model: files are compared with their own graph, unoptimized"
@@ -213,7 +215,7 @@ def part_of(export: Export, row: Format, made: Path, trial: Trial) -> str:
     if not is_graph and graph_agrees(export, trial):
         return "the ONNX graph that it is made from agrees with the model; its conversion does not"
     if trial.is_resized:
-        return "images of the network's size agree; what differs is how the file resizes others"
+        return "images of the network's size agree; the file resizes other sizes in another way"
     graph = made if is_graph else export.graph
     part = where_they_part(graph, export.model, trial.images, export.metadata)
     return part if is_graph else f"of the ONNX graph that it is made from: {part}"

@@ -36,7 +36,7 @@ def compare_mask_rows(result: Verified, batch: Batch) -> str:
             return f"it has {name} of shape {found.shape}, the model {expected.shape}"
         part = np.abs(found - expected).max() / max(np.abs(expected).max(), np.finfo("f4").tiny)
         if not part <= tolerance.others:
-            return f"its {name} are up to {part:.2g} of the largest beside the model's"
+            return f"its {name} differ from the model's by up to {part:.2g} of the largest"
     for index, image in enumerate(zip(rows, prototypes, strict=True)):
         objects, masks, _ = found_in(batch, *image)
         if fault := fault_of_image(result, batch, index, objects, masks):
@@ -141,6 +141,6 @@ def fault_of_mask(
     if wrong <= FEW_PLACES or 1 - wrong / union >= least:
         return ""
     return (
-        f"of a mask of {int(expected.sum())} places {wrong} differ, an IoU of "
+        f"a mask of {int(expected.sum())} cells differs in {wrong}, an IoU of "
         f"{1 - wrong / union:.3f}"
     )

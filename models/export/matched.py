@@ -121,7 +121,7 @@ def fault_of(
         is_alone = np.isin(np.arange(len(others.scores)), others_alone)
         for place in alone.tolist():
             if not is_close_call(own, place, others, is_alone, limits, tolerance):
-                return f"{name} alone finds {_in_words(own, place)}"
+                return f"only {name} finds {_in_words(own, place)}"
     return ""
 
 

@@ -91,7 +91,7 @@ def outputs_of(model: Detector, images: np.ndarray) -> Outputs:
     found = tuple(map(ops.to_numpy, outputs))
     if not all(np.isfinite(output).all() for output in found):
         raise UserError(
-            "what the model predicts is no number (NaN or infinite); its weights are damaged, or "
+            "the model's predictions are not finite (NaN or infinite); its weights are damaged, or "
             "its training diverged: export an earlier checkpoint"
         )
     return found

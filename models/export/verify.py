@@ -49,7 +49,7 @@ def verify(
     """
     result = Verified()
     if runtime.metadata != expected:
-        result.fault = f"it says of itself {runtime.metadata}, not {expected}"
+        result.fault = f"its metadata is {runtime.metadata}, not {expected}"
     for trial in trials:
         if not result.fault:
             # Of the two the wider one; the first number decides.
@@ -79,5 +79,5 @@ def _compare(
     found, metadata = predict(runtime, trial.images), runtime.metadata
     for index, outputs in enumerate(found if KINDS[metadata.output].has_nms else ()):
         if not all(np.isfinite(output).all() for output in outputs):
-            return f"image {index}: what it finds is no number (NaN or infinite)"
+            return f"image {index}: the file's outputs are not finite (NaN or infinite)"
     return COMPARISONS[metadata.output](result, Batch(trial, found, metadata, limits, tolerance))

@@ -114,7 +114,9 @@ class Loss(Protocol):
     def restore(self, state: Mapping[str, Sequence[float]]) -> None:
         """Go on from a `state()`; ValueError for that of another loss."""
         if state:
-            raise ValueError(f"its loss has learnt {', '.join(state)}")
+            raise ValueError(
+                f"it has a state of the loss that this head does not have: {', '.join(state)}"
+            )
 
 
 class Sink(Protocol):
@@ -263,7 +265,7 @@ class Head(nn.Module, ABC):
         Raises:
             UserError: the task has no passes.
         """
-        raise UserError("--augment: models of this task see an image once; leave it out")
+        raise UserError("--augment: models of this task take each image only once; leave it out")
 
     def class_rows(self) -> ClassRows:
         """Return which of its arrays have a row for each class.
@@ -303,7 +305,7 @@ class Head(nn.Module, ABC):
         Raises:
             UserError: what the task finds cannot be put together.
         """
-        raise UserError("--tile: models of this task find nothing in tiles; leave it out")
+        raise UserError("--tile: models of this task cannot detect in tiles; leave it out")
 
     @classmethod
     def exported_kind(cls, nms: bool, efficient_nms: bool, letterbox: bool) -> str:

@@ -53,7 +53,7 @@ def _tell_batch(config: DetectionConfig, file: ExportedWeights) -> None:
     metadata = file.runtime.metadata
     if not metadata.dynamic and metadata.batch_size > config.batch_size:
         log.warning(
-            "%s computes %s a call, used or not; --batch-size %d uses them all",
+            "%s always computes %s per call; --batch-size %d uses them all",
             printable(file.path), count(metadata.batch_size, "image"), metadata.batch_size,
         )  # fmt: skip
 

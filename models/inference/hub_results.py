@@ -86,7 +86,7 @@ class HubResults:
         """Print a line an image, and the times."""
         before, network, after = self.t
         speed = f"{before:.1f} ms before the network, {network:.1f} ms in it, {after:.1f} ms after"
-        say(*self._lines(), f"Speed: {speed} an image, at shape {self.s}")
+        say(*self._lines(), f"Speed: {speed} per image, at shape {self.s}")
 
     def render(self, labels: bool = True) -> list[np.ndarray]:
         """Draw what was found; return the drawn images, (H, W, 3) uint8 RGB, which `ims` are then.

@@ -87,7 +87,7 @@ class LevelBalance:
         if {name: len(x) for name, x in state.items()} != wanted or not (
             (values > 0) & (values < LARGEST)
         ).all():
-            raise ValueError("the balance of its levels")
+            raise ValueError("the weights of its levels (--autobalance) do not fit")
         self._values, self._on_device = values, None
 
 

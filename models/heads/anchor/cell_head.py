@@ -118,7 +118,7 @@ class CellHead(Head):
         if len(anchors) != len(request.in_channels):
             raise UserError(
                 f"{count(len(anchors), 'level')} of anchors, "
-                f"{count(len(request.in_channels), 'source')}"
+                f"{count(len(request.in_channels), 'source')}; equally many are needed"
             )
         outputs = len(anchors[0]) // 2 * (BOX_CHANNELS + 1 + num_classes + num_added)
         costs = tuple(

@@ -23,8 +23,8 @@ def rows_of_detections(detections: np.ndarray, num_classes: int) -> np.ndarray:
     wrong = ~((classes >= 0) & (classes < num_classes))
     if wrong.any():
         raise UserError(
-            f"it finds the class {brief(float(classes[wrong][0]))}, and its metadata names "
-            f"{num_classes}; export it again"
+            f"it returns the class {brief(float(classes[wrong][0]))}, but its metadata has "
+            f"{num_classes} classes; export it again"
         )
     rows = np.zeros((len(used), 5 + num_classes), np.float32)
     rows[:, 0:2] = (used[:, 0:2] + used[:, 2:4]) / 2

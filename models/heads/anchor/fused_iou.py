@@ -43,7 +43,7 @@ def probe_box_iou(box_iou: BoxIou, device: str) -> dict[str, np.ndarray]:
     return {
         "CIoU": ops.to_numpy(iou),
         "gradient": gradient[EQUAL_BOXES:],
-        "share of finite gradients": np.isfinite(gradient).mean(),
+        "fraction of finite gradients": np.isfinite(gradient).mean(),
     }
 
 

@@ -149,7 +149,7 @@ class ClassifyHead(Head):
     ) -> np.ndarray:
         (logits,) = outputs
         if not np.isfinite(logits).all():
-            raise UserError("what it returns is no number (NaN or infinite); export it again")
+            raise UserError("its outputs are not finite (NaN or infinite); export it again")
         powers = np.exp(logits - logits.max())
         return np.asarray(powers / powers.sum())[None]
 
