@@ -82,13 +82,13 @@ def one_dtype(names: Iterable[str]) -> None:
 
 
 def evaluates(training: bool) -> None:
-    """Require of a backend that does not train that BatchNorm is in evaluation."""
+    """Require BatchNorm in evaluation mode, on a backend that does not train."""
     if training:
         raise ValueError("BatchNorm trains only under a backend that trains; call eval() first")
 
 
 def feature_map(shape: Sequence[int], dtype: str, channels: int, wanted_dtype: str) -> None:
-    """Require what a layer of so many channels and of such weights takes."""
+    """Require (B, channels, H, W) of the dtype that a layer takes."""
     if len(shape) != 4 or shape[1] != channels or dtype != wanted_dtype:
         raise ValueError(
             f"this layer takes (B, {channels}, H, W) {wanted_dtype}, not {tuple(shape)} {dtype}"
@@ -103,7 +103,7 @@ def window_fits(shape: Sequence[int], size: int, padding: int) -> None:
 
 
 def several_values(shape: Sequence[int]) -> None:
-    """Require more than one value a channel, or none, of (B, C, H, W): one has no variance."""
+    """Require several values per channel of (B, C, H, W), or none: one has no variance."""
     if shape[0] * shape[2] * shape[3] == 1:
         raise ValueError(
             f"BatchNorm needs several values per channel in training, not {tuple(shape)}"
@@ -205,7 +205,7 @@ def equal_counts(count: int, wanted: int, what: str) -> None:
 
 
 def box_pairs(shape: Sequence[int], other: Sequence[int]) -> None:
-    """Require (N, 4) boxes twice, paired row by row."""
+    """Require two arrays of boxes (N, 4), paired row by row."""
     if len(shape) != 2 or shape[1] != 4 or tuple(shape) != tuple(other):
         raise ValueError(
             f"both arrays of boxes must be (N, 4), not {tuple(shape)} and {tuple(other)}"

@@ -23,7 +23,7 @@ _are_asked_for = False
 
 
 def choose_threads() -> None:
-    """Set the variables for this process and those it starts, except where the user did."""
+    """Set the variables for this process and those it starts, unless the user did."""
     global _are_asked_for
     _are_asked_for = any(name in os.environ for name in THREADS)
     os.environ.update(_chosen(os.environ))
