@@ -1,4 +1,4 @@
-"""How probable a file and the model hold each class for whole images.
+"""Class probabilities of whole images: those of a file compared with those of the model.
 
 Before: `verify.py` ran the file. After: the line of a file, or why it is wrong.
 """
@@ -15,7 +15,7 @@ PROBABILITIES = "probabilities"
 def compare_logits(result: Verified, batch: Batch) -> str:
     """Compare probabilities and the best class of each image; return what is too far apart.
 
-    Two classes may change places where they are as far apart as probabilities may be.
+    Two classes may change places if their difference is within that of probabilities.
     """
     result.things = "image"
     allowed = batch.tolerance.scores

@@ -55,7 +55,7 @@ BOX, SCORES = Part("box", slice(0, 4), " px"), Part("score", slice(4, None), "")
 
 
 def largest_difference(found: np.ndarray, expected: np.ndarray, part: Part) -> float:
-    """Return the largest difference of rows (B, N, 5 + C); NaN when one is no number."""
+    """Return the largest difference of rows (B, N, 5 + C); NaN when one of them is NaN."""
     return float(np.abs(found[..., part.columns] - expected[..., part.columns]).max())
 
 

@@ -1,4 +1,4 @@
-"""Boxes and masks: those of a file against those of the model.
+"""Boxes and masks: those of a file compared with those of the model.
 
 Before: `verify.py` ran the file. After: the line of a file, or why it is wrong. Masks are compared
 at the size of the prototypes, where every place counts.
@@ -78,7 +78,7 @@ def found_in(batch: Batch, rows: np.ndarray, prototypes: np.ndarray) -> Found:
 
 
 def scale_of(batch: Batch, prototypes: np.ndarray) -> np.ndarray:
-    """Return places of prototypes (M, h, w) a pixel of the images, (4,): x, y, x, y."""
+    """Return places of prototypes (M, h, w) per pixel of the images, (4,): x, y, x, y."""
     return np.array(prototypes.shape[:0:-1] * 2) / (batch.trial.images.shape[:1:-1] * 2)
 
 
@@ -111,7 +111,7 @@ def is_unsure(prototypes: np.ndarray, coefficients: np.ndarray, near: float) -> 
 
 
 def between_edges(boxes_xyxy: np.ndarray, scale: np.ndarray, size: Sequence[int]) -> np.ndarray:
-    """Return the places that may lie in one of two boxes (2, 4) alone, (h, w) bool.
+    """Return the places that may lie in only one of two boxes (2, 4), (h, w) bool.
 
     A box may begin a whole row later for a last digit, on which a file and a model may differ.
     """
@@ -131,9 +131,9 @@ def _places_in(box: np.ndarray, size: Sequence[int]) -> np.ndarray:
 def fault_of_mask(
     result: Verified, found: np.ndarray, expected: np.ndarray, unsure: np.ndarray, least: float
 ) -> str:
-    """Note how much of two masks (h, w) bool is of one alone; return it if it is too much.
+    """Note how much of two masks (h, w) bool is only in one; return it if it is too much.
 
-    unsure: places that may be of one alone.
+    unsure: places that may be in only one.
     """
     apart, union = found ^ expected, max(int((found | expected).sum()), 1)
     result.note(MASKS, float(apart.sum() / union))

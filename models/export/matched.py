@@ -89,7 +89,7 @@ class Candidates(NamedTuple):
     rows: np.ndarray  # (N, 5 + C)
 
     def hold(self, one: Detections, place: int, tolerance: Tolerance) -> bool:
-        """Return whether one of them is this thing."""
+        """Return whether this thing is among what the model predicts."""
         column = 5 + int(one.class_index[place])
         if not 5 <= column < self.rows.shape[1]:
             return False
@@ -108,7 +108,7 @@ def fault_of(
     limits: Limits,
     tolerance: Tolerance,
 ) -> str:
-    """Return what one of both has, without a partner and with no close call; "" if nothing."""
+    """Return what only the file or the model finds and is no close call; "" if nothing."""
     alone_found = np.setdiff1d(np.arange(len(found.scores)), pairs[:, 0])
     alone_expected = np.setdiff1d(np.arange(len(expected.scores)), pairs[:, 1])
     for place in alone_found.tolist():

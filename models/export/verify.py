@@ -1,7 +1,7 @@
-"""An exported file, run in its runtime, against the model: the same images, the same predictions.
+"""An exported file, run in its runtime, must predict what the model does in the same images.
 
 Before: `trials.py` ran the model. After: `job.py` keeps the file or refuses it, and `by_layer.py`
-says where the two part.
+says where the two differ.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def verify(
     """Run a file on the images of the trials and compare with the model; stop at a fault.
 
     Args:
-        expected: what the file is to say of itself.
+        expected: the metadata that the file must have.
     """
     result = Verified()
     if runtime.metadata != expected:

@@ -1,4 +1,4 @@
-"""What is fixed in an exported file, held against the flags: its size, and the NMS in it.
+"""What is fixed in an exported file, compared with the flags: its size, and the NMS in it.
 
 Before: `predictor.py`. After: `job.py`, `api.py` and `models/validation.py` know what they get.
 """
@@ -41,7 +41,7 @@ def input_size(config: DetectionConfig, predictor: Predictor) -> int:
 
 
 def tell_limits(config: DetectionConfig, weights: Sequence[Weights]) -> None:
-    """Log where a file cannot do as the flags say, on the first rank."""
+    """Log what a file cannot do that the flags say, on the first rank."""
     files = [one for one in weights if isinstance(one, ExportedWeights)]
     if this_process().is_main:
         for file in files:

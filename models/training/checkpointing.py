@@ -44,7 +44,7 @@ class Part(NamedTuple):
         name: in the file: of a field of the header or of its progress, or of a section of arrays.
         owner: the object that has it: "state.ema" is `ema` of the `TrainState`.
         take: returns it, given the owner, between two batches.
-        put: gives it to the owner of a run that was just built; ValueError where it does not fit.
+        put: gives it to the owner of a run that was just built; ValueError if it does not fit.
     """
 
     name: str
@@ -120,7 +120,7 @@ def _put(parts: Iterable[Part], run: Run, state: TrainState, values: Mapping[str
 
 
 def differences(header: Header, sync_bn: bool) -> Iterator[str]:
-    """Say why what follows may differ from what would have followed where the state was written."""
+    """Yield why the rest of the run may differ from that of a run that was not interrupted."""
     writer, present = header.backend, backend.use()
     if writer != present:
         yield f"{writer} saved the state, {present} rounds differently"

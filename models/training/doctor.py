@@ -1,7 +1,7 @@
 """`python -m models.training.doctor --data D`: is the loader or the model slower, what to change?
 
-It takes the flags of train.py and measures what they would run: the loader alone with several
-numbers of workers and with `--cache ram`, and the training step alone.
+It takes the flags of train.py and measures what they would run: the loader on its own, with
+several numbers of workers and with `--cache ram`, and the training step on its own.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ENOUGH = 1.1  # what a loader must make of what the model takes, so that it neve
 
 
 class LoaderSpeed(NamedTuple):
-    """One measurement of the loader alone."""
+    """One measurement of the loader on its own."""
 
     workers: int
     cache: str
@@ -133,7 +133,7 @@ def measure_loader(
 
 
 def images_per_second(batches: Iterator[Batch], warm_up: int) -> float:
-    """Return how many images the batches hold that come in a second."""
+    """Return how many images per second the batches bring."""
     for _ in range(warm_up):
         next(batches)
     start, count = time.perf_counter(), 0

@@ -1,8 +1,8 @@
-"""--multi_tensor_optimizer: the updates of many tensors together, used where they prove right.
+"""--multi_tensor_optimizer: the updates of many tensors together, used if they prove right.
 
 `training/state.py::build_state` asks `choose_updates`; each fast update is tried on the device of
 the training, beside the plain one, on small tensors. On a GPU there are as many of them as of the
-model: its kernels take long lists in chunks. The model and its average are then packed.
+model: its kernels take long lists in chunks. The model and its EMA are then packed.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ log = logging.getLogger("train")
 
 
 class Updates(NamedTuple):
-    """What updates the weights, and what their average."""
+    """What updates the weights, and what updates their EMA."""
 
     optimizers: Optim
     average: Average
 
     @property
     def means(self) -> dict[str, str]:
-        """Which they are, "fast" or "plain", by name."""
+        """How each of them computes, "fast" or "plain", by name."""
         plain = {"optimizer": self.optimizers is optim, "average": self.average is ops.ema_update_}
         return {name: "plain" if is_plain else "fast" for name, is_plain in plain.items()}
 

@@ -200,7 +200,7 @@ def conclude_run(
 
 
 def why_run_ended(run: Run, state: TrainState) -> str:
-    """Return why a run ends early, after the epoch that was counted last; "" where it goes on."""
+    """Return why a run ends early, after the epoch that was counted last; "" if it goes on."""
     return why_ended(run.limits, state.epoch, state.best_epoch, run.results.seconds)
 
 

@@ -1,4 +1,4 @@
-"""One batch of a run once more: where do its numbers stop to be finite?
+"""One batch of a run once more: where do its numbers stop being finite?
 
 Before: `train.py --replay EPOCH:STEP`, as the line about a skipped update names the batch. A batch
 is a function of (seed, epoch, sample indices), so the run's other flags make it again exactly.
@@ -76,7 +76,7 @@ def replay(config: TrainConfig, state: TrainState, start: Checkpoint, loader: Tr
 
 
 def differences(config: TrainConfig, start: Checkpoint) -> Iterator[str]:
-    """Yield what of the batch, or of its cost, was decided otherwise in the checkpoint's run."""
+    """Yield each setting of the batch, or of its loss, that the checkpoint's run had otherwise."""
     given, trained = as_document(config), start.header.settings
     for name in DECIDING:
         if name in trained and trained[name] != given[name]:

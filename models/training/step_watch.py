@@ -46,7 +46,7 @@ class StepWatch:
 
     Attributes:
         loss_names: of a batch's losses in their order, each with its short name.
-        skipped: updates of this epoch that did not happen, since a loss or gradient was not finite.
+        skipped: updates of this epoch that were skipped: a loss or gradient was not finite.
         first_losses: of the first batches of the run, as far as they are read.
     """
 
@@ -84,7 +84,7 @@ class StepWatch:
         """Return whether the update that was closed last has happened; None if that was told.
 
         Logs the batches if not. Raises UserError for the tenth time in a row, not counting those
-        whose gradients alone overflow while the loss scale can still fall.
+        of which only gradients overflow while the loss scale can still fall.
         """
         if self._closed is None:
             return None

@@ -59,6 +59,6 @@ def unfitted_anchors(number: int, levels: int) -> tuple[tuple[float, ...], ...]:
 
 
 def anchors_in_cells(anchors: Sequence[Sequence[float]], strides: Sequence[int]) -> np.ndarray:
-    """Map anchors in pixels, [w, h, w, h, ...] a level to (levels, A, 2) float32 in cells."""
+    """Map anchors in pixels, [w, h, w, h, ...] per level to (levels, A, 2) float32 in cells."""
     pixels = np.asarray(anchors, np.float32).reshape(len(anchors), -1, 2)
     return pixels / np.asarray(strides, np.float32).reshape(-1, 1, 1)

@@ -50,7 +50,7 @@ class LevelsPlan(NamedTuple):
 
 
 class CellHead(Head):
-    """A 1x1 convolution per level that predicts A rows a cell.
+    """A 1x1 convolution per level that predicts A rows per cell.
 
     A row is a box (4 logits), objectness, C classes and then what a subclass adds: numbers of any
     size, which are no logits.

@@ -1,4 +1,4 @@
-"""--bbox_iou_optim: the fused complete IoU, used where it proves right, value and gradient.
+"""--bbox_iou_optim: the fused complete IoU, used if its value and gradient prove right.
 
 Before: `head.py::AnchorHead.make_loss`, with the device of the training. After: `loss.py`.
 """
@@ -18,7 +18,7 @@ EQUAL_BOXES = 20
 
 
 def choose_box_iou(device: str) -> BoxIou:
-    """Choose the fused CIoU where it is proved, else the plain formula; one line says which."""
+    """Choose the fused CIoU if it is proved, else the plain formula; one line says which."""
     proved = is_proved(
         f"--bbox_iou_optim on {device}",
         fused.implementation(device),
