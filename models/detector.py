@@ -74,8 +74,8 @@ class Detector(nn.Module):
         """Raise UserError if this machine's memory cannot hold the maps of images (B, 3, H, W).
 
         Counted are float32 maps: in training, which keeps them for the backward pass, those of all
-        layers, else the largest one. A step takes some times more. Of attention it is what each
-        cell takes of each other one.
+        layers, else the largest one. A step takes several times as much. Attention counts with its
+        matrix of all pairs of cells.
         """
         images, _, height, width = shape
         over = sum if trains else max

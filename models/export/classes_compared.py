@@ -1,6 +1,6 @@
 """Class probabilities of whole images: those of a file compared with those of the model.
 
-Before: `verify.py` ran the file. After: the line of a file, or why it is wrong.
+Before: `verify.py` ran the file. After: the file's line on screen, or its fault.
 """
 
 from __future__ import annotations

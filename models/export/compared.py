@@ -1,6 +1,6 @@
 """How far the rows that a file predicts are from those of the model.
 
-Before: `verify.py` ran both on the same images. After: the line of a file, or why it is wrong.
+Before: `verify.py` ran both on the same images. After: the file's line on screen, or its fault.
 """
 
 from __future__ import annotations

@@ -66,5 +66,5 @@ class Batch(NamedTuple):
     tolerance: Tolerance
 
     def noting(self, result: Verified) -> Verified:
-        """Return where differences are noted: those of resizing are not the model's."""
+        """Return where differences are noted: not in result if the file resized the images."""
         return Verified() if self.trial.is_resized else result

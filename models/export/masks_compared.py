@@ -1,6 +1,6 @@
 """Boxes and masks: those of a file compared with those of the model.
 
-Before: `verify.py` ran the file. After: the line of a file, or why it is wrong. Masks are compared
+Before: `verify.py` ran the file. After: the file's line on screen, or its fault. Masks are compared
 at the size of the prototypes, where every place counts.
 """
 

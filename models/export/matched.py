@@ -1,6 +1,6 @@
 """What a file finds, and what the model finds: pairs of the same thing, and what lacks a partner.
 
-Before: `verify.py` ran both on the same images. After: the line of a file, or why it is wrong.
+Before: `verify.py` ran both on the same images. After: the file's line on screen, or its fault.
 """
 
 from __future__ import annotations

@@ -80,9 +80,7 @@ NO_OPTIONS = LossOptions()
 
 
 class Loss(Protocol):
-    """What a batch costs; a subclass takes over what a loss without a state does at `end_batch`,
-    `state` and `restore`.
-    """
+    """The loss of a batch; one without a state inherits `end_batch`, `state` and `restore`."""
 
     @property
     def means(self) -> Mapping[str, str]:

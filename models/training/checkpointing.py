@@ -170,7 +170,7 @@ def rebuild_model(checkpoint: Checkpoint) -> Detector:
 
 
 def pending_gradients(state: TrainState) -> dict[str, np.ndarray]:
-    """Return those accumulated since the last update, by rank/parameter; none just after one.
+    """Return the gradients since the last update, by rank/parameter; none just after one.
 
     All ranks call it: each has gradients of its own until the update.
     """

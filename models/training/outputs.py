@@ -150,7 +150,7 @@ def report_epoch(
 
 
 def _measured(head: Head, validation: Validation | None) -> tuple[list[float], list[float]]:
-    """Return figures and losses of a validation, in the head's order; NaN of none."""
+    """Return figures and losses of a validation, in the head's order; NaN without one."""
     if validation is None:
         return [math.nan] * len(head.figure_names), [math.nan] * len(head.loss_names)
     found = head.figures(validation.result)

@@ -126,7 +126,7 @@ def layer_outputs(model: Detector, images: Tensor) -> Iterator[tuple[str, Tensor
 
 
 def first_not_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
-    """Return the first tensor that holds infinity or NaN, and how many of them; None of none."""
+    """Return the first tensor with infinity or NaN, and their number; None if all are finite."""
     for name, x in tensors:
         if ops.dtype_of(x) == "int64":
             continue

@@ -81,7 +81,7 @@ class StepWatch:
         return ops.where(ops.sum(values * 0.0) <= 0.0, 0.0 if read_before else 1.0, 1.0)
 
     def settle(self, scale_can_fall: bool = False) -> bool | None:
-        """Return whether the update that was closed last has happened; None if that was told.
+        """Return whether the update that was closed last has happened; None if already returned.
 
         Logs the batches if not. Raises UserError for the tenth time in a row, not counting those
         of which only gradients overflow while the loss scale can still fall.
@@ -111,7 +111,7 @@ class StepWatch:
         return False
 
     def end_epoch(self) -> np.ndarray:
-        """Return the mean losses of the epoch's batches whose losses are finite; NaN of none."""
+        """Return the mean losses of the epoch's batches with finite losses; NaN if none."""
         self._read()
         if self.skipped:
             _warn("%s of this epoch skipped, see above", count(self.skipped, "update"))
@@ -124,7 +124,7 @@ class StepWatch:
         return means
 
     def means(self) -> np.ndarray:
-        """Return those of the batches read so far in this epoch, float64; NaN of none."""
+        """Return the means over the batches read so far in this epoch, float64; NaN if none."""
         nothing = np.full(len(self.loss_names), np.nan)
         return self._sums / self._batches if self._batches else nothing
 
