@@ -1,4 +1,4 @@
-"""What everyone imports: `from backend import ops, nn, optim, autograd, device`, and more.
+"""The names that all code imports: `from backend import ops, nn, optim, autograd`, and more.
 
 Each name is a namespace that finds its functions in the backend in use. Importing this package
 imports no framework and chooses none: `backend.use(name)` does, before the first look-up. A class

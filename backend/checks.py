@@ -40,7 +40,7 @@ def known_capability(name: str, known: Iterable[str]) -> None:
 
 def no_torchscript() -> ValueError:
     """Return the error of a backend that has none."""
-    return ValueError("TorchScript is PyTorch's alone; accepted: the backend torch")
+    return ValueError("only PyTorch has TorchScript; accepted: the backend torch")
 
 
 def thread_number(number: int) -> None:
@@ -82,13 +82,13 @@ def one_dtype(names: Iterable[str]) -> None:
 
 
 def evaluates(training: bool) -> None:
-    """Require of a backend that does not train that BatchNorm is in evaluation."""
+    """Require BatchNorm in evaluation mode, on a backend that does not train."""
     if training:
-        raise ValueError("BatchNorm learns only under a backend that trains; call eval() first")
+        raise ValueError("BatchNorm trains only under a backend that trains; call eval() first")
 
 
 def feature_map(shape: Sequence[int], dtype: str, channels: int, wanted_dtype: str) -> None:
-    """Require what a layer of so many channels and of such weights takes."""
+    """Require (B, channels, H, W) of the dtype that a layer takes."""
     if len(shape) != 4 or shape[1] != channels or dtype != wanted_dtype:
         raise ValueError(
             f"this layer takes (B, {channels}, H, W) {wanted_dtype}, not {tuple(shape)} {dtype}"
@@ -103,9 +103,11 @@ def window_fits(shape: Sequence[int], size: int, padding: int) -> None:
 
 
 def several_values(shape: Sequence[int]) -> None:
-    """Require more than one value a channel, or none, of (B, C, H, W): one has no variance."""
+    """Require several values per channel of (B, C, H, W), or none: one has no variance."""
     if shape[0] * shape[2] * shape[3] == 1:
-        raise ValueError(f"BatchNorm learns from more than one value a channel, not {tuple(shape)}")
+        raise ValueError(
+            f"BatchNorm needs several values per channel in training, not {tuple(shape)}"
+        )
 
 
 def not_empty(shape: Sequence[int], dim: int) -> None:
@@ -122,7 +124,10 @@ def matrices(shape: Sequence[int], other: Sequence[int]) -> None:
     """Raise ValueError unless matrices (..., N, K) and (..., K, M) can be multiplied."""
     shape, other = tuple(shape), tuple(other)
     if min(len(shape), len(other)) < 2 or shape[:-2] != other[:-2] or shape[-1] != other[-2]:
-        raise ValueError(f"shapes {shape} and {other}; (..., N, K) and (..., K, M) are needed")
+        raise ValueError(
+            f"shapes {shape} and {other} cannot be multiplied; (..., N, K) and (..., K, M) are "
+            "needed"
+        )
 
 
 def linear_shapes(shape: Sequence[int], weight: Sequence[int], bias: Sequence[int] | None) -> None:
@@ -130,7 +135,8 @@ def linear_shapes(shape: Sequence[int], weight: Sequence[int], bias: Sequence[in
     shape, weight = tuple(shape), tuple(weight)
     if len(weight) != 2 or shape[-1:] != weight[1:] or tuple(bias or weight[:1]) != weight[:1]:
         raise ValueError(
-            f"shapes {shape}, {weight} and {bias}; (..., in), (out, in) and (out,) are needed"
+            f"shapes {shape}, {weight} and {bias} do not fit each other; (..., in), (out, in) and "
+            "(out,) are needed"
         )
 
 
@@ -163,7 +169,7 @@ def row_values(
 def scalar_output(shape: Sequence[int], inputs_require_grad: Iterable[bool]) -> None:
     """Require a 0-d output, and inputs that record a gradient."""
     if len(shape) != 0:
-        raise ValueError(f"gradients are those of a 0-d output, not {tuple(shape)}")
+        raise ValueError(f"gradients need a 0-d output, not one of shape {tuple(shape)}")
     if not all(inputs_require_grad):
         raise ValueError("each input must require a gradient; make it with autograd.variable")
 
@@ -199,6 +205,8 @@ def equal_counts(count: int, wanted: int, what: str) -> None:
 
 
 def box_pairs(shape: Sequence[int], other: Sequence[int]) -> None:
-    """Require (N, 4) boxes twice, paired row by row."""
+    """Require two arrays of boxes (N, 4), paired row by row."""
     if len(shape) != 2 or shape[1] != 4 or tuple(shape) != tuple(other):
-        raise ValueError(f"boxes must be (N, 4) twice, not {tuple(shape)} and {tuple(other)}")
+        raise ValueError(
+            f"both arrays of boxes must be (N, 4), not {tuple(shape)} and {tuple(other)}"
+        )

@@ -1,4 +1,4 @@
-"""Which of the devices that a user names is this process's own. Imports no framework."""
+"""Choose this process's device among those that the user names. Imports no framework."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def own_device(name: str, usable: Sequence[str]) -> str:
 
 
 def require_cpu(backend: str, name: str) -> None:
-    """Raise BackendError for a GPU under a backend that computes on the CPU alone."""
+    """Raise BackendError for a GPU under a backend that computes only on the CPU."""
     if name not in ("", CPU) and not FRAMEWORKS[backend].on_gpus:
         others = " or ".join(other for other, row in FRAMEWORKS.items() if row.on_gpus)
         raise BackendError(

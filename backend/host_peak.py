@@ -14,7 +14,7 @@ PEAK = "VmHWM:"
 
 def peak_during(run: Callable[[], object]) -> int:
     """Return the most bytes that this process has in memory during a call, or has had before it
-    where the system does not forget.
+    if the system does not forget.
     """
     with suppress(OSError):  # no Linux, or /proc is read-only
         CLEAR_REFERENCES.write_text(RESET_PEAK)

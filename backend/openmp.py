@@ -24,20 +24,20 @@ _are_asked_for = False
 
 
 def choose_threads() -> None:
-    """Set the variables for this process and those it starts, except where the user did."""
+    """Set the variables for this process and those it starts, unless the user did."""
     global _are_asked_for
     _are_asked_for = DIVIDED not in os.environ and any(name in os.environ for name in THREADS)
     os.environ.update(_chosen(os.environ))
 
 
 def are_asked_for() -> bool:
-    """Return whether the user, or who started this process, said how many threads it has."""
+    """Return whether the user, or who started this process, set its number of threads."""
     return _are_asked_for
 
 
 def default_threads() -> int:
-    """Return how many threads a library that knows no OpenMP may have: OMP_NUM_THREADS, or a core
-    each.
+    """Return how many threads a library without OpenMP may have: OMP_NUM_THREADS, or one per
+    core.
     """
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return int(asked) if asked.isdecimal() and int(asked) else cores_of_rank()

@@ -213,7 +213,7 @@ def _import_backend(name: str) -> None:
         raise BackendError(
             f"backend {name!r} is installed but cannot be imported: {error}\n"
             + "".join(captured)
-            + f"run `{_install_command(name)}` to install it afresh"
+            + f"run `{_install_command(name)}` to install it again"
         ) from error
     for line in captured:
         if not any(noise in line for noise in framework.startup_noise):

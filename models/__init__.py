@@ -26,7 +26,7 @@ def load(  # its result is not annotated: that class can be imported only inside
         backend: "torch", "oneflow" or "onnx"; None for the one in use, else YOLO_BACKEND, else what
             is installed. A process has one.
         device: "cpu"; "0", or 0, for the first GPU; "" for a GPU if there is one.
-        half: compute in half precision on a GPU; a line of the log says where there is none.
+        half: compute in half precision on a GPU; a line of the log says if there is none.
         max_pixels: image files of more pixels are refused; None for the limit of --max-pixels.
         runtime: what runs an exported file, as --runtime; "" for what its name tells.
 

@@ -58,7 +58,7 @@ def run_audit(
     samples: Sequence[Sample],
     weights: Sequence[Checkpoint],
 ) -> None:
-    """Detect in all images, hold it against their labels, and write audit.html and audit.csv."""
+    """Detect in all images, compare with their labels, and write audit.html and audit.csv."""
     device = backend.device.resolve(config.device)
     model = make_predictor(weights, device, config.augment, config.half)
     model.head.task.check_audit()

@@ -74,8 +74,8 @@ class Detector(nn.Module):
         """Raise UserError if this machine's memory cannot hold the maps of images (B, 3, H, W).
 
         Counted are float32 maps: in training, which keeps them for the backward pass, those of all
-        layers, else the largest one. A step takes some times more. Of attention it is what each
-        cell takes of each other one.
+        layers, else the largest one. A step takes several times as much. Attention counts with its
+        matrix of all pairs of cells.
         """
         images, _, height, width = shape
         over = sum if trains else max
@@ -118,7 +118,7 @@ class Detector(nn.Module):
     def decode_above(
         self, raw: tuple[Tensor, ...], confidence_threshold: float
     ) -> list[np.ndarray]:
-        """Return the rows of `decode` above the threshold, (K, ...) float32 an image."""
+        """Return the rows of `decode` above the threshold, (K, ...) float32 per image."""
         return self.head.decode_above(raw, confidence_threshold)
 
     def initialize(self, seed: int) -> None:
@@ -164,7 +164,7 @@ def count_parameters(model: Detector, folded: bool = False) -> int:
 def require_image_size(image_size: int, stride: int, trains: bool) -> None:
     """Raise UserError unless a model of this stride takes --img.
 
-    Training needs two cells a side: of one image, a map of one cell has a single value a channel,
+    Training needs two cells a side: of one image, a map of one cell has a single value per channel,
     and BatchNorm no variance.
     """
     check_image_size(image_size, stride)
@@ -202,7 +202,7 @@ def gains_from_channels_last(device: str, dtype: str) -> bool:
 
 
 def choose_layout(asked: str, device: str, dtype: str) -> bool:
-    """Return whether --layout means channels-last; UserError where the backend has no such layout.
+    """Return whether --layout means channels-last; UserError if the backend has no such layout.
 
     dtype: in which the network computes.
     """

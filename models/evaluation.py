@@ -1,4 +1,4 @@
-"""Detect in every image of a split and hold what is found against its labels.
+"""Detect in every image of a split and compare what is found with its labels.
 
 Before: a model in evaluation mode and `utils/data/loading/loader.py`. After: the evaluator of the
 model's head. `loop.py` calls it after each epoch, `validation.py` for val.py.
@@ -63,12 +63,12 @@ def evaluate(
     Each rank detects in its shard of every batch; all of them return what a single process does.
 
     Args:
-        model: in evaluation mode; with a loss, one model alone, without augmentation.
+        model: in evaluation mode; with a loss, only one model, without augmentation.
         samples: those that the loader was made from.
         suppression: which predictions count as found.
         loss: adds the batches' mean losses, as in training; those of all ranks add up to a batch's.
-        sinks: receive what the evaluator receives, each image under its place in samples, on the
-            first rank alone.
+        sinks: receive what the evaluator receives, each image under its place in samples, only
+            on the first rank.
         objects_of: returns those of the sample at a place, in pixels of its image; None for its
             labels.
         channels_last: layout of the feature maps; None for the one that the device gains from.
@@ -141,7 +141,7 @@ def evaluate_tiled(
 
 
 def nothing_done(head: Head) -> EvaluationProgress:
-    """Return where every validation of a head's task begins."""
+    """Return the progress of a validation that has not begun."""
     return make_progress(np.zeros((0, len(head.loss_names))), [], head.nothing_found)
 
 

@@ -201,7 +201,7 @@ def _parse_layer(index: int, line: Any, document: Mapping[str, Any]) -> LayerSpe
     except UserError as error:
         raise UserError(f"layer {index}: {error}") from error
     if number > 1 and not kind.repeats:
-        raise UserError(f"layer {index}: number {number}; {block} is written once a layer")
+        raise UserError(f"layer {index}: number {number}; a layer has only one {block}: write 1")
     origins = origin if isinstance(origin, list) else [origin]
     if not origins or len(origins) > 1 and not kind.joins:
         raise UserError(f"layer {index}: from {brief(origin)}; {block} takes one source")

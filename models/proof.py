@@ -58,5 +58,5 @@ def _difference(
             error = np.abs(fast[name] - wanted).max(initial=0.0)
         allowed = tolerance * np.abs(wanted).max(initial=0.0)
         if not error <= allowed:  # NaN differs too
-            return f"its {name} is off by {error:.1e}, at most {allowed:.1e} is accepted"
+            return f"its {name} differs by {error:.1e}; at most {allowed:.1e} is accepted"
     return ""

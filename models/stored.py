@@ -1,4 +1,4 @@
-"""The model that a weights file describes, held against its arrays before it is made.
+"""The model that a weights file describes, compared with its arrays before it is made.
 
 Before: `utils/weights/load.py::load_weights`, or the state of a run. After: `detector.py`. A
 description of a few bytes could otherwise make a model that fills the memory.

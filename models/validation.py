@@ -64,7 +64,7 @@ def run_validation(
 
     Args:
         samples: of the split, with labels of all classes.
-        own_annotations: the COCO file that the labels are from, where they are from one.
+        own_annotations: the COCO file that the labels are from, if they are from one.
         is_of_folders: the images are labelled by the folders in which they lie.
     """
     device = backend.device.resolve(config.device)

@@ -1,6 +1,6 @@
 """The one tensor API: what every backend promises, name by name.
 
-Everything above `backend/` is written against these signatures alone. Each class is one module of
+Everything above `backend/` uses only these signatures. Each class is one module of
 a backend (`class Ops` is `backend/NAME/ops.py`), each method one function or class of that module,
 with the same parameter names. No framework is imported here.
 

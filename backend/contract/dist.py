@@ -27,7 +27,7 @@ class Dist(Protocol):
 
         Args:
             device: of this process's tensors, as `Device.resolve` returns it.
-            timeout_s: limit of waiting for another rank, where the framework has such a limit.
+            timeout_s: limit of waiting for another rank, if the framework has such a limit.
 
         Raises:
             BackendError: the framework cannot exchange tensors of the device.
@@ -64,7 +64,7 @@ class Dist(Protocol):
             half_gradients: send them as bfloat16, half the bytes.
 
         Raises:
-            ValueError: half_gradients where `Device.supports("half_gradients")` is False.
+            ValueError: half_gradients if `Device.supports("half_gradients")` is False.
         """
 
     def averaging(

@@ -15,7 +15,7 @@ import numpy as np
 class Tensor(Protocol):
     """The methods and operators of a framework tensor that Duet's code may use.
 
-    Where no gradient is recorded, `requires_grad` is False, `grad` is None and `detach` returns the
+    If no gradient is recorded, `requires_grad` is False, `grad` is None and `detach` returns the
     same values.
     """
 
@@ -117,7 +117,7 @@ class Ops(Protocol):
 
     # Reductions (gradient). dim None reduces to 0-d.
     def mean(self, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-        """Return the mean; NaN where there is nothing to average."""
+        """Return the mean; NaN if there is nothing to average."""
 
     # Shape and index (gradient)
     def cat(self, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -234,8 +234,8 @@ class NN(Protocol):
         tensors.
 
         Raises:
-            ValueError: when called in training with one value a channel, which has no variance, or
-                under a backend that does not train.
+            ValueError: when called in training with one value per channel, which has no variance,
+                or under a backend that does not train.
         """
 
     @staticmethod
@@ -272,11 +272,11 @@ class NN(Protocol):
 
     @staticmethod
     def to_torchscript(module: Any, example: Tensor, text: str) -> bytes:
-        """Return a TorchScript file of what a module in evaluation computes of one tensor: a
-        tensor, or a tuple of them.
+        """Return the TorchScript file of a module in evaluation, which maps one tensor to a tensor
+        or to a tuple of them.
 
         Args:
-            example: the module runs on it once; the file may take tensors of this shape alone.
+            example: the module runs on it once; the file may take only tensors of this shape.
             text: kept beside it; in the file, a zip archive, it is "NAME/extra/metadata.json".
 
         Raises:
@@ -285,8 +285,8 @@ class NN(Protocol):
 
     @staticmethod
     def from_torchscript(content: bytes) -> Callable[[Tensor], Any]:
-        """Load a TorchScript file on the CPU; return what runs it: one tensor in, and out what
-        its module returned.
+        """Load a TorchScript file on the CPU; return a function that runs it: it takes one tensor
+        and returns what the module returned.
 
         The file is a program: it can do more than compute. Threads may share what runs it.
 
@@ -296,7 +296,7 @@ class NN(Protocol):
 
 
 class Autograd(Protocol):
-    """What a model in evaluation asks of gradients: that there are none."""
+    """Gradients as a model in evaluation needs them: none are recorded."""
 
     def no_grad(self) -> AbstractContextManager[Any]:
         """Return a context in which nothing is recorded for a backward pass."""
@@ -323,7 +323,7 @@ class Device(Protocol):
         """Return how many threads the CPU operations that this thread begins take together."""
 
     def set_host_threads(self, number: int) -> None:
-        """Have the CPU operations that this thread begins take so many threads, from now on.
+        """Set how many threads the CPU operations that this thread begins take, from now on.
 
         Other threads that have begun operations keep their number; those that begin later may take
         this one. A backend whose operations take one thread leaves it at that.
@@ -335,8 +335,8 @@ class Device(Protocol):
     def host_bytes(self, shape: tuple[int, ...], device: str) -> np.ndarray:
         """Return a uint8 array that is to be filled, and then copied to the device.
 
-        Page-locked beside a GPU, where the backend can: `ops.tensor` then takes it as it is, while
-        the host goes on. So it must not change after that. OneFlow 0.9 has no such memory.
+        With a GPU it is page-locked, if the backend can do that: `ops.tensor` then reads it while
+        the host goes on, so it must not change after that. OneFlow 0.9 has no such memory.
         """
 
     def supports(self, capability: str) -> bool:

@@ -18,7 +18,7 @@ Loss = TypeVar("Loss")
 
 
 class Ops(inference.Ops, Protocol):
-    """Functions of tensors that a loss and its gradients need besides."""
+    """Further functions of tensors, which a loss and its gradients need."""
 
     # Creation
     def zeros(self, shape: Shape, dtype: str = "float32", device: str = "cpu") -> Tensor:
@@ -66,7 +66,7 @@ class Ops(inference.Ops, Protocol):
         """Return the sum; 0 for an empty float tensor."""
 
     def amax(self, x: Tensor, dim: int) -> Tensor:
-        """Return the largest value along dim, NaN where one is; ValueError where dim is empty."""
+        """Return the largest value along dim, NaN where one is; ValueError if dim is empty."""
 
     # Shape and index (gradient)
     def stack(self, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -107,7 +107,7 @@ class Ops(inference.Ops, Protocol):
     def bce_terms(self, logits: Tensor, target: Tensor, positive_weight: float = 1.0) -> Tensor:
         """Return the binary cross-entropy of each element, of which `bce_with_logits` is the mean.
 
-        Shape and dtype are those of logits (gradient); else as there.
+        Shape and dtype are those of logits (gradient); otherwise it is as `bce_with_logits`.
         """
 
     def ema_update_(
@@ -130,12 +130,12 @@ class Ops(inference.Ops, Protocol):
         """
 
     def restore_(self, values: Sequence[Tensor], others: Sequence[Tensor], lost: Tensor) -> None:
-        """Put the numbers of others in place of those of values that are not finite, no gradient.
+        """Replace numbers of values that are not finite by those of others, in place, no gradient.
 
         Args:
             values: tensors of one float dtype.
             others: as many, of the same dtype and shapes.
-            lost: 0-d float32; where it is 0 all values stay as they are.
+            lost: 0-d float32; if it is 0, all values stay as they are.
 
         Raises:
             ValueError: unequal numbers of tensors.
@@ -218,7 +218,7 @@ class Device(inference.Device, Protocol):
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Return whether an error says that the device or the host has no memory left.
 
-        PyTorch raises it where the memory is asked for, and goes on. OneFlow 0.9 ends the process
+        PyTorch raises it when the memory is asked for, and goes on. OneFlow 0.9 ends the process
         in most places: no error arrives there.
         """
 
@@ -226,9 +226,9 @@ class Device(inference.Device, Protocol):
         """Return when all work queued on the device has been done."""
 
     def milliseconds(self, run: Callable[[], object], device: str) -> float:
-        """Return what a call takes until all work that it queued on the device is done.
+        """Return the milliseconds until a call and all work that it queued on the device are done.
 
-        On a GPU it is measured by the device's own events, where the framework has them.
+        On a GPU it is measured by the device's own events, if the framework has them.
         """
 
     def host_waits(self, run: Callable[[], object], device: str) -> int | None:
@@ -244,14 +244,14 @@ class Device(inference.Device, Protocol):
         """
 
     def free_memory(self, device: str) -> int | None:
-        """Return the bytes of a GPU that are free, without what the framework keeps; None of a CPU,
+        """Return the free bytes of a GPU, without what the framework keeps; None for a CPU,
         whose memory is the machine's.
         """
 
     def mark(self, device: str) -> Any:
         """Mark the moment when all work that is now queued on the device is done.
 
-        It waits for that moment only where the framework has no events of the device.
+        It waits for that moment only if the framework has no events of the device.
         """
 
     def seconds_between(self, start: Any, end: Any) -> float:
@@ -309,8 +309,8 @@ class Fused(Protocol):
         """
 
     def batch_norm_silu(self, norm: Any, x: Tensor) -> Tensor:
-        """Return `ops.silu(norm(x))` to rounding, and keep one map for the backward pass where the
-        backend can, not two (gradient).
+        """Return `ops.silu(norm(x))` up to rounding; if the backend can, keep one map, not two,
+        for the backward pass (gradient).
 
         Running statistics follow as when the layer is called. PyTorch keeps one in training on a
         CPU, in float32 and float64, unless statistics are those of several ranks. No weight may be
@@ -321,7 +321,7 @@ class Fused(Protocol):
             x: (B, C, H, W).
 
         Raises:
-            ValueError: a single value a channel in training, which has no variance.
+            ValueError: a single value per channel in training, which has no variance.
         """
 
     def implementation(self, device: str) -> str:
@@ -335,7 +335,7 @@ class Autograd(inference.Autograd, Protocol):
         """Copy a float array into a leaf tensor that requires a gradient."""
 
     def gradients(self, output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """Return d output / d input for a 0-d output; zeros where it does not depend on an input.
+        """Return d output / d input for a 0-d output; zeros if it does not depend on an input.
 
         Raises:
             ValueError: an output that is not 0-d, an input that does not require a gradient.
@@ -358,9 +358,9 @@ class Autograd(inference.Autograd, Protocol):
     def set_gradients(
         self, parameters: Mapping[str, Tensor], arrays: Mapping[str, np.ndarray]
     ) -> None:
-        """Set the gradients of the parameters to copies of the arrays, zeros where one is missing.
+        """Set the gradients of the parameters to copies of the arrays, zeros if one is missing.
 
-        The copies are bit for bit where the dtypes are equal, else cast to the parameter's dtype.
+        The copies are bit for bit if the dtypes are equal, else cast to the parameter's dtype.
         They replace the present gradients; a later backward pass adds to them.
 
         Raises:
@@ -368,10 +368,10 @@ class Autograd(inference.Autograd, Protocol):
         """
 
     def copy_gradients(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return copies of the present gradients by name, bit for bit; none where there is none."""
+        """Return copies of the present gradients by name, bit for bit; none if there is none."""
 
     def compile_problem(self, device: str) -> str | None:
-        """Return why `compiled` does not work on this machine, in a few words; None where it does.
+        """Return why `compiled` does not work on this machine, in a few words; None if it does.
 
         It is tried once per device, by compiling a small function and its gradient.
         """
@@ -392,7 +392,7 @@ class Autograd(inference.Autograd, Protocol):
 
         Returns:
             The norm before, 0-d; parameters without a gradient count as 0. It is finite where
-            all gradients are, also where the squares of float32 gradients are not.
+            all gradients are, even if the squares of float32 gradients are not.
         """
 
 
@@ -404,7 +404,7 @@ class Amp(Protocol):
 
     def preferred(self, device: str) -> str:
         """Return the dtype in which a network trains fastest on the device: one of `supported`, or
-        "float32" where a half precision gains nothing, and on every CPU.
+        "float32" if a half precision gains nothing, and on every CPU.
 
         So a run computes the same numbers on all CPUs, and with all backends there.
         """

@@ -17,7 +17,7 @@ from backend.oneflow import ops
 # Measured: without an optimizer in a graph, backward ("job has no TrainConf") and autograd.grad are
 # refused there, and what the graph returns requires no gradient. With an optimizer inside, it
 # silently keeps the learning rate of its first step.
-NO_COMPILER = "OneFlow 0.9 compiles no step whose optimizer stays outside (nn.Graph)"
+NO_COMPILER = "OneFlow 0.9 compiles a training step only with its optimizer (nn.Graph)"
 
 
 def no_grad() -> AbstractContextManager[Any]:

@@ -1,6 +1,6 @@
 """Updates of many tensors together under OneFlow; see `contract.MultiTensor`.
 
-On CUDA by OneFlow's multi-tensor kernels, which are float32 only. It has none for a CPU. There
+On CUDA, OneFlow's multi-tensor kernels do them, in float32 only. It has none for a CPU. There
 NumPy updates the EMA in its own memory, twice as fast as one operation per tensor. Optimizers use
 OneFlow's kernels: looking up the memory of each gradient takes longer than these do.
 """
@@ -59,11 +59,11 @@ class Fused(optim.NamedState):
 
 
 class SGD(Fused, optim.SGD):
-    """OneFlow's fused SGD where it has one, else the plain one."""
+    """OneFlow's fused SGD if it has one, else the plain one."""
 
 
 class Adam(Fused, optim.Adam):
-    """OneFlow's fused Adam where it has one, else the plain one."""
+    """OneFlow's fused Adam if it has one, else the plain one."""
 
 
 class AdamW(Adam):

@@ -29,8 +29,8 @@ FATAL = 4  # of the messages that ONNX Runtime may write: an error is raised as 
 def values(tensors: Sequence[Tensor]) -> list[np.ndarray]:
     """Compute tensors that depend on no input of the graph; they keep the result.
 
-    So do those that a module returned together with one of them: else the first map that is asked
-    for, and then each other one, would take the whole network again.
+    Tensors that a module returned together with one of them are computed too: otherwise each
+    further map that is asked for would run the whole network again.
 
     Raises:
         ValueError: one depends on an input of the graph.
@@ -64,7 +64,7 @@ def _run(model: onnx.ModelProto) -> list[np.ndarray]:
 
 
 def name_part(outputs: Sequence[Tensor], part: str) -> None:
-    """Name what computes some tensors, where it has no name yet, after a part of the model.
+    """Name what computes some tensors, if it has no name yet, after a part of the model.
 
     The third convolution of "layer_3" is "layer_3_conv_2", and its output "layer_3"; of several
     outputs the first is "layer_3_0". What depends on no input of the graph is computed now.

@@ -183,7 +183,7 @@ def resize_bilinear(x: Tensor, height: int, width: int) -> Tensor:
 def _resize_by_products(x: Tensor, height: int, width: int) -> Tensor:
     """Resize float64, of which ONNX Runtime has no Resize: rows, then columns."""
     if any(isinstance(side, Size) for side in (*x.shape[2:], height, width)):
-        raise ValueError("float64 of free sides cannot be resized; cast the images to float32")
+        raise ValueError("float64 images of free sizes cannot be resized; cast them to float32")
     for size in (width, height):
         parts = constant(_parts_of(x.shape[3], size).T)
         x = apply("MatMul", (x, parts), (*x.shape[:3], size), x.dtype).permute(0, 1, 3, 2)
@@ -206,8 +206,8 @@ def pad_to(x: Tensor, height: int, width: int, value: float) -> Tensor:
     for side, wanted in zip(x.shape[2:], (height, width), strict=True):
         if isinstance(side, Size) and not isinstance(wanted, Size):
             raise ValueError(
-                f"a free side cannot be padded to {wanted}, which it may exceed; accepted: a size "
-                "that is computed of it"
+                f"a side of free size cannot be padded to {wanted}, which it may exceed; accepted: "
+                "a size that is computed from it"
             )
     pads = sizes_tensor([0] * 6 + [height - x.shape[2], width - x.shape[3]])
     # ONNX Runtime 1.23 has a MaxPool pad in place of a Pad by 0, as if that were minus infinity. It

@@ -33,13 +33,13 @@ FLOAT_DTYPES = ("float16", *checks.FLOAT_DTYPES)  # float16: of files that are t
 class Size(int):
     """A side of a tensor that is known only when the graph runs; its value is that of the example.
 
-    Sums, differences, products and whole quotients of such sizes are sizes again. All else would
-    give the example's value for every run: it is refused. Comparisons and `int` are not: they ask
-    for the example.
+    Sums, differences, products and whole quotients of such sizes are sizes again. Any other
+    operation would give the example's value for every run, and is refused. Comparisons and `int`
+    are accepted: they use the example's value.
 
     Attributes:
         source: what computes it, (1,) int64; one without is to be asked of the result that has it.
-        name: of the dimension, where it is one of an input of the graph.
+        name: of the dimension, if it is one of an input of the graph.
     """
 
     source: Tensor
@@ -59,8 +59,8 @@ class Size(int):
 
     def _refuse(self, *others: Any) -> NoReturn:
         raise ValueError(
-            f"a free size has +, -, * and // alone (its example is {int(self)}); use int() where "
-            "the example's value is meant"
+            f"a free size has only +, -, * and // (its example is {int(self)}); use int() if the "
+            "example's value is meant"
         )
 
     def _with(self, operation: str, value: int, other: Any) -> Size:
@@ -112,7 +112,7 @@ class Tensor:
         self.returned_with: tuple[ref[Tensor], ...] = ()
 
     def __deepcopy__(self, memo: Mapping[int, Any]) -> Tensor:
-        """Return this tensor: its value never changes. A copy would take all it is computed of."""
+        """Return this tensor: its value never changes, and a copy would copy all before it."""
         return self
 
     @property
@@ -195,7 +195,9 @@ def constant_like(value: Any, like: Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if like.dtype not in FLOAT_DTYPES and np.asarray(value).dtype.kind == "f":
-        raise ValueError(f"a tensor of {like.dtype} and {value}; a whole number is needed")
+        raise ValueError(
+            f"a tensor of {like.dtype} does not go with {value}; a whole number is needed"
+        )
     return constant(np.array(value, like.dtype))
 
 
@@ -233,7 +235,7 @@ def apply(
 ) -> Tensor:
     """Return the result of an operation, whose sizes are free where those of `shape` are.
 
-    A free side that an input has too is asked of that one; one that was computed, of the result.
+    A free side that an input also has is read from that input; a computed one, from the result.
     """
     return _result(Node(operation, inputs, attributes), shape, dtype)
 
@@ -338,7 +340,9 @@ def _complete(shape: Sequence[int], old: Sequence[int]) -> list[int]:
     numbers, known = math.prod(map(int, old)), math.prod(int(x) for x in shape if x != -1)
     rest = numbers // known if known else 0
     if -1 in shape and known * rest != numbers or -1 not in shape and known != numbers:
-        raise ValueError(f"reshape{tuple(shape)}: it does not hold the numbers of {tuple(old)}")
+        raise ValueError(
+            f"reshape{tuple(shape)}: a tensor of {tuple(old)} has another number of elements"
+        )
     if -1 not in shape:
         return list(shape)
     free = [size for size in old if isinstance(size, Size)]
@@ -388,7 +392,7 @@ def take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
 
 
 def _length(size: int, part: Any, span: tuple[int, int, int]) -> int:
-    """Return how many places of a side a slice takes, which is free where the side is."""
+    """Return how many places of a side a slice takes, which is free if the side is."""
     start, end, step = span
     length = len(range(int(size))[start : None if end == FAR else end : step])
     return Size(length) if isinstance(size, Size) and isinstance(part, slice) else length

@@ -62,7 +62,7 @@ def _kernels() -> ModuleType | None:
 
 
 def _can_be_read_off(norm: BatchNorm2d, x: Tensor) -> bool:
-    """Return whether the input of a layer can be told from its output, all channels."""
+    """Return whether the input of a layer can be computed from its output, in all channels."""
     if x.is_cuda or not norm.training or norm.over_ranks or torch.compiler.is_compiling():
         return False  # on a GPU neither time nor memory are measured
     if x.dtype in HALF_PRECISIONS or x.dtype != norm.weight.dtype or len(x) == 0:

@@ -1,7 +1,7 @@
 """Updates of many tensors together under PyTorch; see `contract.MultiTensor`.
 
-By PyTorch's fused optimizers and lists of tensors: a few launches on a GPU, one pass over the
-memory on a CPU. EMA and values that `nn.pack` laid out alike are one tensor each.
+PyTorch's fused optimizers and its functions of lists do them: a few launches on a GPU, one pass
+over the memory on a CPU. EMA and values that `nn.pack` laid out alike are one tensor each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from backend.torch import optim
 
 
 class Spans:
-    """EMA and values as one flat tensor each, where they fill one piece of memory alike.
+    """EMA and values as one flat tensor each, if they fill one piece of memory alike.
 
     To ask each tensor for its address takes half as long as the update. It is repeated only for
     other tensors, or after a module was placed or packed, which moves its tensors.
@@ -36,7 +36,7 @@ class Spans:
     def of(
         self, averages: Sequence[Tensor], values: Sequence[Tensor]
     ) -> tuple[Tensor, Tensor] | None:
-        """Return two flat tensors that share the memory of all; None where there are none."""
+        """Return two flat tensors that share the memory of all; None if there are none."""
         known = _same(self._averages, averages) and _same(self._values, values)
         if self._moved != Spans.moved or not known:
             # Tuples: nobody can change them. tuple() of a tuple makes no copy.

@@ -227,7 +227,7 @@ def from_torchscript(content: bytes) -> Callable[[Tensor], Any]:
         with _without_warnings():
             return torch.no_grad()(torch.jit.load(io.BytesIO(content), checks.CPU))
     except RuntimeError as error:
-        raise ValueError(f"no TorchScript file that PyTorch reads: {error}") from error
+        raise ValueError(f"PyTorch cannot read it as TorchScript: {error}") from error
 
 
 @contextmanager

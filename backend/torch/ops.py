@@ -40,10 +40,10 @@ def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
 
 
 def page_locked(array: np.ndarray) -> Tensor:
-    """Return an array in page-locked memory: itself where `device.host_bytes` made it, else a copy.
+    """Return an array in page-locked memory: itself if `device.host_bytes` made it, else a copy.
 
-    PyTorch gives the memory to others when the device has read it, of whole tensors alone: the
-    place of a part means nothing to it.
+    PyTorch waits for the device before it gives the memory to others, but only for whole
+    tensors: it does not know the address of a part.
     """
     whole = array.base
     if (

@@ -16,7 +16,7 @@ from utils.errors import UserError, brief
 
 
 class Bottleneck(nn.Module):
-    """1x1 then 3x3 convolution, with a shortcut where it is asked for and the channels agree."""
+    """1x1 then 3x3 convolution, with a shortcut if it is asked for and the channels agree."""
 
     def __init__(
         self, in_channels: int, out_channels: int, hidden: int, shortcut: bool = True

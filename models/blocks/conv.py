@@ -1,4 +1,4 @@
-"""Convolutions with BatchNorm and activation, and what is made of them alone.
+"""Convolutions with BatchNorm and activation, and blocks made only of them.
 
 Source of Ghost convolutions: Han et al. 2020, arXiv:1911.11907.
 """

@@ -1,4 +1,4 @@
-"""Pooling: the largest value of windows, alone and as spatial pyramids.
+"""Pooling: the largest value of windows, on its own and in spatial pyramids.
 
 Source of SPP: He et al. 2014, arXiv:1406.4729.
 """
@@ -51,7 +51,7 @@ class SPPF(nn.Module):
 
 @register("SPP")
 class SPP(nn.Module):
-    """Spatial pyramid pooling with a window a branch, as in YOLOv5 up to v5."""
+    """Spatial pyramid pooling with one window per branch, as in YOLOv5 up to v5."""
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_sizes: Sequence[int] = (5, 9, 13)

@@ -21,7 +21,7 @@ HEADS = 4
 
 
 class Linear(nn.Module):
-    """A product with a weight (out, in), and a bias where there is one."""
+    """A product with a weight (out, in), and a bias if there is one."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__()

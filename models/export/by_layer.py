@@ -1,4 +1,4 @@
-"""Where an ONNX graph and the model part: layer by layer, on the same images.
+"""Which layer of an ONNX graph is the first that differs from the model, on the same images.
 
 Before: `verify.py` found that a file differs. After: the message says which layer is the first.
 """
@@ -32,7 +32,7 @@ class Layer(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """The largest difference as a part of the model's largest number; NaN if one is none."""
+        """The largest difference as a fraction of the model's largest number; NaN if one is NaN."""
         if self.ours.shape != self.theirs.shape:
             return np.inf
         apart = np.abs(self.theirs - self.ours).max()
@@ -40,7 +40,10 @@ class Layer(NamedTuple):
 
     def text(self) -> str:
         if self.ours.shape != self.theirs.shape:
-            return f"layer {self.number}, {self.block}: {self.theirs.shape}, not {self.ours.shape}"
+            return (
+                f"layer {self.number}, {self.block}, which returns the shape {self.theirs.shape}, "
+                f"in the model {self.ours.shape}"
+            )
         worst = np.unravel_index(np.abs(self.theirs - self.ours).argmax(), self.ours.shape)
         place = ", ".join(map(str, worst))
         return (
@@ -50,7 +53,7 @@ class Layer(NamedTuple):
 
 
 def where_they_part(graph: Path, model: Detector, images: np.ndarray, metadata: Metadata) -> str:
-    """Return in words which layer is the first that a graph computes in another way.
+    """Return in words which layer of a graph is the first that differs from the model.
 
     Args:
         graph: an ONNX file whose tensors `recorded.py` named.
@@ -59,17 +62,19 @@ def where_they_part(graph: Path, model: Detector, images: np.ndarray, metadata: 
     last = -1
     for layer in layers(graph, model, images, metadata):
         if not layer.difference <= SAME[metadata.precision]:
-            return f"they part in {layer.text()}"
+            return f"the first layer that differs is {layer.text()}"
         last = layer.number
     if last < 0:
-        return "its graph names no layer, so where they part is not known"
+        return "its graph names no layer, so the first one that differs is not known"
     end = len(model.spec.layers) - 1
-    return f"layers 0 to {last} agree; what may differ is layer {end}, {metadata.head}, and its end"
+    return (
+        f"layers 0 to {last} agree; the difference is in layer {end}, {metadata.head}, or after it"
+    )
 
 
 def layers(graph: Path, model: Detector, images: np.ndarray, metadata: Metadata) -> Iterator[Layer]:
-    """Yield what each layer returns, of those that both have; the head returns several maps and is
-    none of them.
+    """Yield what each layer returns, of those that both have; the head is left out, because it
+    returns several maps.
     """
     if not metadata.dynamic:  # it takes no fewer images: they are repeated
         images = images[np.arange(metadata.batch_size) % len(images)]

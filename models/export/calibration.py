@@ -1,4 +1,4 @@
-"""The images of --data -> what a file takes, for those who choose the ranges of its 8 bits.
+"""The images of --data -> inputs of a file, from which the ranges of its 8 bits are chosen.
 
 Before: `job.py` has the samples. After: `utils/export/ranges.py` runs the graph on them.
 """

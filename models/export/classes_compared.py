@@ -1,6 +1,6 @@
-"""How probable a file and the model hold each class for whole images.
+"""Class probabilities of whole images: those of a file compared with those of the model.
 
-Before: `verify.py` ran the file. After: the line of a file, or why it is wrong.
+Before: `verify.py` ran the file. After: the file's line on screen, or its fault.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PROBABILITIES = "probabilities"
 def compare_logits(result: Verified, batch: Batch) -> str:
     """Compare probabilities and the best class of each image; return what is too far apart.
 
-    Two classes may change places where they are as far apart as probabilities may be.
+    Two classes may change places if their difference is within that of probabilities.
     """
     result.things = "image"
     allowed = batch.tolerance.scores
@@ -31,8 +31,8 @@ def compare_logits(result: Verified, batch: Batch) -> str:
         worst = int(difference.argmax())
         if not difference[worst] <= allowed:
             return (
-                f"image {index}: class {worst} has a probability of {theirs[worst]:.6g}, by the "
-                f"model {ours[worst]:.6g}; accepted are {allowed:g} between them"
+                f"image {index}: class {worst} has a probability of {theirs[worst]:.6g}, the "
+                f"model's is {ours[worst]:.6g}; a difference of at most {allowed:g} is accepted"
             )
         if best != wanted and ours[wanted] - ours[best] > 2 * allowed:
             return f"image {index}: its best class is {best}, the model's {wanted}"

@@ -1,6 +1,6 @@
 """How far the rows that a file predicts are from those of the model.
 
-Before: `verify.py` ran both on the same images. After: the line of a file, or why it is wrong.
+Before: `verify.py` ran both on the same images. After: the file's line on screen, or its fault.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ BOX, SCORES = Part("box", slice(0, 4), " px"), Part("score", slice(4, None), "")
 
 
 def largest_difference(found: np.ndarray, expected: np.ndarray, part: Part) -> float:
-    """Return the largest difference of rows (B, N, 5 + C); NaN when one is no number."""
+    """Return the largest difference of rows (B, N, 5 + C); NaN when one of them is NaN."""
     return float(np.abs(found[..., part.columns] - expected[..., part.columns]).max())
 
 
@@ -68,5 +68,6 @@ def fault_of_rows(found: np.ndarray, expected: np.ndarray, part: Part, most: flo
         return ""
     return (
         f"row {worst[1]} of image {worst[0]}: a {part.name} of {theirs[worst]:.6g}{part.unit}, the "
-        f"model's is {ours[worst]:.6g}{part.unit}; accepted are {most:g}{part.unit} between them"
+        f"model's is {ours[worst]:.6g}{part.unit}; a difference of at most {most:g}{part.unit} is "
+        "accepted"
     )

@@ -1,4 +1,4 @@
-"""How far a file is from the model over all images, and a batch of both.
+"""How much a file differs from the model over all images, and a batch of both.
 
 Before: `verify.py` runs the file. After: `rows_compared.py` and its neighbours note what differs.
 """
@@ -32,7 +32,7 @@ class Verified:
         num_matched: of how many of them the file has the same.
         things: what they are.
         fault: what is beyond the tolerance; "" if nothing is.
-        failing: the trial in which that is; None where the file says the wrong of itself.
+        failing: the trial in which that is; None if the metadata is wrong.
     """
 
     largest: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -66,5 +66,5 @@ class Batch(NamedTuple):
     tolerance: Tolerance
 
     def noting(self, result: Verified) -> Verified:
-        """Return where differences are noted: those of resizing are not the model's."""
+        """Return where differences are noted: not in result if the file resized the images."""
         return Verified() if self.trial.is_resized else result

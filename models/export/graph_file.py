@@ -1,7 +1,7 @@
 """`python -m models.export.graph_file`: weights -> the ONNX graph of their model.
 
 A process has one backend, and this one records: `job.py` starts it, bound to the backend of the
-model that it holds the graph against. After: `utils/export/formats.py` converts the graph.
+model that it compares the graph with. After: `utils/export/formats.py` converts the graph.
 
     python -m models.export.graph_file OUT.onnx FLAGS
 """

@@ -20,7 +20,7 @@ from utils.processes.start import EXIT_USER_ERROR
 
 MODULE = "models.export.graph_file"
 KILLED = (
-    "the process that writes the graph was ended by {}; without enough memory a system does that: "
+    "the process that writes the graph was ended by {}; a system does that when memory runs out: "
     "free some, or use a smaller --imgsz"
 )
 

@@ -69,7 +69,7 @@ OLDER = "older"  # of a folder whose name the new one takes
 
 @dataclass
 class Export:
-    """What the files of all formats are made from, and held against.
+    """What the files of all formats are made from, and compared with.
 
     Attributes:
         settings: of NMS, for the figures on --data.
@@ -106,7 +106,9 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     if config.int8:  # calibration holds all maps, as training does
         model.require_memory((batch_of(metadata), 3, *config.image_size), trains=True)
     if config.device not in ("", CPU):
-        log.warning("--device %s: only --include engine uses it, the others the CPU", config.device)
+        log.warning(
+            "--device %s: only --include engine uses it; other formats use the CPU", config.device
+        )
     if not FRAMEWORKS[backend.use()].trains:
         log.warning(
             "backend onnx runs the model: files are compared with their own graph, unoptimized"
@@ -131,7 +133,7 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
 
 
 def write_snapshot(checkpoint: Checkpoint, folder: Path) -> Path:
-    """Write of weights what an export takes, for the process of the graph; return the file.
+    """Write what an export needs of the weights, for the process of the graph; return the file.
 
     A training may replace those of --weights at any time.
     """
@@ -203,9 +205,9 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
 
 
 def part_of(export: Export, row: Format, made: Path, trial: Trial) -> str:
-    """Return in words where a wrong file and the model part, in the trial that shows it.
+    """Return in words where a wrong file differs from the model, in the trial that shows it.
 
-    "" of a trace, and of 8 bits, which move what every layer returns.
+    "" for a trace, and for 8 bits, which change what every layer returns.
     """
     if row.source != GRAPH or export.config.int8:
         return ""
@@ -213,7 +215,7 @@ def part_of(export: Export, row: Format, made: Path, trial: Trial) -> str:
     if not is_graph and graph_agrees(export, trial):
         return "the ONNX graph that it is made from agrees with the model; its conversion does not"
     if trial.is_resized:
-        return "images of the network's size agree; what differs is how the file resizes others"
+        return "images of the network's size agree; the file resizes other sizes in another way"
     graph = made if is_graph else export.graph
     part = where_they_part(graph, export.model, trial.images, export.metadata)
     return part if is_graph else f"of the ONNX graph that it is made from: {part}"
@@ -230,7 +232,7 @@ def graph_agrees(export: Export, trial: Trial) -> bool:
 
 
 def why_not_run(row: Format, metadata: Metadata) -> str:
-    """Return why a file cannot be run on this machine; "" where it can."""
+    """Return why a file cannot be run on this machine; "" if it can."""
     if only_tensorrt_runs(metadata):
         return "only TensorRT has its operator EfficientNMS_TRT"
     return row.why_not_run()
@@ -249,9 +251,9 @@ def source_of(export: Export, row: Format) -> Path:
 def move(made: Path, path: Path, row: Format) -> None:
     """Put a file or folder in its place; an older one goes only if that succeeds.
 
-    Rename replaces no folder that has files in it. So the older one moves aside first, to beside
-    the new one, and back if that does not come: what ends this process can come between, and then
-    only a kill leaves both where they are.
+    Rename replaces no folder that has files in it. So the older one is first moved to beside the
+    new one, and moved back if the new one cannot take its place. Only a kill between the two
+    leaves both there.
 
     Raises:
         UserError: something else is in the way.
@@ -276,7 +278,7 @@ def megabytes(path: Path) -> str:
 
 
 def metadata_of_weights(config: ExportConfig, checkpoint: Checkpoint) -> Metadata:
-    """Return what the files say of themselves; UserError for a size that does not fit the model."""
+    """Return the metadata of the files; UserError for a size that does not fit the model."""
     spec = spec_of_weights(checkpoint)
     stride = coarsest_stride(plan_layers(spec))
     for side in config.image_size:

@@ -18,14 +18,15 @@ def kind_of_flags(head: type[Head], config: ExportConfig) -> str:
     most = KINDS[kind].most
     if most is not None and config.top_all > most:
         raise UserError(
-            f"--topk-all {config.top_all}: at most {most:,} masks of an image are read; give less"
+            f"--topk-all {config.top_all}: at most {most:,} masks per image are read; use "
+            "a smaller number"
         )
     number = len(KINDS[kind].outputs)
     for name in config.include:
         if number > 1 and KINDS[kind].runs_here and not format_named(name).several_outputs:
             fit = ", ".join(row.name for row in FORMATS if row.several_outputs)
             raise UserError(
-                f"--include {name}: files of this task have {number} outputs, which that format is "
-                f"not written with; formats with several: {fit}"
+                f"--include {name}: files of this task have {number} outputs, and that format is "
+                f"written with only one; formats with several: {fit}"
             )
     return kind

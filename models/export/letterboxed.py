@@ -79,7 +79,7 @@ def _placement(original: Tensor, fitted: Tensor, before: Tensor) -> Placement:
 
 
 def _averaged(pixels: Tensor, original: Tensor, fitted: Tensor) -> Tensor:
-    """Return (1, 3, h, w): area averages where the long side more than halves, else all pixels.
+    """Return (1, 3, h, w): area averages if the long side more than halves, else all pixels.
 
     Below half size interpolation would skip pixels. ONNX has no such average. A graph without
     branches computes both ways, one of them of an image without rows.

@@ -1,6 +1,6 @@
-"""Boxes and masks: those of a file against those of the model.
+"""Boxes and masks: those of a file compared with those of the model.
 
-Before: `verify.py` ran the file. After: the line of a file, or why it is wrong. Masks are compared
+Before: `verify.py` ran the file. After: the file's line on screen, or its fault. Masks are compared
 at the size of the prototypes, where every place counts.
 """
 
@@ -36,7 +36,7 @@ def compare_mask_rows(result: Verified, batch: Batch) -> str:
             return f"it has {name} of shape {found.shape}, the model {expected.shape}"
         part = np.abs(found - expected).max() / max(np.abs(expected).max(), np.finfo("f4").tiny)
         if not part <= tolerance.others:
-            return f"its {name} are up to {part:.2g} of the largest beside the model's"
+            return f"its {name} differ from the model's by up to {part:.2g} of the largest"
     for index, image in enumerate(zip(rows, prototypes, strict=True)):
         objects, masks, _ = found_in(batch, *image)
         if fault := fault_of_image(result, batch, index, objects, masks):
@@ -78,7 +78,7 @@ def found_in(batch: Batch, rows: np.ndarray, prototypes: np.ndarray) -> Found:
 
 
 def scale_of(batch: Batch, prototypes: np.ndarray) -> np.ndarray:
-    """Return places of prototypes (M, h, w) a pixel of the images, (4,): x, y, x, y."""
+    """Return places of prototypes (M, h, w) per pixel of the images, (4,): x, y, x, y."""
     return np.array(prototypes.shape[:0:-1] * 2) / (batch.trial.images.shape[:1:-1] * 2)
 
 
@@ -111,7 +111,7 @@ def is_unsure(prototypes: np.ndarray, coefficients: np.ndarray, near: float) -> 
 
 
 def between_edges(boxes_xyxy: np.ndarray, scale: np.ndarray, size: Sequence[int]) -> np.ndarray:
-    """Return the places that may lie in one of two boxes (2, 4) alone, (h, w) bool.
+    """Return the places that may lie in only one of two boxes (2, 4), (h, w) bool.
 
     A box may begin a whole row later for a last digit, on which a file and a model may differ.
     """
@@ -131,9 +131,9 @@ def _places_in(box: np.ndarray, size: Sequence[int]) -> np.ndarray:
 def fault_of_mask(
     result: Verified, found: np.ndarray, expected: np.ndarray, unsure: np.ndarray, least: float
 ) -> str:
-    """Note how much of two masks (h, w) bool is of one alone; return it if it is too much.
+    """Note how much of two masks (h, w) bool is only in one; return it if it is too much.
 
-    unsure: places that may be of one alone.
+    unsure: places that may be in only one.
     """
     apart, union = found ^ expected, max(int((found | expected).sum()), 1)
     result.note(MASKS, float(apart.sum() / union))
@@ -141,6 +141,6 @@ def fault_of_mask(
     if wrong <= FEW_PLACES or 1 - wrong / union >= least:
         return ""
     return (
-        f"of a mask of {int(expected.sum())} places {wrong} differ, an IoU of "
+        f"a mask of {int(expected.sum())} cells differs in {wrong}, an IoU of "
         f"{1 - wrong / union:.3f}"
     )

@@ -1,6 +1,6 @@
 """What a file finds, and what the model finds: pairs of the same thing, and what lacks a partner.
 
-Before: `verify.py` ran both on the same images. After: the line of a file, or why it is wrong.
+Before: `verify.py` ran both on the same images. After: the file's line on screen, or its fault.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Candidates(NamedTuple):
     rows: np.ndarray  # (N, 5 + C)
 
     def hold(self, one: Detections, place: int, tolerance: Tolerance) -> bool:
-        """Return whether one of them is this thing."""
+        """Return whether this thing is among what the model predicts."""
         column = 5 + int(one.class_index[place])
         if not 5 <= column < self.rows.shape[1]:
             return False
@@ -108,7 +108,7 @@ def fault_of(
     limits: Limits,
     tolerance: Tolerance,
 ) -> str:
-    """Return what one of both has, without a partner and with no close call; "" if nothing."""
+    """Return what only the file or the model finds and is no close call; "" if nothing."""
     alone_found = np.setdiff1d(np.arange(len(found.scores)), pairs[:, 0])
     alone_expected = np.setdiff1d(np.arange(len(expected.scores)), pairs[:, 1])
     for place in alone_found.tolist():
@@ -121,7 +121,7 @@ def fault_of(
         is_alone = np.isin(np.arange(len(others.scores)), others_alone)
         for place in alone.tolist():
             if not is_close_call(own, place, others, is_alone, limits, tolerance):
-                return f"{name} alone finds {_in_words(own, place)}"
+                return f"only {name} finds {_in_words(own, place)}"
     return ""
 
 

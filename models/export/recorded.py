@@ -58,7 +58,7 @@ def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
 
 
 def given_images(config: ExportConfig) -> tuple[Any, Any, Placement | None]:
-    """Return the input of the graph, what the network takes of it, and with --letterbox where."""
+    """Return the input of the graph, the network's images and, with --letterbox, the placement."""
     if config.letterbox:
         image = graph_input(IMAGES, (*config.image_size, 3), "uint8", FREE_SIDES)
         images, placement = letterboxed(image, config.image_size)
@@ -70,7 +70,7 @@ def given_images(config: ExportConfig) -> tuple[Any, Any, Placement | None]:
 
 
 class Finish(NamedTuple):
-    """What a graph ends by."""
+    """What the last operations of a graph need."""
 
     config: ExportConfig
     images: Any  # (B, 3, H, W), what the network takes

@@ -1,4 +1,4 @@
-"""Rows, or what NMS found in them: those of a file against those of the model.
+"""Rows, or what NMS found in them: those of a file compared with those of the model.
 
 Before: `verify.py` ran the file. After: `matched.py` pairs what both find.
 """
@@ -58,7 +58,7 @@ def pair(
     expected: Detections,
     candidates: Candidates,
 ) -> tuple[np.ndarray, str]:
-    """Count what both find in an image; return places of the same, and what one finds alone."""
+    """Count what both find in an image; return the places of pairs, and what only one finds."""
     pairs = match(found, expected, batch.tolerance)
     result.num_found += len(expected.scores)
     result.num_matched += len(pairs)

@@ -115,7 +115,7 @@ def milliseconds(predictor: Predictor, images: np.ndarray, confidence_threshold:
 
 
 def fault_of_score(found: Score, model: Score, precision: str, output: str = ROWS) -> str:
-    """Return how much worse a file is than the model, if that is too much; else ""."""
+    """Return in words how much worse a file is than the model, if that is too much; else ""."""
     lost, most = model.fitness - found.fitness, MOST_LOST[precision]
     if precision == INT8 and model.fitness >= LEAST_FITNESS:
         most = min(most, MOST_LOST_PART * model.fitness)
@@ -145,7 +145,7 @@ def warning_of_score(found: Score, model: Score, precision: str) -> str:
 def fault_of_matches(
     num_matched: int, num_found: int, precision: str, things: str = "detection"
 ) -> str:
-    """Return that a file in 8 bits misses too much of what the model finds; else ""."""
+    """Return in words that a file in 8 bits misses too much of what the model finds; else ""."""
     if precision != INT8 or num_found < FEW or num_matched >= LEAST_MATCHED * num_found:
         return ""
     return (

@@ -50,7 +50,7 @@ def detections(
 
     Args:
         rows: (B, N, 5 + C) float32, each image as `non_max_suppression` takes it.
-        top_per_class: detections a class, at most; with `class_agnostic` there is no such limit.
+        top_per_class: detections per class, at most; with `class_agnostic` there is no such limit.
         behind: (B, N, M) float32.
     """
     found = candidates(rows, settings.confidence_threshold)

@@ -1,6 +1,6 @@
-"""A model -> a TorchScript trace of it, of which some formats are made.
+"""A model -> a TorchScript trace of it, from which some formats are made.
 
-Before: `job.py`, where a format is made of no ONNX graph. After: the converters of `utils/export`.
+Before: `job.py`, if a format is made of no ONNX graph. After: the converters of `utils/export`.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def make_trials(model: Detector, images: Sequence[np.ndarray], metadata: Metadat
     and then as they were, and larger than that size.
 
     Raises:
-        UserError: what the model predicts is no number, so that nothing can be held against it.
+        UserError: the model's predictions are not finite, so no file can be compared with them.
     """
     trials = [Trial(batch, outputs_of(model, batch)) for batch in batches(images, metadata)]
     if metadata.image == PIXELS:
@@ -91,7 +91,7 @@ def outputs_of(model: Detector, images: np.ndarray) -> Outputs:
     found = tuple(map(ops.to_numpy, outputs))
     if not all(np.isfinite(output).all() for output in found):
         raise UserError(
-            "what the model predicts is no number (NaN or infinite); its weights are damaged, or "
+            "the model's predictions are not finite (NaN or infinite); its weights are damaged, or "
             "its training diverged: export an earlier checkpoint"
         )
     return found

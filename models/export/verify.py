@@ -1,7 +1,7 @@
-"""An exported file, run in its runtime, against the model: the same images, the same predictions.
+"""An exported file, run in its runtime, must predict what the model does in the same images.
 
 Before: `trials.py` ran the model. After: `job.py` keeps the file or refuses it, and `by_layer.py`
-says where the two part.
+says where the two differ.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def verify(
     """Run a file on the images of the trials and compare with the model; stop at a fault.
 
     Args:
-        expected: what the file is to say of itself.
+        expected: the metadata that the file must have.
     """
     result = Verified()
     if runtime.metadata != expected:
-        result.fault = f"it says of itself {runtime.metadata}, not {expected}"
+        result.fault = f"its metadata is {runtime.metadata}, not {expected}"
     for trial in trials:
         if not result.fault:
             # Of the two the wider one; the first number decides.
@@ -79,5 +79,5 @@ def _compare(
     found, metadata = predict(runtime, trial.images), runtime.metadata
     for index, outputs in enumerate(found if KINDS[metadata.output].has_nms else ()):
         if not all(np.isfinite(output).all() for output in outputs):
-            return f"image {index}: what it finds is no number (NaN or infinite)"
+            return f"image {index}: the file's outputs are not finite (NaN or infinite)"
     return COMPARISONS[metadata.output](result, Batch(trial, found, metadata, limits, tolerance))

@@ -1,4 +1,4 @@
-"""Heads, one folder a task: importing this registers all of them for model YAMLs."""
+"""Heads, one folder per task: importing this registers all of them for model YAMLs."""
 
 import models.heads.anchor.head
 import models.heads.classify.head

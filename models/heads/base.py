@@ -1,4 +1,4 @@
-"""The seam of a task: what a head is to everything outside its folder.
+"""The interface of a task: what a head is to everything outside its folder.
 
 A head is the last layer of the graph. It names its losses and figures, so that whoever trains,
 reports or resumes goes by these names. Before: the layers of `models/graph.py`. After: the
@@ -50,7 +50,7 @@ class WholeBatch:
     Attributes:
         num_images, targets: of all pieces.
         done: images of the pieces before.
-        over_ranks: what the loss has learnt of the other ranks. It asks them once a batch, into
+        over_ranks: what the loss has learnt of the other ranks. It asks them once per batch, into
             however many pieces a rank cuts its part, and however often it begins anew.
     """
 
@@ -80,13 +80,11 @@ NO_OPTIONS = LossOptions()
 
 
 class Loss(Protocol):
-    """What a batch costs; a subclass takes over what a loss without a state does at `end_batch`,
-    `state` and `restore`.
-    """
+    """The loss of a batch; one without a state inherits `end_batch`, `state` and `restore`."""
 
     @property
     def means(self) -> Mapping[str, str]:
-        """By which means it computes, "plain" or "fast", by name: for work.json."""
+        """How it computes, "plain" or "fast", by name: for work.json."""
 
     def __call__(
         self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
@@ -114,7 +112,9 @@ class Loss(Protocol):
     def restore(self, state: Mapping[str, Sequence[float]]) -> None:
         """Go on from a `state()`; ValueError for that of another loss."""
         if state:
-            raise ValueError(f"its loss has learnt {', '.join(state)}")
+            raise ValueError(
+                f"it has a state of the loss that this head does not have: {', '.join(state)}"
+            )
 
 
 class Sink(Protocol):
@@ -138,15 +138,15 @@ class Head(nn.Module, ABC):
     argument is the number of classes.
 
     Attributes:
-        task: its half without a framework.
+        task: the part of the task that needs no framework.
         loss_names: the losses in their order, each with its short name: NAME_loss in results.csv.
         figure_names: the figures of a validation in their order, as results.csv has them behind
             metrics/, each with its name in tables.
         target_fields: the fields of `Targets` that the loss reads.
         nothing_found: what `finish` returns of an image in which nothing is found: the names,
             dtypes and shapes of its arrays, which a suspended validation is saved by.
-        strides: pixels a cell of each map that it takes.
-        passes: how a model sees an image with --augment; none where it cannot.
+        strides: pixels per cell of each map that it takes.
+        passes: how a model sees an image with --augment; none if it cannot.
         joins_models: rows of `decode_above` of several models may be put one behind the other.
         image_mean, image_std: of red, green and blue in [0, 1]: the detector subtracts the one and
             divides by the other; None to take images as they are.
@@ -263,7 +263,7 @@ class Head(nn.Module, ABC):
         Raises:
             UserError: the task has no passes.
         """
-        raise UserError("--augment: models of this task see an image once; leave it out")
+        raise UserError("--augment: models of this task take each image only once; leave it out")
 
     def class_rows(self) -> ClassRows:
         """Return which of its arrays have a row for each class.
@@ -278,7 +278,7 @@ class Head(nn.Module, ABC):
         """Return what is found in one image of `decode_above`, in the image's own pixels: a
         NamedTuple of arrays and `utils/ragged.py::Ragged`, all with a row for each thing found.
 
-        On the host alone: whatever asks the framework for a result waits for all that is queued.
+        Only on the host: whatever asks the framework for a result waits for all that is queued.
         """
 
     def finish_images(
@@ -303,7 +303,7 @@ class Head(nn.Module, ABC):
         Raises:
             UserError: what the task finds cannot be put together.
         """
-        raise UserError("--tile: models of this task find nothing in tiles; leave it out")
+        raise UserError("--tile: models of this task cannot detect in tiles; leave it out")
 
     @classmethod
     def exported_kind(cls, nms: bool, efficient_nms: bool, letterbox: bool) -> str:

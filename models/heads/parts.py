@@ -1,4 +1,4 @@
-"""Which part of a whole batch a rank or a piece has, for losses that are means over the batch.
+"""The fraction of a batch that a rank or a piece has, for losses that are means over the batch.
 
 Before: a head's loss knows its own part. After: it multiplies its means by what is found here.
 """
@@ -17,10 +17,10 @@ from models.heads.base import WholeBatch
 
 
 class BatchParts(NamedTuple):
-    """What part of the whole batch a rank or a piece has: factors of its means, on the device.
+    """The fractions of the batch that a rank or a piece has: factors of its means, on the device.
 
-    A mean over its rows times its part of all rows, summed over ranks and pieces, is the mean over
-    all rows; the mean of the means is not.
+    A mean over its rows times its fraction of all rows, summed over ranks and pieces, is the mean
+    over all rows; the mean of the means is not.
     """
 
     images: Tensor  # 0-d: of the batch's images, those of the piece
@@ -31,7 +31,7 @@ class BatchParts(NamedTuple):
 def batch_parts(
     own: Sequence[int], all_pieces: Sequence[int], whole: WholeBatch | None, dtype: str, device: str
 ) -> BatchParts | None:
-    """Return the parts of this rank's piece; None if it is all of the batch.
+    """Return the fractions of this rank's piece; None if it is all of the batch.
 
     Every rank calls it for every batch.
 

@@ -65,7 +65,7 @@ class TrainedDetector:
       own.
     - conf: the lowest score.
     - iou: the overlap above which the worse of two boxes of a class is dropped.
-    - max_det: at most so many detections an image.
+    - max_det: at most so many detections per image.
     - classes: detect only these classes, by number; None for all.
     - agnostic: a box removes overlapping boxes of all classes.
     - augment: look at each image in three ways (test-time augmentation).

@@ -48,7 +48,7 @@ class Ensemble:
         if member.head.num_classes != classes:
             raise UserError(
                 f"--weights {name}: {count(member.head.num_classes, 'class', 'classes')}, "
-                f"{self.names[0]} has {classes}; weights that detect together need equally many"
+                f"{self.names[0]} has {classes}; weights that detect together need the same number"
             )
 
     def _common_size(self) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""What is fixed in an exported file, held against the flags: its size, and the NMS in it.
+"""What is fixed in an exported file, compared with the flags: its size, and the NMS in it.
 
 Before: `predictor.py`. After: `job.py`, `api.py` and `models/validation.py` know what they get.
 """
@@ -41,7 +41,7 @@ def input_size(config: DetectionConfig, predictor: Predictor) -> int:
 
 
 def tell_limits(config: DetectionConfig, weights: Sequence[Weights]) -> None:
-    """Log where a file cannot do as the flags say, on the first rank."""
+    """Log what a file cannot do that the flags say, on the first rank."""
     files = [one for one in weights if isinstance(one, ExportedWeights)]
     if this_process().is_main:
         for file in files:
@@ -53,7 +53,7 @@ def _tell_batch(config: DetectionConfig, file: ExportedWeights) -> None:
     metadata = file.runtime.metadata
     if not metadata.dynamic and metadata.batch_size > config.batch_size:
         log.warning(
-            "%s computes %s a call, used or not; --batch-size %d uses them all",
+            "%s always computes %s per call; --batch-size %d uses them all",
             printable(file.path), count(metadata.batch_size, "image"), metadata.batch_size,
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""A model that computes in half precision, where the device has it.
+"""A model that computes in half precision, if the device has it.
 
 Before: `predictor.py`, for --half; `models/training/loop.py`, which validates in the precision of
 training. After: `augmented.py`, `ensemble.py`.

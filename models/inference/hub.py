@@ -126,7 +126,7 @@ class HubModel:
         return self
 
     def half(self) -> HubModel:
-        """Compute in half precision, where the device has it; else a line says so."""
+        """Compute in half precision, if the device has it; else a line says so."""
         self._place(self.device, half=True)
         return self
 

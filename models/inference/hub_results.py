@@ -28,7 +28,7 @@ SAVE_DIR = "runs/detect/exp"
 
 
 class Tables(NamedTuple):
-    """A `pandas.DataFrame` an image, for each format of the boxes."""
+    """A `pandas.DataFrame` per image, for each format of the boxes."""
 
     xyxy: list[Any]
     xyxyn: list[Any]
@@ -49,7 +49,7 @@ class HubResults:
         files: their file names, those of `save`.
         names: class names by number.
         n: how many images.
-        t: milliseconds an image: before the network, in it, after it.
+        t: milliseconds per image: before the network, in it, after it.
         s: shape of the network's input.
     """
 
@@ -83,10 +83,10 @@ class HubResults:
         return "".join(f"{line}\n" for line in self._lines())
 
     def print(self) -> None:
-        """Print a line an image, and the times."""
+        """Print a line per image, and the times."""
         before, network, after = self.t
         speed = f"{before:.1f} ms before the network, {network:.1f} ms in it, {after:.1f} ms after"
-        say(*self._lines(), f"Speed: {speed} an image, at shape {self.s}")
+        say(*self._lines(), f"Speed: {speed} per image, at shape {self.s}")
 
     def render(self, labels: bool = True) -> list[np.ndarray]:
         """Draw what was found; return the drawn images, (H, W, 3) uint8 RGB, which `ims` are then.

@@ -1,7 +1,7 @@
 """Images of any size -> what is found in them: views, network, and the end on the host.
 
 Before: `predictor.py` and `views.py`. After: detect.py (`job.py`), `models.load` and, for tiles,
-val.py (`models/evaluation.py`). `views` and `finish` work on the host alone, in any thread;
+val.py (`models/evaluation.py`). `views` and `finish` work only on the host, in any thread;
 `predict` is for `lanes` threads at a time, and waits.
 """
 
@@ -121,7 +121,7 @@ class ImageDetector:
     def detect_in_batches(
         self, image: np.ndarray, batch_size: int, advance: Callable[[], None]
     ) -> Any:
-        """Return what is found in one image; raw rows are kept of one batch of its views alone.
+        """Return what is found in one image; raw rows are kept of only one batch of its views.
 
         advance: called after each batch.
         """

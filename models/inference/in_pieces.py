@@ -1,4 +1,4 @@
-"""A model that computes a batch in pieces, where memory does not suffice for all of it.
+"""A model that computes a batch in pieces, if memory does not suffice for all of it.
 
 Before: `models/training/loop.py`, once a step ran out of memory. After: `models/evaluation.py`.
 """

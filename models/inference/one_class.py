@@ -14,7 +14,7 @@ from models.inference.protocol import Predictor
 
 
 class OneClass:
-    """A predictor for a single class: whatever another one finds.
+    """A predictor of a single class: all that another predictor finds counts as this class.
 
     Attributes:
         head: of that one; it finishes rows of any number of classes.
@@ -29,7 +29,7 @@ class OneClass:
         return self.predictor(images)
 
     def decode_above(self, raw: Any, confidence_threshold: float) -> list[np.ndarray]:
-        """Return the rows of the other one, with the class score of the best class alone."""
+        """Return the rows of the other one, with only the class score of the best class."""
         images = self.predictor.decode_above(raw, confidence_threshold)
         return [self.head.of_best_class(rows) for rows in images]
 

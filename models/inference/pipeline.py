@@ -35,7 +35,7 @@ class Pipeline:
     """Detects in sources with a detector and tells each frame in the order of the sources.
 
     Neither the number of threads nor their pace changes a result. Another batch size may, as far
-    as the framework's kernels for it round otherwise.
+    as the framework's kernels for it round differently.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Pipeline:
             begin: called for each frame in order, in the caller's thread. What it returns is called
                 with the frame's result in a thread, for the frames of a video in their order.
             tell: called for each frame in order, in the caller's thread, when it is written.
-            track: takes what is found in a frame, the frame and its video's frames a second, and
+            track: takes what is found in a frame, the frame and its video's frames per second, and
                 returns what counts as found and its ids; called for all frames in order.
             threads: that read images, and as many that write them; None for what the cores allow.
         """

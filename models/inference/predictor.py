@@ -49,7 +49,7 @@ def make_predictor(
 
     Args:
         augment: each model sees an image several times (`augmented.py`).
-        half: compute in half precision; where the device or the backend has none, a line says so.
+        half: compute in half precision; if the device or the backend has none, a line says so.
         fold: fold BatchNorm into the convolutions; results differ by rounding.
 
     Raises:
@@ -80,7 +80,7 @@ def make_predictor(
 
 
 def _tell(text: str, *given: str, level: int = logging.WARNING) -> None:
-    """Log a line, on the first rank alone."""
+    """Log a line, only on the first rank."""
     if this_process().is_main:
         log.log(level, text, *map(printable, given))
 
@@ -133,7 +133,7 @@ def trained_names(weights: Weights) -> tuple[str, ...]:
 
 
 def class_names_of(weights: Weights, num_classes: int) -> tuple[str, ...]:
-    """Return the name of each class that the weights predict; class5 where they tell none."""
+    """Return the name of each class that the weights predict; class5 if they tell none."""
     names = trained_names(weights)
     return (*names, *(f"class{number}" for number in range(len(names), num_classes)))
 

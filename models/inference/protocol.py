@@ -1,4 +1,4 @@
-"""What a predictor is to those who only detect.
+"""The interface of a predictor, for code that only detects.
 
 Before: `models/detector.py`, the simplest one; `half.py`, `augmented.py` and `ensemble.py` are made
 of others. After: `image_detector.py` and `models/evaluation.py` take whatever is a `Predictor`.
@@ -16,7 +16,7 @@ from models.heads.base import Head
 
 
 class Predictor(Protocol):
-    """A model as those see it who only detect; `Detector` is one."""
+    """A model, as code that only detects uses it; `Detector` is one."""
 
     @property
     def head(self) -> Head:

@@ -54,7 +54,7 @@ def outlive_signals() -> None:
 
 
 def backend_of(settings: WorkerSettings) -> str | None:
-    """Return the backend of the flags; for a file that needs no framework, the one that is none."""
+    """Return the backend of the flags; for a file that needs no framework, "onnx" if installed."""
     if settings.backend or settings.device not in ("", CPU) or not is_exported(settings.weights):
         return settings.backend
     if not format_to_run(Path(settings.weights), settings.runtime).side_by_side:

@@ -21,7 +21,7 @@ KINDS = {suffix: kind for kind, suffix in SUFFIXES.items()}
 def picture_of(result: ImageResult, answer: str) -> tuple[bytes, str]:
     """Return the image with what was found drawn on it, as a file, and its media type.
 
-    answer: "jpeg", which becomes "png" where an image is too large for it, or "png".
+    answer: "jpeg", which becomes "png" if an image is too large for it, or "png".
     """
     suffix = suffix_that_holds(SUFFIXES[answer], result.image)
     return encode_image(suffix, result.plot()), MEDIA_TYPES[KINDS[suffix]]

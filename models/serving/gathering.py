@@ -17,8 +17,8 @@ Item = TypeVar("Item")
 class Gatherer(Generic[Item]):
     """Items in the order in which they came, until a lane takes those at the front.
 
-    A lane that finds fewer than a batch waits for those that are on their way, and for them alone:
-    so an only item never waits, and under load the batches fill.
+    A lane that finds fewer than a batch waits for those that are on their way, and only for them:
+    so a single item never waits, and under load the batches fill.
 
     Args:
         key: items of equal keys can be a batch.

@@ -59,7 +59,7 @@ def open_weights(settings: WorkerSettings, converts: bool) -> Weights:
 def converted_for_cpu(
     settings: WorkerSettings, checkpoint: Checkpoint, folder: Path
 ) -> Path | None:
-    """Return the exported file of a checkpoint; None where the framework itself is to run it.
+    """Return the exported file of a checkpoint; None if the framework itself is to run it.
 
     Raises:
         UserError: --runtime names a format that cannot be had.

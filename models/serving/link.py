@@ -21,14 +21,14 @@ class Link:
         self._sending = threading.Lock()
 
     def receive(self) -> Frame | None:
-        """Wait for a frame; None where the front process is gone, also in the middle of one."""
+        """Wait for a frame; None if the front process is gone, also in the middle of one."""
         try:
             return read_frame(self._file)
         except (ConnectionError, BrokenFrameError):
             return None
 
     def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
-        """Send a frame; OSError where the front process is gone."""
+        """Send a frame; OSError if the front process is gone."""
         with self._sending:
             self._socket.sendall(start_of(header, len(body)))
             self._socket.sendall(body)

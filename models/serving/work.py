@@ -54,7 +54,7 @@ class Work:
         self._since = time.perf_counter()
 
     def require_wanted(self) -> None:
-        """Raise GivenUpError where the next stage would be for nobody."""
+        """Raise GivenUpError if the next stage would be for nobody."""
         if self.is_given_up:
             raise GivenUpError
 

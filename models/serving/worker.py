@@ -37,7 +37,7 @@ log = logging.getLogger("serve")
 
 
 class Worker:
-    """Answers requests with a model; a context manager, whose end waits for the network alone.
+    """Answers requests with a model; a context manager, whose end waits only for the network.
 
     Attributes:
         window: requests that keep all threads busy; more of them would only wait.

@@ -1,4 +1,4 @@
-"""What of a model is fitted to the labels before it is made.
+"""The parts of a model that are fitted to the labels before it is made.
 
 Before: `start.py` has the model YAML, or that of the weights. After: it makes the model.
 """

@@ -110,7 +110,7 @@ def measured_state(job: Job, device: str) -> TrainState:
 
 
 def memory_budget(device: str, present: int) -> int:
-    """Return the bytes that this process may have: those present, and a part of the free."""
+    """Return the bytes that this process may have: those in use, and a fraction of the free."""
     free = backend.device.free_memory(device)
     if free is None:
         free = free_memory() // local_world_size()
@@ -212,14 +212,14 @@ def tell(
         what,
         budget / GIB,
         fitting * ranks,
-        f", {fitting} a process" if ranks > 1 else "",
-        ", the most that is chosen here" if fitting == most else "",
+        f", {fitting} per process" if ranks > 1 else "",
+        ", the largest that is chosen" if fitting == most else "",
     )
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep to itself what is told again when the run's own model is built."""
+    """Hide the log lines that are repeated when the run's own model is built."""
     level = log.level
     log.setLevel(logging.WARNING)
     try:

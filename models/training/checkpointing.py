@@ -44,7 +44,7 @@ class Part(NamedTuple):
         name: in the file: of a field of the header or of its progress, or of a section of arrays.
         owner: the object that has it: "state.ema" is `ema` of the `TrainState`.
         take: returns it, given the owner, between two batches.
-        put: gives it to the owner of a run that was just built; ValueError where it does not fit.
+        put: gives it to the owner of a run that was just built; ValueError if it does not fit.
     """
 
     name: str
@@ -120,13 +120,13 @@ def _put(parts: Iterable[Part], run: Run, state: TrainState, values: Mapping[str
 
 
 def differences(header: Header, sync_bn: bool) -> Iterator[str]:
-    """Say why what follows may differ from what would have followed where the state was written."""
+    """Yield why the rest of the run may differ from that of a run that was not interrupted."""
     writer, present = header.backend, backend.use()
     if writer != present:
-        yield f"{writer} wrote the state, {present} rounds otherwise"
+        yield f"{writer} saved the state, {present} rounds differently"
     before, now = header.progress["world_size"], this_process().world_size
     if before != now:
-        effect = "sums round otherwise" if sync_bn else "without --sync-bn BatchNorm differs"
+        effect = "sums round differently" if sync_bn else "without --sync-bn BatchNorm differs"
         yield f"it ran as {count(before, 'process', 'processes')}, now as {now}: {effect}"
 
 
@@ -138,8 +138,8 @@ def _require_place(run: Run, state: TrainState, header: Header) -> None:
         and header.last_update < max(header.batch_number, 1)
     ):
         raise ValueError(
-            f"{count(header.batch_number, 'batch', 'batches')}, {count(header.epoch, 'epoch')}, "
-            f"last update {header.last_update}"
+            f"it has {count(header.batch_number, 'batch', 'batches')}, "
+            f"{count(header.epoch, 'epoch')} and its last update at batch {header.last_update}"
         )
 
 
@@ -152,7 +152,7 @@ def _require_gradients(state: TrainState, checkpoint: Checkpoint) -> None:
         wanted = {f"{rank}/{name}": shapes.get(name) for name in found for rank in range(ranks)}
         if wanted == {name: array.shape for name, array in checkpoint.gradients.items()}:
             return
-    raise ValueError("gradients of other parameters or ranks")
+    raise ValueError("it has gradients of other parameters or ranks")
 
 
 def _require_evaluation(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
@@ -170,7 +170,7 @@ def rebuild_model(checkpoint: Checkpoint) -> Detector:
 
 
 def pending_gradients(state: TrainState) -> dict[str, np.ndarray]:
-    """Return those accumulated since the last update, by rank/parameter; none just after one.
+    """Return the gradients since the last update, by rank/parameter; none just after one.
 
     All ranks call it: each has gradients of its own until the update.
     """
@@ -243,7 +243,7 @@ def _put_class_scores(state: TrainState, scores: list[float]) -> None:
     if len(scores) not in (0, state.model.head.num_classes):
         raise ValueError(f"it has scores of {count(len(scores), 'class', 'classes')}")
     if not all(0 <= score <= 1 for score in scores):
-        raise ValueError("scores of classes outside 0 to 1")
+        raise ValueError("it has scores of classes outside 0 to 1")
     state.class_scores = tuple(scores)
 
 

@@ -1,7 +1,7 @@
 """`python -m models.training.doctor --data D`: is the loader or the model slower, what to change?
 
-It takes the flags of train.py and measures what they would run: the loader alone with several
-numbers of workers and with `--cache ram`, and the training step alone.
+It takes the flags of train.py and measures what they would run: the loader on its own, with
+several numbers of workers and with `--cache ram`, and the training step on its own.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ENOUGH = 1.1  # what a loader must make of what the model takes, so that it neve
 
 
 class LoaderSpeed(NamedTuple):
-    """One measurement of the loader alone."""
+    """One measurement of the loader on its own."""
 
     workers: int
     cache: str
@@ -72,7 +72,7 @@ def main() -> None:
     if config.nproc > 1:
         raise UserError(
             f"--nproc {config.nproc}: one process is measured; leave it out, and give --batch-size "
-            f"{config.batch_size // config.nproc}, the part of one"
+            f"{config.batch_size // config.nproc}, the images of one process"
         )
     if config.batch_size == AUTO_BATCH:
         raise UserError("--batch-size -1: give the number of images whose speed is to be measured")
@@ -101,7 +101,7 @@ def main() -> None:
     for speed in speeds:
         say(
             f"loader: {speed.images_per_second:.1f} images/s with {speed.flags}, "
-            f"{speed.images_per_second / max(1, speed.workers):.1f} a process"
+            f"{speed.images_per_second / max(1, speed.workers):.1f} per worker"
         )
     say(*verdict(config, model_speed, speeds, on_cpu).splitlines())
 
@@ -133,7 +133,7 @@ def measure_loader(
 
 
 def images_per_second(batches: Iterator[Batch], warm_up: int) -> float:
-    """Return how many images the batches hold that come in a second."""
+    """Return how many images per second the batches bring."""
     for _ in range(warm_up):
         next(batches)
     start, count = time.perf_counter(), 0
@@ -150,20 +150,20 @@ def verdict(
     loader_speed = chosen.images_per_second
     if loader_speed >= ENOUGH * model_speed:
         text = (
-            f"bottleneck: the model. The loader makes {loader_speed / model_speed:.1f} times what "
-            f"it takes. An epoch gets faster with a smaller --img than {config.image_size}, a "
+            f"bottleneck: the model. The loader is {loader_speed / model_speed:.1f} times as fast "
+            f"as the model. An epoch gets faster with a smaller --img than {config.image_size}, a "
             "smaller --cfg" + (", or a GPU as --device" if on_cpu else ", or a larger --batch-size")
         )
     elif fastest.images_per_second > ENOUGH * loader_speed:
         enough = "enough" if fastest.images_per_second >= ENOUGH * model_speed else "more"
         text = (
-            f"bottleneck: the loader. It makes {loader_speed / model_speed:.2f} of what the model "
-            f"takes; {fastest.flags} makes {enough}: {fastest.images_per_second:.1f} images/s"
+            f"bottleneck: the loader. It has {loader_speed / model_speed:.2f} of the model's speed"
+            f"; {fastest.flags} gives {enough}: {fastest.images_per_second:.1f} images/s"
         )
     else:
         text = (
-            f"bottleneck: the loader. It makes {loader_speed / model_speed:.2f} of what the model "
-            f"takes, and no flag was faster here: use a smaller --img than {config.image_size}, or "
+            f"bottleneck: the loader. It has {loader_speed / model_speed:.2f} of the model's speed"
+            f", and no flag was faster here: use a smaller --img than {config.image_size}, or "
             "a machine with more cores"
         )
     if on_cpu:  # the measurements had all cores to themselves in turn

@@ -44,7 +44,7 @@ class ModelEMA:
     def update(self, model: Detector, lost: Tensor | None = None) -> None:
         """Take the model's present weights in.
 
-        lost: 0-d float32; where it is 1 the average stays as it is, and is put in place of
+        lost: 0-d float32; if it is 1, the EMA stays as it is, and is put in place of
             BatchNorm statistics that are not finite. A forward pass that overflows leaves its mark
             in them, and training only writes them.
         """

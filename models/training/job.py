@@ -66,7 +66,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
 
 
 def build(job: Job, checkpoint: Checkpoint | None, batches: int) -> TrainState:
-    """Build the model and what a step reads and changes, for so many batches an epoch."""
+    """Build the model and what a step reads and changes, for so many batches per epoch."""
     device = backend.device.resolve(job.config.device)
     if device == CPU:
         keep_freed_memory()

@@ -27,10 +27,10 @@ log = logging.getLogger("train")
 
 @dataclass
 class LossScale:
-    """A factor that halves when gradients overflow and doubles after long without.
+    """A factor that halves when gradients overflow and doubles after many updates without.
 
     Attributes:
-        value: 1 and constant unless the network computes in float16, whose gradients alone
+        value: 1 and constant unless the network computes in float16: only its gradients
             leave the range.
     """
 

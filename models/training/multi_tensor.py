@@ -1,8 +1,8 @@
-"""--multi_tensor_optimizer: the updates of many tensors together, used where they prove right.
+"""--multi_tensor_optimizer: the updates of many tensors together, used if they prove right.
 
 `training/state.py::build_state` asks `choose_updates`; each fast update is tried on the device of
 the training, beside the plain one, on small tensors. On a GPU there are as many of them as of the
-model: its kernels take long lists in chunks. The model and its average are then packed.
+model: its kernels take long lists in chunks. The model and its EMA are then packed.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ log = logging.getLogger("train")
 
 
 class Updates(NamedTuple):
-    """What updates the weights, and what their average."""
+    """What updates the weights, and what updates their EMA."""
 
     optimizers: Optim
     average: Average
 
     @property
     def means(self) -> dict[str, str]:
-        """Which they are, "fast" or "plain", by name."""
+        """How each of them computes, "fast" or "plain", by name."""
         plain = {"optimizer": self.optimizers is optim, "average": self.average is ops.ema_update_}
         return {name: "plain" if is_plain else "fast" for name, is_plain in plain.items()}
 
@@ -76,9 +76,9 @@ def choose_updates(config: TrainConfig, number: int, device: str, dtype: str) ->
         lambda: try_average(ops.ema_update_, lambda module: None, trial),
         TOLERANCE[dtype],
     )
-    for part, problem in ((name, step_problem), ("average of the weights", average_problem)):
+    for part, problem in ((name, step_problem), ("EMA of the weights", average_problem)):
         if problem:
-            log.info("%s, %s: the plain path is used for it alone (%s)", flag, part, problem)
+            log.info("%s, %s: the plain path is used only for it (%s)", flag, part, problem)
     if not step_problem and not average_problem:
         log.info("%s: %s; equal to the plain path", flag, multi_tensor.describe(name, device))
     return Updates(
@@ -167,7 +167,7 @@ def try_average(
                     average(*tensors, decay, trial.lost(is_lost))
         wanted = nn.state_arrays(equal)
         for name, array in nn.state_arrays(kept).items():
-            found[f"{layout}equal average of {name}"] = array - wanted[name]
+            found[f"{layout}equal EMA of {name}"] = array - wanted[name]
         for name, array in nn.state_arrays(averages).items():
-            found[f"{layout}average of {name}"] = array
+            found[f"{layout}EMA of {name}"] = array
     return found

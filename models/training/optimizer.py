@@ -16,7 +16,7 @@ def build_optimizer(
     groups: list[tuple[dict[str, Tensor], float]],
     optimizers: Optim = optim,
 ) -> Optimizer:
-    """Return the one of --optimizer; UserError for a momentum that cannot be Adam's beta1."""
+    """Return the optimizer of --optimizer; UserError for a momentum that cannot be Adam's beta1."""
     if config.optimizer == "SGD":
         return optimizers.SGD(groups)
     for name in ("momentum", "warmup_momentum"):

@@ -150,7 +150,7 @@ def report_epoch(
 
 
 def _measured(head: Head, validation: Validation | None) -> tuple[list[float], list[float]]:
-    """Return figures and losses of a validation, in the head's order; NaN of none."""
+    """Return figures and losses of a validation, in the head's order; NaN without one."""
     if validation is None:
         return [math.nan] * len(head.figure_names), [math.nan] * len(head.loss_names)
     found = head.figures(validation.result)
@@ -200,7 +200,7 @@ def conclude_run(
 
 
 def why_run_ended(run: Run, state: TrainState) -> str:
-    """Return why a run ends early, after the epoch that was counted last; "" where it goes on."""
+    """Return why a run ends early, after the epoch that was counted last; "" if it goes on."""
     return why_ended(run.limits, state.epoch, state.best_epoch, run.results.seconds)
 
 

@@ -1,8 +1,8 @@
-"""A batch becomes gradients: at once or, where memory does not suffice, piece by piece.
+"""A batch becomes gradients: at once or, if memory does not suffice, piece by piece.
 
-Before: `step.py::train_step`. After: `autograd.value_and_backward`, once a piece. The gradients of
-the pieces add up to those of the batch (`heads/base.py::WholeBatch`), so that the recipe sees the
-batch that it was given. Only BatchNorm normalizes each piece with the piece's own statistics.
+Before: `step.py::train_step`. After: `autograd.value_and_backward`, once per piece. The gradients
+of the pieces add up to those of the batch (`heads/base.py::WholeBatch`), so that the recipe sees
+the batch that it was given. Only BatchNorm normalizes each piece with its own statistics.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def network_images(state: TrainState, batch: Batch) -> Tensor:
 
 
 def halve(state: TrainState, batch: Batch, exchange: Exchange) -> None:
-    """Take half as many images at a time from now on, and say so; UserError where it cannot be."""
+    """Take half as many images at a time from now on, and say so; UserError if it cannot be."""
     images, _, height, width = batch.images.shape
     before = min(state.micro_batch or images, images)
     what = f"out of memory with {count(before, 'image')} of {width} x {height} px at a time"

@@ -1,4 +1,4 @@
-"""One batch of a run once more: where do its numbers stop to be finite?
+"""One batch of a run once more: where do its numbers stop being finite?
 
 Before: `train.py --replay EPOCH:STEP`, as the line about a skipped update names the batch. A batch
 is a function of (seed, epoch, sample indices), so the run's other flags make it again exactly.
@@ -77,7 +77,7 @@ def replay(config: TrainConfig, state: TrainState, start: Checkpoint, loader: Tr
 
 
 def differences(config: TrainConfig, start: Checkpoint) -> Iterator[str]:
-    """Yield what of the batch, or of its cost, was decided otherwise in the checkpoint's run."""
+    """Yield each setting of the batch, or of its loss, that the checkpoint's run had otherwise."""
     given, trained = as_document(config), start.header.settings
     for name in DECIDING:
         if name in trained and trained[name] != given[name]:
@@ -127,7 +127,7 @@ def layer_outputs(model: Detector, images: Tensor) -> Iterator[tuple[str, Tensor
 
 
 def first_not_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
-    """Return the first tensor that holds infinity or NaN, and how many of them; None of none."""
+    """Return the first tensor with infinity or NaN, and their number; None if all are finite."""
     for name, x in tensors:
         if ops.dtype_of(x) == "int64":
             continue

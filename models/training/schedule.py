@@ -38,7 +38,7 @@ class Schedule:
 
     @property
     def accumulate(self) -> int:
-        """Batches an optimizer step once warm."""
+        """Batches per optimizer step after the warm-up."""
         return max(round(self.nominal_batch / self.batch_size), 1)
 
     @property

@@ -1,4 +1,4 @@
-"""What the device decided of an update, told to the host later.
+"""Whether the device skipped an update, which the host learns later.
 
 Before: `step.py::update_weights` queues an update, which the device itself leaves out where a
 number is not finite. After: the host counts it, before the next update, a checkpoint or the end of

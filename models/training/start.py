@@ -25,8 +25,8 @@ from utils.state.checkpoint import Checkpoint
 from utils.tasks.table import find_task
 from utils.weights.transfer import match_classes, transfer_arrays
 
-NEW_HEAD = "the head starts anew; --remap-classes keeps what fits of it"
-SAME_HEAD = "as many, so the head keeps them in their order; --remap-classes pairs them by name"
+NEW_HEAD = "the head starts from new weights; --remap-classes keeps those that fit, class by class"
+SAME_HEAD = "equally many, so the head keeps them in order; --remap-classes pairs them by name"
 
 log = logging.getLogger("train")
 
@@ -86,7 +86,7 @@ def transfer_weights(
         classes = match_classes(class_names, start.header.class_names)
         found = len(classes.new_index)
         wanted = count(len(class_names), "class", "classes")
-        log.info("%d of %s found by name; the others start anew", found, wanted)
+        log.info("%d of %s found by name; the others start from new weights", found, wanted)
     kept = (f"{head}anchors",) if keep_anchors else ()
     transfer = transfer_arrays(nn.state_arrays(model), start.ema, kept, rows, classes)
     nn.load_state_arrays(model, transfer.state)

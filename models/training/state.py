@@ -74,7 +74,7 @@ def build_state(
     device: str,
     dtype: str = "float32",
 ) -> TrainState:
-    """Average, loss, optimizer and schedule of a new run, for so many batches an epoch."""
+    """Build EMA, loss, optimizer and schedule of a new run, for so many batches per epoch."""
 
     nominal = NOMINAL_BATCH if model.head.task.accumulates else config.batch_size
     schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine, nominal)

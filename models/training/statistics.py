@@ -3,7 +3,7 @@
 Before: `loop.py` at the end of an epoch. After: the validation.
 
 Running statistics are a mean over about the last 1 / momentum batches, 33, of activations that the
-weights of then had. Where an epoch has few batches, the weights move far meanwhile. YOLOv5n on the
+weights had then. If an epoch has few batches, the weights move far meanwhile. YOLOv5n on the
 built-in dataset (25 batches of 160 px, seed 0), epoch 7: a loss of the validation is 0.66 with the
 EMA's running statistics, 0.35 with the live model's, 0.019 with those of 8 batches, and 0.03 in
 training. Source: Wu & Johnson 2021, arXiv:2105.07576, section 3.
@@ -36,11 +36,11 @@ log = logging.getLogger("train")
 def recompute_statistics(state: TrainState, loader: TrainLoader, number: int) -> None:
     """Give the EMA the statistics of the last batches of this epoch, the same on all ranks.
 
-    They are a function of its weights and of these batches alone: a run that is resumed here
-    finds them again, bit for bit. They stay as they are where one would not be finite.
+    They are a function of only its weights and these batches: a run that is resumed here
+    finds them again, bit for bit. They stay as they are if one would not be finite.
 
     Args:
-        number: of batches, from 1 up; all of the epoch where it has fewer.
+        number: of batches, from 1 up; all of the epoch if it has fewer.
     """
     before = nn.state_arrays(state.ema.model)
     names = [name for name in before if name.endswith(MEAN)]
@@ -90,7 +90,7 @@ def join_statistics(rows: np.ndarray) -> np.ndarray:
 
 @on_main
 def recommend(number: int, batches: int) -> None:
-    """Say at start that --precise-bn would help, where it is off and epochs have few batches."""
+    """Say at start that --precise-bn would help, if it is off and epochs have few batches."""
     if number == 0 and batches < FEW_BATCHES:
         log.info(
             "only %s per epoch: BatchNorm statistics lag behind the weights, and the first "

@@ -33,7 +33,7 @@ def train_step(state: TrainState, batch: Batch, stage: StageTimer) -> LossTerms:
 
 
 def update_weights(state: TrainState, settings: StepSettings, stage: StageTimer) -> None:
-    """Step the optimizer and the EMA once; neither where a number is not finite.
+    """Step the optimizer and the EMA once; neither if a number is not finite.
 
     The device decides that, and `settle` reads it later. Until then the step counts.
     """

@@ -46,7 +46,7 @@ class StepWatch:
 
     Attributes:
         loss_names: of a batch's losses in their order, each with its short name.
-        skipped: updates of this epoch that did not happen, since a loss or gradient was not finite.
+        skipped: updates of this epoch that were skipped: a loss or gradient was not finite.
         first_losses: of the first batches of the run, as far as they are read.
     """
 
@@ -81,10 +81,10 @@ class StepWatch:
         return ops.where(ops.sum(values * 0.0) <= 0.0, 0.0 if read_before else 1.0, 1.0)
 
     def settle(self, scale_can_fall: bool = False) -> bool | None:
-        """Return whether the update that was closed last has happened; None if that was told.
+        """Return whether the update that was closed last has happened; None if already returned.
 
         Logs the batches if not. Raises UserError for the tenth time in a row, not counting those
-        whose gradients alone overflow while the loss scale can still fall.
+        of which only gradients overflow while the loss scale can still fall.
         """
         if self._closed is None:
             return None
@@ -114,7 +114,7 @@ class StepWatch:
         return False
 
     def end_epoch(self) -> np.ndarray:
-        """Return the mean losses of the epoch's batches whose losses are finite; NaN of none."""
+        """Return the mean losses of the epoch's batches with finite losses; NaN if none."""
         self._read()
         if self.skipped:
             _warn("%s of this epoch skipped, see above", count(self.skipped, "update"))
@@ -127,7 +127,7 @@ class StepWatch:
         return means
 
     def means(self) -> np.ndarray:
-        """Return those of the batches read so far in this epoch, float64; NaN of none."""
+        """Return the means over the batches read so far in this epoch, float64; NaN if none."""
         nothing = np.full(len(self.loss_names), np.nan)
         return self._sums / self._batches if self._batches else nothing
 

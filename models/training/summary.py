@@ -1,4 +1,4 @@
-"""What a run is, told before its first epoch: data, model, device, recipe, results.
+"""The summary of a run, shown before its first epoch: data, model, device, recipe, results.
 
 Before: `job.py` built the run. After: `outputs.py::describe_run` says it.
 """
@@ -74,7 +74,7 @@ def describe_model(config: TrainConfig, state: TrainState) -> str:
 
 
 def describe_means(state: TrainState) -> str:
-    """Return what computes, and in which way."""
+    """Return the device, and in which way it computes."""
     execution = state.execution
     words = [execution.dtype, execution.layout, "compiled" if execution.compiled else "eager"]
     for name, means in state.means.items():
@@ -84,16 +84,16 @@ def describe_means(state: TrainState) -> str:
 
 
 def describe_loader(config: TrainConfig) -> str:
-    """Return how many loader processes there are."""
+    """Return how many loader workers there are."""
     workers = loader_workers(config.workers, config.device)
-    return f"{workers or 'no'} loader {'process' if workers == 1 else 'processes'}"
+    return f"{workers or 'no'} loader {'worker' if workers == 1 else 'workers'}"
 
 
 def describe_recipe(run: Run, state: TrainState) -> str:
     """Return optimizer, learning rate, batch and length."""
     config, hyp = run.config, run.hyp
     together = config.batch_size * state.schedule.accumulate
-    update = f" ({together} an update)" if state.schedule.accumulate > 1 else ""
+    update = f" ({together} per update)" if state.schedule.accumulate > 1 else ""
     return ", ".join(
         [
             config.optimizer,

@@ -1,8 +1,8 @@
-"""How many threads a training step on a CPU has, where nobody said: as many as its work is for.
+"""How many threads a training step on a CPU has by default: as many as its work can use.
 
 Before: `job.py` built the model. After: `state.py::build_state`. The loops of a small step are
 shorter than it takes to wake threads and wait for them. docs/en/performance.md has what was
-measured. The number follows from settings and cores alone, so a run that resumes on its machine
+measured. The number follows only from settings and cores, so a run that resumes on its machine
 has it again, and with it the same sums.
 """
 
@@ -29,7 +29,7 @@ def choose_step_threads(config: TrainConfig, spec: ModelSpec, device: str, ranks
     Args:
         config: image size and batch.
         spec: of the model.
-        device: other ones than the CPU are left alone.
+        device: nothing changes for one that is not the CPU.
         ranks: that share a batch.
     """
     most = backend.device.host_threads()
@@ -52,6 +52,6 @@ def fitting_threads(gflops: float, most: int) -> int:
 @on_main
 def _tell(threads: int, most: int, gflops: float) -> None:
     log.info(
-        "threads: %d of %d, as a step of %.2g GFLOPs has work for no more; OMP_NUM_THREADS sets "
-        "another number", threads, most, gflops,
+        "threads: %d of %d, because a step of %.2g GFLOPs gains from no more; OMP_NUM_THREADS "
+        "sets another number", threads, most, gflops,
     )  # fmt: skip

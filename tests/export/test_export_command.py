@@ -183,7 +183,7 @@ def test_a_wrong_onnx_file_says_at_which_layer(run, tmp_path, monkeypatch):
     use_formats(monkeypatch, row)
     code, _, errors = run()
     assert code == 1
-    assert "  they part in layer 1, Conv, which returns " in errors
+    assert "  the first layer that differs is layer 1, Conv, which returns " in errors
     assert os.listdir(tmp_path) == ["my model.safetensors"]
 
 
@@ -244,7 +244,10 @@ def test_a_graph_that_is_wrong_itself_is_told_by_its_layer(run, monkeypatch):
     add_format(monkeypatch, "other", write_onnx)
     code, _, errors = run("--include", "other")
     assert code == 1
-    assert "  of the ONNX graph that it is made from: they part in layer 1, Conv" in errors
+    assert (
+        "  of the ONNX graph that it is made from: the first layer that differs is layer 1, Conv"
+        in errors
+    )
 
 
 def test_a_file_that_resizes_wrongly_says_so():
@@ -252,7 +255,7 @@ def test_a_file_that_resizes_wrongly_says_so():
     trial = Trial(images, images, is_resized=True)
     export = SimpleNamespace(config=SimpleNamespace(int8=False))
     part = job.part_of(export, format_named("onnx"), Path("x.onnx"), trial)
-    assert part.endswith("what differs is how the file resizes others")
+    assert part.endswith("the file resizes other sizes in another way")
 
 
 def test_a_conversion_that_fails_leaves_nothing_and_says_why(run, tmp_path, monkeypatch):
@@ -431,7 +434,7 @@ def test_a_batch_whose_maps_cannot_be_calibrated_on_is_refused(run, tmp_path, mo
 def test_a_device_that_nothing_uses_is_said(run, monkeypatch, caplog):
     monkeypatch.setattr(export, "check_export", lambda config: None)
     assert run("--device", "0")[0] == 0
-    assert "--device 0: only --include engine uses it, the others the CPU" in caplog.text
+    assert "--device 0: only --include engine uses it; other formats use the CPU" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -155,5 +155,5 @@ def test_every_format_takes_one_output():
 def test_logits_that_are_no_numbers_are_refused(make):
     predictor = ExportedPredictor(open_runtime(make("plain").path, 1), "a.onnx")
     for value in (np.nan, np.inf):
-        with pytest.raises(UserError, match="a.onnx: what it returns is no number"):
+        with pytest.raises(UserError, match="a.onnx: its outputs are not finite"):
             predictor.decode_above([(np.array([0, value, 0, 0, 0], np.float32),)], 0.0)

@@ -105,7 +105,7 @@ def test_masks_of_a_graph_are_the_stored_ones(name):
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("rows", "its prototypes are up to"), ("nms", "of a mask of .* places .* differ, an IoU of")],
+    [("rows", "its prototypes differ"), ("nms", "a mask of .* cells differs in .*, an IoU of")],
 )
 def test_wrong_prototypes_are_found(make, name, text):
     exported = make(name)
@@ -150,7 +150,7 @@ def test_a_trace_returns_both_outputs(make, tmp_path):
     [
         (["--letterbox"], "--letterbox: masks lie over the network's input"),
         (["--nms", "--efficient-nms"], "--efficient-nms: TensorRT's operator has no masks"),
-        (["--nms", "--topk-all", "1025"], "--topk-all 1025: at most 1,024 masks of an image"),
+        (["--nms", "--topk-all", "1025"], "--topk-all 1025: at most 1,024 masks per image"),
         (["--include", "onnx", "ncnn"], "--include ncnn: .* 2 outputs.* onnx, openvino, torch"),
     ],
 )
@@ -197,7 +197,7 @@ def test_a_class_that_there_is_not_is_refused(make):
     found = np.array([[[0, 0, 9, 9, 0.9, 7]]], np.float32)
     runtime = Returning(metadata, found, np.ones((1, 1, 16, 24), np.float32))
     predictor = ExportedPredictor(runtime, "a.onnx")
-    with pytest.raises(UserError, match="a.onnx: it finds the class 7.0"):
+    with pytest.raises(UserError, match="a.onnx: it returns the class 7.0"):
         predictor.decode_above(predictor(np.zeros((1, 3, *SIZE), np.uint8)), 0.2)
 
 
@@ -219,7 +219,7 @@ def test_what_is_no_number_is_refused(make, at, value):
         outputs = np.ones((1, 4, columns), np.float32), np.ones((1, 4, 16, 24), np.float32)
         outputs[at][0, 1, 1] = value
         predictor = ExportedPredictor(Returning(metadata, *outputs), "a.onnx")
-        with pytest.raises(UserError, match="a.onnx: what it returns is no number"):
+        with pytest.raises(UserError, match="a.onnx: its outputs are not finite"):
             predictor.decode_above(predictor(np.zeros((1, 3, *SIZE), np.uint8)), 0.2)
 
 
@@ -228,5 +228,5 @@ def test_more_masks_than_can_be_put_together_are_refused(make):
     metadata = dataclasses.replace(make("rows").metadata, output=MASKS)
     outputs = np.ones((1, 1025, 6), np.float32), np.ones((1, 1025, 1, 1), np.float32)
     predictor = ExportedPredictor(Returning(metadata, *outputs), "a.onnx")
-    with pytest.raises(UserError, match="returns 1,025 masks of an image, and at most 1,024"):
+    with pytest.raises(UserError, match="returns 1,025 masks per image, and at most 1,024"):
         predictor.decode_above(predictor(np.zeros((1, 3, *SIZE), np.uint8)), 0.2)

@@ -75,7 +75,7 @@ def test_a_weight_beyond_half_precision_is_named(tmp_path: Path) -> None:
     ("end", "text"),
     [
         ("fails", "Traceback(.|\n)*KeyError: 'a defect of ours'"),
-        ("is-killed", "was ended by SIGKILL; without enough memory"),
+        ("is-killed", "was ended by SIGKILL; a system does that when memory"),
     ],
 )
 def test_a_defect_is_told_with_its_traceback_and_a_kill_by_its_signal(

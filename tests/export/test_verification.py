@@ -153,7 +153,7 @@ def test_a_wrong_weight_is_found_at_its_layer(make):
     exported.change(lambda graph: change_initializer(graph, "model.1.conv.weight", damage))
     assert "row" in exported.verify().fault
     part = exported.part()
-    assert part.startswith("they part in layer 1, Conv, which returns ")
+    assert part.startswith("the first layer that differs is layer 1, Conv, which returns ")
     theirs, ours = (
         float(word) for word in re.findall(r"returns (\S+) at .* model (\S+)$", part)[0]
     )
@@ -168,7 +168,7 @@ def test_the_layer_is_found_in_every_kind_of_graph(make, name):
     exported = make(name)
     exported.change(lambda graph: change_initializer(graph, "model.1.conv.weight", damage))
     assert exported.verify().fault
-    assert exported.part().startswith("they part in layer 1, Conv")
+    assert exported.part().startswith("the first layer that differs is layer 1, Conv")
 
 
 def test_a_wrong_anchor_is_found_in_the_head(make):
@@ -180,7 +180,9 @@ def test_a_wrong_anchor_is_found_in_the_head(make):
     exported.change(lambda graph: change_initializer(graph, with_anchor, damage))
     fault = exported.verify().fault
     assert "a box of" in fault and " px, the model's is " in fault
-    assert exported.part() == "layers 0 to 3 agree; what may differ is layer 4, Detect, and its end"
+    assert (
+        exported.part() == "layers 0 to 3 agree; the difference is in layer 4, Detect, or after it"
+    )
 
 
 def test_swapped_classes_are_found_in_the_head(make):
@@ -198,14 +200,16 @@ def test_swapped_class_names_are_found(make):
     exported = make("plain")
     names = exported.metadata.class_names
     fault = exported.verify(class_names=(names[1], names[0], *names[2:])).fault
-    assert "it says of itself" in fault and repr(names) in fault
+    assert "its metadata is" in fault and repr(names) in fault
 
 
 def test_a_graph_of_other_weights_is_found_at_the_first_layer(make):
     exported = make("plain")
     exported.path = make("other").path
     assert exported.verify().fault
-    assert exported.part().startswith("they part in layer 0, Conv, which returns ")
+    assert exported.part().startswith(
+        "the first layer that differs is layer 0, Conv, which returns "
+    )
 
 
 def test_an_output_of_no_numbers_is_found(make):
@@ -215,13 +219,15 @@ def test_an_output_of_no_numbers_is_found(make):
     exported = make("plain")
     exported.change(lambda graph: change_initializer(graph, "model.0.conv.weight", damage))
     assert "of nan" in exported.verify().fault
-    assert exported.part().startswith("they part in layer 0, Conv, which returns nan at ")
+    assert exported.part().startswith(
+        "the first layer that differs is layer 0, Conv, which returns nan at "
+    )
 
 
 def test_a_file_with_a_wrong_limit_of_nms_is_found(make):
     exported = make("nms")
     exported.config = dataclasses.replace(exported.config, top_per_class=1)
-    assert "alone finds class" in exported.verify().fault
+    assert re.search("only the (model|file) finds class", exported.verify().fault)
 
 
 def test_boxes_of_a_file_with_nms_that_lie_a_little_aside_are_found(make):
@@ -239,7 +245,7 @@ def test_a_model_without_numbers_cannot_be_exported(make):
     arrays = nn.state_arrays(exported.model)
     arrays["model.0.conv.weight"][:] = np.nan
     nn.load_state_arrays(exported.model, arrays)
-    with pytest.raises(UserError, match="what the model predicts is no number"):
+    with pytest.raises(UserError, match="the model's predictions are not finite"):
         make_trials(exported.model, [noise(64, 96)], exported.metadata)
 
 

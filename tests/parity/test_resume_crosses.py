@@ -27,7 +27,7 @@ def test_the_other_backend_goes_on_with_the_same_samples(writer, tmp_path):
     (reader,) = set(BACKENDS) - {writer}
     state = resumed / "weights" / "state-00000002.safetensors"
     printed = run_python(reader, "train.py", "--resume", state)
-    assert f"{writer} wrote the state, {reader} rounds otherwise" in printed
+    assert f"{writer} saved the state, {reader} rounds differently" in printed
     works = [json.loads((folder / "work.json").read_text()) for folder in (whole, resumed)]
     assert works[0]["work"]["batches_sha1"] == works[1]["work"]["batches_sha1"]
     losses = [np.array(work["losses"]) for work in works]

@@ -80,7 +80,7 @@ def test_weights_with_fitted_anchors_are_trained_on_as_they_are(folder, flags, w
     weights = str(whole / "weights" / "last.safetensors")
     with caplog.at_level("INFO"):
         start([*flags, "--weights", weights, "--epochs", "1", "--name", "on"])
-    assert "anchors: they fit well: best possible recall 1.000" in caplog.text
+    assert "anchors: the model's fit the labels well: best possible recall 1.000" in caplog.text
     assert anchors_of(folder / "on").tolist() == anchors_of(whole).tolist()
 
 

@@ -159,7 +159,7 @@ def test_a_training_says_at_its_start_what_it_is(trained, inputs):
     assert f" images with {rows} labels" in text and " to validate with" in text
     assert f"{Path(inputs[2]).name}, {len(dataset.class_names)} classes" in text
     assert " parameters, " in text and " GFLOPs at 64 px" in text
-    assert "SGD, learning rate 0.01 to 0.0001, batch 4 (64 an update), 2 epochs, seed 0" in text
+    assert "SGD, learning rate 0.01 to 0.0001, batch 4 (64 per update), 2 epochs, seed 0" in text
     assert f"results  {folder}" in text.replace("results ", "results  ")
     assert any(re.fullmatch(r"2 epochs in \d:\d\d", line) for line in lines)
     first = next(number for number, line in enumerate(lines) if line.startswith("data     "))

@@ -25,7 +25,7 @@ def check_anchors(anchors: Any) -> tuple[tuple[float, ...], ...] | int:
     if not isinstance(anchors, Sequence) or isinstance(anchors, str) or not anchors:
         raise UserError(
             f"anchors: {brief(anchors)}; a list per level of [w, h, w, h, ...] is needed, or the "
-            f"number of anchors a level, from 1 to {MAX_NUMBERS // 2}"
+            f"number of anchors per level, from 1 to {MAX_NUMBERS // 2}"
         )
     if len(anchors) > MAX_LEVELS:
         raise UserError(
@@ -34,8 +34,8 @@ def check_anchors(anchors: Any) -> tuple[tuple[float, ...], ...] | int:
     for level in anchors:
         if not _is_level(level) or len(level) != len(anchors[0]):
             raise UserError(
-                f"anchors: {brief(level)}; each level lists as many [w, h, ...] in pixels, "
-                f"{MAX_NUMBERS} at most"
+                f"anchors: {brief(level)}; every level lists equally many [w, h, ...] in "
+                f"pixels, {MAX_NUMBERS} at most"
             )
     return tuple(tuple(float(value) for value in level) for level in anchors)
 
@@ -59,6 +59,6 @@ def unfitted_anchors(number: int, levels: int) -> tuple[tuple[float, ...], ...]:
 
 
 def anchors_in_cells(anchors: Sequence[Sequence[float]], strides: Sequence[int]) -> np.ndarray:
-    """Map anchors in pixels, [w, h, w, h, ...] a level to (levels, A, 2) float32 in cells."""
+    """Map anchors in pixels, [w, h, w, h, ...] per level to (levels, A, 2) float32 in cells."""
     pixels = np.asarray(anchors, np.float32).reshape(len(anchors), -1, 2)
     return pixels / np.asarray(strides, np.float32).reshape(-1, 1, 1)

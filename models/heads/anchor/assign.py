@@ -1,7 +1,7 @@
-"""Who matches whom: the targets of a batch -> for each level the cells that must predict them.
+"""The assignment: targets of a batch -> for each level the cells that must predict them.
 
 Before: the `Targets` of a batch from `utils/data/loading/loader.py`. After: `loss.py`.
-Assignment depends on targets and anchors alone, never on predictions. It is therefore computed
+Assignment depends only on targets and anchors, never on predictions. It is therefore computed
 in NumPy on the host, where the targets are, so both backends get the same one, and it needs
 nothing back from the device. Source: the public YOLOv5 recipe, by its stored results.
 
@@ -55,7 +55,7 @@ def assign_targets(
         max_side_ratio: an anchor matches if neither side differs by this factor or more.
 
     Returns:
-        One assignment a level; a target may occur several times in it, or never.
+        One assignment per level; a target may occur several times in it, or never.
     """
     return [
         _assign_level(targets, level_anchors.astype(np.float32), grid, max_side_ratio)

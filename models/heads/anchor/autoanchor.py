@@ -23,18 +23,18 @@ log = logging.getLogger("train")
 
 
 class Labels(NamedTuple):
-    """The boxes that anchors are held against."""
+    """The boxes of the labels, which anchors are to fit."""
 
     sizes_wh: np.ndarray  # (N, 2) pixels, as training sees them
     threshold: float  # the hyper-parameter anchor_t
     seed: int
 
     def measure(self, levels: Sequence[Sequence[float]]) -> Fit:
-        """Measure how well anchors fit, given as [w, h, w, h, ...] a level."""
+        """Measure how well anchors fit, given as [w, h, w, h, ...] per level."""
         return measure_fit(self.sizes_wh, np.reshape(np.array(levels), (-1, 2)), self.threshold)
 
     def fit(self, number: int, strides: Sequence[int]) -> list[list[float]]:
-        """Return so many anchors a level that fit; larger ones for larger strides."""
+        """Return so many anchors per level that fit; larger ones for larger strides."""
         found = fit_anchors(self.sizes_wh, number * len(strides), self.threshold, self.seed)
         by_size = found.reshape(len(strides), -1)
         ranks = np.argsort(np.argsort(strides, kind="stable"), kind="stable")
@@ -44,11 +44,11 @@ class Labels(NamedTuple):
 def describe(fit: Fit) -> str:
     """Return in words how well anchors fit."""
     recall = fit.best_possible_recall
-    return f"best possible recall {recall:.3f}, {fit.anchors_per_target:.2f} a target"
+    return f"best possible recall {recall:.3f}, {fit.anchors_per_target:.2f} per target"
 
 
 def number_to_fit(anchors: Any, hyp: Hyperparameters) -> int:
-    """Return how many anchors a level are asked for without their sizes; 0 where there are sizes.
+    """Return how many anchors per level are asked for without sizes; 0 if there are sizes.
 
     Args:
         anchors: of a model YAML.
@@ -63,10 +63,10 @@ def choose_anchors(
     hyp: Hyperparameters,
     seed: int,
 ) -> Any:
-    """Return the anchors to train with, as a model YAML has them, and say why it is these.
+    """Return the anchors to train with, as a model YAML has them, and log why these.
 
     Args:
-        anchors: of the model: [w, h, w, h, ...] a level, in pixels, or a number of anchors.
+        anchors: of the model: [w, h, w, h, ...] per level, in pixels, or a number of anchors.
         strides: of the levels.
         sizes_wh: (N, 2) of the training labels.
 
@@ -81,20 +81,22 @@ def choose_anchors(
         return anchors
     if number:
         fitted = labels.fit(number, strides)
-        _say(f"{number} a level are fitted", labels, fitted)
+        _say(f"{number} per level are fitted", labels, fitted)
         return fitted
     anchors = _in_order(anchors, strides)
     fit = labels.measure(anchors)
     enough = fit.best_possible_recall > ENOUGH_RECALL
-    log.info("anchors: they fit %s: %s", "well" if enough else "badly", describe(fit))
+    log.info(
+        "anchors: the model's fit the labels %s: %s", "well" if enough else "badly", describe(fit)
+    )
     if enough:
         return anchors
     fitted = labels.fit(len(anchors[0]) // 2, strides)
     better = labels.measure(fitted)
     if better.best_possible_recall <= fit.best_possible_recall:
-        log.info("anchors: no better ones were found, these are kept")
+        log.info("anchors: no better ones were found; the model's are kept")
         return anchors
-    _say("others take their place", labels, fitted)
+    _say("replaced by fitted ones", labels, fitted)
     return fitted
 
 

@@ -1,4 +1,4 @@
-"""How much the objectness of each level counts: fixed or, with --autobalance, as its loss asks.
+"""The weight of each level's objectness loss: fixed or, with --autobalance, by that loss.
 
 Before: `loss.py` tells the objectness losses of a batch. After: it weighs the next one's by this.
 Source: the public YOLOv5 recipe, by its stored results.
@@ -40,7 +40,7 @@ class LevelBalance:
         self._seen: Sequence[Tensor] = ()
 
     def weights(self, dtype: str, device: str) -> Sequence[float] | Tensor:
-        """Return them, (L,): numbers where they stay, else a tensor."""
+        """Return the weights, (L,): numbers if they are fixed, else a tensor."""
         if self._reference is None:
             return self.fixed
         if self._on_device is None:
@@ -57,10 +57,10 @@ class LevelBalance:
         self._seen = losses
 
     def follow(self) -> None:
-        """Draw each weight towards the inverse of the loss last seen, then divide by the
+        """Move each weight towards the inverse of the loss last seen, then divide by the
         reference's.
 
-        Weights stay as they are where a loss is 0 or not finite. Every rank calls it.
+        Weights stay as they are if a loss is 0 or not finite. Every rank calls it.
         """
         if self._reference is None:
             return
@@ -74,7 +74,7 @@ class LevelBalance:
         self._on_device = ops.where(is_sound, drawn, self._on_device)
 
     def state(self) -> dict[str, list[float]]:
-        """Return what `restore` takes: nothing where the weights stay."""
+        """Return what `restore` takes: nothing if the weights stay."""
         if self._reference is None:
             return {}
         values = self._values if self._on_device is None else ops.to_numpy(self._on_device)
@@ -87,7 +87,7 @@ class LevelBalance:
         if {name: len(x) for name, x in state.items()} != wanted or not (
             (values > 0) & (values < LARGEST)
         ).all():
-            raise ValueError("the balance of its levels")
+            raise ValueError("the weights of its levels (--autobalance) do not fit")
         self._values, self._on_device = values, None
 
 

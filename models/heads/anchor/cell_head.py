@@ -50,7 +50,7 @@ class LevelsPlan(NamedTuple):
 
 
 class CellHead(Head):
-    """A 1x1 convolution per level that predicts A rows a cell.
+    """A 1x1 convolution per level that predicts A rows per cell.
 
     A row is a box (4 logits), objectness, C classes and then what a subclass adds: numbers of any
     size, which are no logits.
@@ -118,7 +118,7 @@ class CellHead(Head):
         if len(anchors) != len(request.in_channels):
             raise UserError(
                 f"{count(len(anchors), 'level')} of anchors, "
-                f"{count(len(request.in_channels), 'source')}"
+                f"{count(len(request.in_channels), 'source')}; equally many are needed"
             )
         outputs = len(anchors[0]) // 2 * (BOX_CHANNELS + 1 + num_classes + num_added)
         costs = tuple(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from backend.words import count
 from utils.errors import UserError, brief
 
 
@@ -16,15 +17,15 @@ def rows_of_detections(detections: np.ndarray, num_classes: int) -> np.ndarray:
     They are what NMS kept, each sure of its class: NMS keeps them again. Unused rows are left out.
 
     Raises:
-        UserError: a class that there is not.
+        UserError: a class that the model does not have.
     """
     used = detections[detections[:, 4] > 0]
     classes = used[:, 5]
     wrong = ~((classes >= 0) & (classes < num_classes))
     if wrong.any():
         raise UserError(
-            f"it finds the class {brief(float(classes[wrong][0]))}, and its metadata names "
-            f"{num_classes}; export it again"
+            f"it returns the class {brief(float(classes[wrong][0]))}, but its metadata has "
+            f"{count(num_classes, 'class', 'classes')}; export it again"
         )
     rows = np.zeros((len(used), 5 + num_classes), np.float32)
     rows[:, 0:2] = (used[:, 0:2] + used[:, 2:4]) / 2

@@ -1,4 +1,4 @@
-"""--bbox_iou_optim: the fused complete IoU, used where it proves right, value and gradient.
+"""--bbox_iou_optim: the fused complete IoU, used if its value and gradient prove right.
 
 Before: `head.py::AnchorHead.make_loss`, with the device of the training. After: `loss.py`.
 """
@@ -18,7 +18,7 @@ EQUAL_BOXES = 20
 
 
 def choose_box_iou(device: str) -> BoxIou:
-    """Choose the fused CIoU where it is proved, else the plain formula; one line says which."""
+    """Choose the fused CIoU if it is proved, else the plain formula; one line says which."""
     proved = is_proved(
         f"--bbox_iou_optim on {device}",
         fused.implementation(device),
@@ -43,7 +43,7 @@ def probe_box_iou(box_iou: BoxIou, device: str) -> dict[str, np.ndarray]:
     return {
         "CIoU": ops.to_numpy(iou),
         "gradient": gradient[EQUAL_BOXES:],
-        "share of finite gradients": np.isfinite(gradient).mean(),
+        "fraction of finite gradients": np.isfinite(gradient).mean(),
     }
 
 

@@ -35,7 +35,7 @@ from utils.tasks.detection import DETECTION
 
 @register("Detect", joins=True)
 class AnchorHead(CellHead, BoxHead):
-    """A 1x1 convolution per level that predicts A boxes a cell."""
+    """A 1x1 convolution per level that predicts A boxes per cell."""
 
     task = DETECTION
     loss_names = {"box": "box", "objectness": "obj", "classification": "cls"}

@@ -1,4 +1,4 @@
-"""What the predictions cost: raw maps and the assignment -> `LossTerms`.
+"""The loss of the predictions: raw maps and the assignment -> `LossTerms`.
 
 Before: `head.py` (raw maps) and `assign.py`. After: the training step.
 Source: the public YOLOv5 recipe; terms and gains by its published hyper-parameters.
@@ -50,8 +50,8 @@ class LossGains:
     def scaled(
         cls, hyp: Hyperparameters, num_levels: int, num_classes: int, image_size: int
     ) -> LossGains:
-        """Return the hyper-parameters' gains, given for 3 levels, 80 classes, 640 px, made to
-        fit.
+        """Return the hyper-parameters' gains, which are for 3 levels, 80 classes and 640 px, scaled
+        to these.
         """
         levels = NOMINAL_LEVELS / num_levels
         return cls(
@@ -125,7 +125,7 @@ class DetectionLoss(Loss):
 
         Args:
             raw: per level (B, A, H, W, 5 + C) logits.
-            targets: of the same images; may be empty, which leaves objectness alone.
+            targets: of the same images; may be empty; then only objectness counts.
             whole: of which they are a piece; None for all of it.
         """
         return self.cost_of_boxes(raw, targets, whole).terms
@@ -276,12 +276,12 @@ class DetectionLoss(Loss):
 
 
 def part_of(mean: Tensor, part: Tensor | None) -> Tensor:
-    """Return this rank's part of the mean over all ranks; the mean itself where it is alone."""
+    """Return this rank's part of the mean over all ranks; the mean itself if there is only one."""
     return mean if part is None else mean * part
 
 
 def mean_gap(iou: Tensor, weights: Tensor | None) -> Tensor:
-    """1 - IoU, 0-d: the mean, or that by weights, which add up to 1 or are all 0."""
+    """Return 1 - IoU, 0-d: the mean, or that by weights, which add up to 1 or are all 0."""
     return 1.0 - ops.mean(iou) if weights is None else ops.sum((1.0 - iou) * weights)
 
 

@@ -111,13 +111,13 @@ class ClassifyHead(Head):
         return ops.softmax(raw[0])
 
     def decode_above(self, raw: Sequence[Tensor], confidence_threshold: float) -> list[np.ndarray]:
-        """Return the scores of all classes, whatever the threshold is, (1, C) an image."""
+        """Return the scores of all classes, whatever the threshold is, (1, C) per image."""
         return [row[None] for row in ops.to_numpy(self.decode(raw))]
 
     def join_passes(
         self, raw: Sequence[Sequence[Tensor]], width: int, confidence_threshold: float
     ) -> list[np.ndarray]:
-        """Return the mean of the scores in all passes, (1, C) an image."""
+        """Return the mean of the scores in all passes, (1, C) per image."""
         scores = np.stack([ops.to_numpy(self.decode(one)) for one in raw])
         return [row[None] for row in scores.mean(axis=0)]
 
@@ -149,7 +149,7 @@ class ClassifyHead(Head):
     ) -> np.ndarray:
         (logits,) = outputs
         if not np.isfinite(logits).all():
-            raise UserError("what it returns is no number (NaN or infinite); export it again")
+            raise UserError("its outputs are not finite (NaN or infinite); export it again")
         powers = np.exp(logits - logits.max())
         return np.asarray(powers / powers.sum())[None]
 

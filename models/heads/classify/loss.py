@@ -1,4 +1,4 @@
-"""What the logits of images cost: cross-entropy, with smoothed labels if asked for.
+"""The loss of the logits of images: cross-entropy, with smoothed labels if asked for.
 
 Before: `head.py` (logits). After: the training step. Source of the smoothing: Szegedy et al. 2016,
 arXiv:1512.00567, section 7.
@@ -23,12 +23,12 @@ MOST_SHAPES = 2  # of a compiled loss: whole batches, and the smaller last one
 
 
 class ClassificationLoss(Loss):
-    """Cross-entropy of one class an image.
+    """Cross-entropy of one class per image.
 
     Its total is the mean over the batch, as in the public recipe: each batch is an update.
 
     Args:
-        label_smoothing: the part of an image's target that all classes share alike, 0 to 1.
+        label_smoothing: the fraction of an image's target that all classes share equally, 0 to 1.
     """
 
     means: Mapping[str, str] = {}
@@ -65,7 +65,7 @@ class ClassificationLoss(Loss):
         return cost(logits, ops.tensor(wanted, device), part, float(this_process().world_size))
 
     def end_batch(self) -> None:
-        """Learn nothing: each batch costs what it costs."""
+        """Do nothing: this loss has no state."""
 
     def _wanted(self, targets: Targets, num_images: int, num_classes: int) -> np.ndarray:
         """Return how probable each class should be, (B, C) float64."""

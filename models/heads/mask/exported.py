@@ -22,7 +22,7 @@ def rows_of_masks(
         masks: (K, h, w) float32, how probable each place is the object's.
 
     Raises:
-        UserError: a class that there is not.
+        UserError: a class that the model does not have.
     """
     rows = rows_of_detections(detections, num_classes)
     used = masks[detections[:, 4] > 0]

@@ -150,7 +150,7 @@ class MaskHead(ScoredMasks, CellHead):
                 "--letterbox: masks lie over the network's input, not over the image; leave it out"
             )
         if efficient_nms:
-            raise UserError("--efficient-nms: TensorRT's operator has no masks; give --nms alone")
+            raise UserError("--efficient-nms: TensorRT's operator has no masks; give only --nms")
         return MASKS if nms else MASK_ROWS
 
     def exported(self, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -165,11 +165,11 @@ class MaskHead(ScoredMasks, CellHead):
     ) -> MaskRows:
         rows, prototypes = outputs
         if not (np.isfinite(rows).all() and np.isfinite(prototypes).all()):
-            raise UserError("what it returns is no number (NaN or infinite); export it again")
+            raise UserError("its outputs are not finite (NaN or infinite); export it again")
         if kind == MASKS:
             if len(rows) > MOST_MASKS:
                 raise UserError(
-                    f"it returns {len(rows):,} masks of an image, and at most {MOST_MASKS:,} are "
+                    f"it returns {len(rows):,} masks per image, and at most {MOST_MASKS:,} are "
                     "read; export it with a smaller --topk-all, or without --nms"
                 )
             rows, prototypes = rows_of_masks(rows, prototypes, self.num_classes)

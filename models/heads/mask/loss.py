@@ -1,4 +1,4 @@
-"""What boxes and masks cost: raw maps, prototypes and the assignment -> `LossTerms`.
+"""The loss of boxes and masks: raw maps, prototypes and the assignment -> `LossTerms`.
 
 Before: `head.py` (raw maps and prototypes). After: the training step.
 Source: the public YOLOv5 recipe, by its stored results.
@@ -31,7 +31,7 @@ class SegmentationLoss(DetectionLoss):
 
         Args:
             raw: per level (B, A, H, W, 5 + C + M), then prototypes (B, M, h, w).
-            targets: of the same images, with masks; may be empty, which leaves objectness alone.
+            targets: of the same images, with masks; may be empty; then only objectness counts.
             whole: of which they are a piece; None for all of it.
         """
         *levels, prototypes = raw

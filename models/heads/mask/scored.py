@@ -42,7 +42,7 @@ class ScoredMasks(Head):
 
     @classmethod
     def row_names(cls) -> Mapping[str, str]:
-        """Return the mAP of both, which decide: a row has no room for more beside four losses."""
+        """Return the mAP of boxes and of masks: a row with four losses has no room for more."""
         return {"mAP_0.5:0.95(B)": "mAP(B)", "mAP_0.5:0.95(M)": "mAP(M)"}
 
     def make_evaluator(
@@ -61,7 +61,7 @@ class ScoredMasks(Head):
 
     @staticmethod
     def fitness(result: MaskResult) -> float:
-        """Return the sum of that of boxes and that of masks, as in the public YOLOv5."""
+        """Return the fitness of boxes plus that of masks, as in the public YOLOv5."""
         return sum(detection_fitness(of.map50, of.map) for of in (result.boxes, result.masks))
 
     @staticmethod

@@ -78,7 +78,10 @@ def test_width_multiple_rounds_up_to_eight(channels, multiple, expected):
         (lambda d: d["backbone"][1].__setitem__(3, [-128, 3, 2]), "channels is -128"),
         (lambda d: d["backbone"][1].__setitem__(3, [128, 3, 0]), "stride is 0"),
         (lambda d: d["backbone"][1].__setitem__(3, [128, 3, 2.0]), "stride is 2.0"),
-        (lambda d: d["backbone"][1].__setitem__(1, 3), "layer 1: number 3; Conv is written once"),
+        (
+            lambda d: d["backbone"][1].__setitem__(1, 3),
+            "layer 1: number 3; a layer has only one Conv",
+        ),
         (lambda d: d["backbone"][2].__setitem__(0, [-1, 0]), "C3 takes one source"),
         (lambda d: d["backbone"][2].__setitem__(3, [128, "yes"]), "shortcut is 'yes'"),
         (lambda d: d["backbone"][9].__setitem__(3, [1024, 4]), "kernel_size is 4; an odd"),

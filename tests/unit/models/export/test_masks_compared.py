@@ -46,7 +46,7 @@ def test_a_row_between_the_edges_of_two_equal_boxes_may_be_of_one_mask(bottom, r
     result = Verified()
     fault = compare_masks(result, batch(bottom, rows))
     assert (fault == "") is is_right and result.num_matched == 1
-    assert is_right or "of a mask of 88 places 8 differ" in fault
+    assert is_right or "a mask of 88 cells differs in 8" in fault
 
 
 def test_places_between_edges_are_those_of_one_box_alone():

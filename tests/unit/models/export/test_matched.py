@@ -60,7 +60,7 @@ def test_what_differs_beyond_the_tolerance_is_no_match(other):
 def test_a_thing_is_matched_once():
     twice = detections((BOX_A, 0.9, 1), (BOX_A, 0.9, 1))
     assert len(match(twice, detections((BOX_A, 0.9, 1)), FLOAT32)) == 1
-    assert "the file alone finds class 1, score 0.9000, at 0.0, 0.0, 100.0, 100.0" in fault(
+    assert "only the file finds class 1, score 0.9000, at 0.0, 0.0, 100.0, 100.0" in fault(
         twice, detections((BOX_A, 0.9, 1))
     )
 
@@ -87,15 +87,15 @@ def test_the_overlap_of_boxes_without_width_is_a_close_call():
     assert fault(detections(kept, inside), detections(kept)) == ""
     beside, half = ((201, 0, 201, 400), 0.8, 1), ((200, 0, 200, 100), 0.8, 1)
     for other in (beside, half):
-        assert fault(detections(kept, other), detections(kept)).startswith("the file alone")
+        assert fault(detections(kept, other), detections(kept)).startswith("only the file")
     wide = ((200, 0, 200.1, 400), 0.9, 1)
-    assert fault(detections(wide, kept), detections(wide)).startswith("the file alone")
+    assert fault(detections(wide, kept), detections(wide)).startswith("only the file")
 
 
 def test_a_missing_thing_is_a_fault_of_either_side():
     one, none = detections((BOX_A, 0.9, 1)), detections()
-    assert fault(none, one).startswith("the model alone finds class 1")
-    assert fault(one, none).startswith("the file alone finds class 1")
+    assert fault(none, one).startswith("only the model finds class 1")
+    assert fault(one, none).startswith("only the file finds class 1")
     assert fault(none, none) == ""
 
 
@@ -128,7 +128,7 @@ def test_a_class_that_the_model_does_not_have_is_a_fault(class_index):
 
 def test_a_box_that_nms_should_have_removed_is_a_fault():
     kept = (BOX_A, 0.9, 1)
-    assert fault(detections(kept, (SHIFTED, 0.8, 1)), detections(kept)).startswith("the file alone")
+    assert fault(detections(kept, (SHIFTED, 0.8, 1)), detections(kept)).startswith("only the file")
 
 
 def test_an_overlap_at_the_threshold_is_a_close_call():
@@ -164,7 +164,10 @@ def test_rows_apart_are_told_with_both_values():
     assert largest_difference(found, expected, SCORES) == 0.25
     assert largest_difference(found, expected, BOX) == 0.125
     assert fault_of_rows(found, expected, SCORES, 0.25) == ""
-    text = "row 2 of image 1: a score of 0.75, the model's is 0.5; accepted are 0.1 between them"
+    text = (
+        "row 2 of image 1: a score of 0.75, the model's is 0.5; a difference of at most 0.1 is "
+        "accepted"
+    )
     assert fault_of_rows(found, expected, SCORES, 0.1) == text
     found[0, 0, 0] = np.nan
     assert fault_of_rows(found, expected, BOX, 1).startswith("row 0 of image 0: a box of nan px")

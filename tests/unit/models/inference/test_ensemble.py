@@ -91,7 +91,7 @@ def test_the_stride_is_one_that_all_members_take():
 
 def test_members_of_unequally_many_classes_are_refused(members):
     other = drawn_model("yolov5n.yaml", 1.8, classes=1)
-    with pytest.raises(UserError, match=r"--weights b.pt: 1 class, a.pt has 5; .* equally many"):
+    with pytest.raises(UserError, match=r"--weights b.pt: 1 class, a.pt has 5; .* the same number"):
         Ensemble([members[0], other], NAMES)
 
 

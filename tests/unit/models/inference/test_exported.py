@@ -117,7 +117,9 @@ def test_what_nms_in_the_file_kept_is_found_with_its_score_and_class():
 @pytest.mark.parametrize("number", [5, -1, 1e9, np.nan, np.inf])
 def test_a_class_that_the_metadata_do_not_name_is_refused(number):
     runtime = Found([1, 2, 21, 30, 0.75, number], image_size=(32, 32))
-    with pytest.raises(UserError, match="a.onnx: it finds the class .* names 5; export it again"):
+    with pytest.raises(
+        UserError, match="a.onnx: it returns the class .* has 5 classes; export it again"
+    ):
         detector(runtime).detect([np.zeros((32, 32, 3), np.uint8)])
 
 
@@ -214,7 +216,7 @@ def test_a_batch_that_is_not_used_is_told(caplog):
     tell_limits(DetectConfig(weights=("a",), batch_size=16), [file])
     assert not caplog.records
     tell_limits(DetectConfig(weights=("a",)), [file])
-    assert "a.onnx computes 16 images a call" in caplog.text
+    assert "a.onnx always computes 16 images per call" in caplog.text
 
 
 def test_a_batch_of_the_file_that_no_memory_holds_is_refused():

@@ -139,7 +139,7 @@ def test_on_another_number_of_ranks_each_gets_the_mean(state):
     [
         (1, [], []),
         (2, [], ["it ran as 2 processes, now as 1: without --sync-bn BatchNorm differs"]),
-        (2, ["--sync-bn"], ["it ran as 2 processes, now as 1: sums round otherwise"]),
+        (2, ["--sync-bn"], ["it ran as 2 processes, now as 1: sums round differently"]),
     ],
 )
 def test_a_run_that_goes_on_in_another_number_of_processes_says_what_that_changes(

@@ -25,22 +25,22 @@ def speeds(*images_per_second):
 
 def test_a_loader_that_keeps_up_leaves_the_model_as_the_bottleneck():
     text = verdict(CONFIG, 10.0, speeds(30.0, 60.0, 90.0), on_cpu=False)
-    assert text.startswith("bottleneck: the model. The loader makes 3.0 times")
+    assert text.startswith("bottleneck: the model. The loader is 3.0 times")
     assert "smaller --img than 320" in text
 
 
 @pytest.mark.parametrize(
     ("measured", "advice"),
     [
-        ((5.0, 20.0, 10.0), "--workers 4 makes enough: 20.0 images/s"),
-        ((5.0, 10.0, 30.0), "--workers 1 --cache ram makes enough: 30.0 images/s"),
-        ((5.0, 8.0, 6.0), "--workers 4 makes more: 8.0 images/s"),
+        ((5.0, 20.0, 10.0), "--workers 4 gives enough: 20.0 images/s"),
+        ((5.0, 10.0, 30.0), "--workers 1 --cache ram gives enough: 30.0 images/s"),
+        ((5.0, 8.0, 6.0), "--workers 4 gives more: 8.0 images/s"),
         ((5.0, 5.0, 5.0), "no flag was faster here: use a smaller --img than 320"),
     ],
 )
 def test_a_loader_that_is_too_slow_names_the_flag_that_is_fastest(measured, advice):
     text = verdict(CONFIG, 10.0, speeds(*measured), on_cpu=False)
-    assert text.startswith("bottleneck: the loader. It makes 0.50 of what the model takes")
+    assert text.startswith("bottleneck: the loader. It has 0.50 of the model's speed")
     assert advice in text
 
 

@@ -214,10 +214,10 @@ class Fast:
             "SGD: the plain path is used",
         ),
         (Fast(SGD=Blind), (False, True), "SGD: the plain path is used"),
-        (Fast(ema_update_=average_though_lost), (True, False), "its average of tensor 0"),
+        (Fast(ema_update_=average_though_lost), (True, False), "its EMA of tensor 0"),
         (Fast(SGD=missing_kernel), (False, True), "RuntimeError: Cannot find the kernel"),
-        (Fast(ema_update_=rounded_average), (True, False), "its equal average"),
-        (Fast(ema_update_=missing_kernel), (True, False), "average of the weights: the plain path"),
+        (Fast(ema_update_=rounded_average), (True, False), "its equal EMA"),
+        (Fast(ema_update_=missing_kernel), (True, False), "EMA of the weights: the plain path"),
     ],
     ids=[
         "wrong step",

@@ -51,7 +51,7 @@ def test_anchors_that_fit_are_kept_as_they_are(choose):
     sizes = np.load(shared_path("golden/metrics/autoanchor.npz"))["wh_img640"]
     anchors, text = choose(YOLOV5, sizes)
     assert anchors is YOLOV5
-    assert "they fit well: best possible recall 1.000, " in text and " a target\n" in text
+    assert "the model's fit the labels well: " in text and " per target\n" in text
 
 
 def test_the_decision_is_the_public_one_on_bccd(choose):
@@ -70,8 +70,8 @@ def test_anchors_that_fit_badly_are_replaced_and_the_lines_say_so(choose):
     assert np.shape(anchors) == (3, 6)
     areas = pairs(anchors).prod(axis=1)
     assert np.all(np.diff(areas) >= 0)
-    assert "they fit badly: best possible recall 0.000" in text
-    assert "others take their place: best possible recall 1.000" in text
+    assert "fit the labels badly: best possible recall 0.000" in text
+    assert "replaced by fitted ones: best possible recall 1.000" in text
     assert f"{anchors[0][0]:g} x {anchors[0][1]:g}, " in text
 
 
@@ -79,7 +79,7 @@ def test_anchors_are_kept_where_none_fit_better(choose):
     boxes = [[1.0, 900.0], [0.4, 0.4]]  # beyond a factor of four of anchors from 2 px up
     anchors, text = choose([[2, 900, 2, 900]], boxes, strides=(8,))
     assert anchors == [[2, 900, 2, 900]]
-    assert "they fit badly" in text and "no better ones were found" in text
+    assert "fit the labels badly" in text and "no better ones were found" in text
 
 
 def test_larger_anchors_go_to_larger_strides_in_any_order_of_levels(choose):
@@ -98,7 +98,7 @@ def test_levels_that_run_against_their_strides_are_turned_round(choose):
 @pytest.mark.parametrize(("asked", "number"), [(3.412, 3), (1.6, 2), (1, 1)])
 def test_the_hyper_parameter_asks_for_a_number_of_new_anchors(choose, asked, number):
     anchors, text = choose(YOLOV5, THIN, anchors=asked)
-    assert np.shape(anchors) == (3, 2 * number) and f"{number} a level are fitted" in text
+    assert np.shape(anchors) == (3, 2 * number) and f"{number} per level are fitted" in text
 
 
 def test_a_number_in_place_of_anchors_is_always_fitted(choose):
