@@ -34,7 +34,7 @@ def run_program(command: Sequence[str | Path], folder: Path) -> None:
     except OSError as error:
         raise UserError(f"{command[0]} cannot be started: {error.strerror}") from error
     if process.returncode:
-        *_, last = (errors.strip() or output.strip() or "no word").splitlines()
+        *_, last = (errors.strip() or output.strip() or "no message").splitlines()
         raise UserError(f"{name} failed with status {process.returncode}: {brief(last)}")
 
 

@@ -119,7 +119,7 @@ def read_text(path: str | Path, max_bytes: int = MAX_BYTES) -> str:
 def _check_length(found: int, size: int, path: str | Path) -> None:
     if found != size:
         gives = f"{found:,}" if found < size else f"over {size:,}"
-        text = f"gives {gives} bytes where the system says {size:,}; a finished file is needed"
+        text = f"gives {gives} bytes, but its size is {size:,}; a finished file is needed"
         raise OSError(errno.EIO, text, str(path))
 
 

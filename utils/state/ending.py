@@ -41,7 +41,7 @@ def why_ended(limits: Limits, epoch: int, best_epoch: int, seconds: float) -> st
         waited_for = count(limits.patience, "epoch")
         return f"{waited_for} without a better one (--patience {limits.patience})"
     if is_over(limits, seconds):
-        return f"--time {limits.hours:g}: so many hours are over"
+        return f"--time {limits.hours:g}: the limit of {limits.hours:g} hours is reached"
     return ""
 
 

@@ -59,7 +59,7 @@ class StateFiles:
             raise UserError(
                 f"{error.filename or path}: the state after {count(number, 'batch', 'batches')} "
                 f"could not be written ({error.strerror}); "
-                + (f"{newest.name} is whole{remedy}" if newest else "there is no earlier one")
+                + (f"{newest.name} is intact{remedy}" if newest else "there is no earlier one")
             ) from error
         return path
 

@@ -101,7 +101,9 @@ def _lock(descriptor: int, folder: Path) -> None:
         _warn(folder, f"no lock can be had here ({error.strerror})")
     else:
         if _is_local(descriptor):
-            _warn(folder, "locks hold on this machine alone, as the file system is mounted")
+            _warn(
+                folder, "locks hold only on this machine, because of how the file system is mounted"
+            )
 
 
 def _holder(descriptor: int) -> str:

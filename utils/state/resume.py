@@ -299,7 +299,8 @@ def _without_code(loggers: Sequence[str], given: Mapping[str, Any]) -> tuple[str
     """Return a state's loggers without classes to be imported: a file is data, never code."""
     named = [name for name in loggers if ":" in name]
     if named and "loggers" not in given:
-        _say(logging.WARNING, f"--resume: {', '.join(named)} is told only with --loggers once more")
+        text = f"{', '.join(named)} is not used; to use it again, give --loggers too"
+        _say(logging.WARNING, f"--resume: {text}")
     return tuple(name for name in loggers if name not in named)
 
 

@@ -52,7 +52,7 @@ def load_weights(path: str | Path) -> Checkpoint:
     except OSError as error:
         raise UserError(f"--weights {path}: {error.strerror}") from error
     except MemoryError as error:
-        raise UserError(f"--weights {path}: it does not fit into the memory") from error
+        raise UserError(f"--weights {path}: it does not fit into memory") from error
     except UserError as error:
         text = str(error)
         raise UserError(text if "--weights" in text else f"--weights {path}: {text}") from error

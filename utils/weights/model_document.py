@@ -23,6 +23,7 @@ def complete_document(
     classes = None if head is None else head.classes(arrays, f"{prefix}.")
     if classes is None:
         raise UserError(
-            f"--cfg: the weights have no head of this YAML's at {prefix}; give that of their model"
+            f"--cfg: the weights have no head of this YAML at {prefix}; give the YAML of their "
+            "model"
         )
     return {**document, "nc": classes}

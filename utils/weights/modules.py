@@ -50,7 +50,7 @@ def walk_modules(module: Record) -> Iterator[tuple[str, Record]]:
         for prefix, current in waiting[-1]:
             for contents in _contents(current):
                 if id(contents) in seen:
-                    raise UserError(f"a module stands at two places, {brief(prefix)} for one")
+                    raise UserError(f"a module is at two places, one is {brief(prefix)}")
                 seen.add(id(contents))
             yield prefix, current
             waiting.append(_children(prefix, current))

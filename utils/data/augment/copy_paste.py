@@ -38,7 +38,7 @@ def why_nothing_is_pasted(share: float, has_mosaics: bool, has_polygons: bool) -
     if not share:
         return ""
     if not has_mosaics:
-        return "only mosaics have copies, and there are none"
+        return "copies are pasted into mosaics only, and this run has none"
     if not has_polygons:
         return "no label of the training images is a polygon (class x1 y1 x2 y2 x3 y3 ...)"
     return ""

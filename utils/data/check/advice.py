@@ -57,7 +57,7 @@ def _leaks(check: Check, figures: Figures, command: str) -> Iterator[Step]:
         yield Step(
             TOO_GOOD,
             "Give validation images of its own",
-            f"{same[0].text}: a run that has learned them by heart looks perfect.",
+            f"{same[0].text}: a model that has only memorized them looks perfect.",
             "name other images, or take `val` out of the dataset's YAML and add --split 0.8",
         )
     found = check.of_kind("leak") + check.of_kind("near_leak")
@@ -103,11 +103,11 @@ def _left_out(check: Check, figures: Figures, command: str) -> Iterator[Step]:
         part = number / len(check.images)
         yield Step(
             LOST * part + WORTH_A_LOOK,
-            "Mend the images that are left out",
+            "Repair the images that are left out",
             f"{count(number, 'image')}, {percent(part)} of all, cannot be used"
             f"{', with all objects on them' if check.has_boxes else ''}.",
-            f"`python -m utils.data.check {command} --fix FOLDER` mends labels; findings.csv has "
-            "the rest"
+            f"`python -m utils.data.check {command} --fix FOLDER` corrects labels; findings.csv "
+            "has the rest"
             if check.has_boxes
             else "findings.csv says which, and why",
         )
@@ -129,7 +129,7 @@ def _lost_labels(check: Check, figures: Figures, command: str) -> Iterator[Step]
             LOST * number / (len(check.images) + number),
             "Find the images of label files",
             f"{count(number, 'label file')} {'has' if number == 1 else 'have'} no image.",
-            "findings.csv, kind lost_labels: are images elsewhere, or called otherwise?",
+            "findings.csv, kind lost_labels: are the images elsewhere, or do their names differ?",
         )
 
 
@@ -205,7 +205,7 @@ def _val(check: Check, figures: Figures, command: str) -> Iterator[Step]:
         yield Step(
             LOST,
             "Set images apart for validation",
-            "the dataset has images for training alone.",
+            "the dataset has images for training only.",
             "add --split 0.8",
         )
     if absent := check.of_kind("not_in_val"):
@@ -226,7 +226,7 @@ def _unlabelled(check: Check, figures: Figures, command: str) -> Iterator[Step]:
             LOST * part / 2,
             "Make sure that images without labels show no object",
             f"{percent(part)} of the images have no label file.",
-            "labels belong into the folder `labels` beside `images`; findings.csv, kind "
+            "labels belong in the folder `labels` beside `images`; findings.csv, kind "
             "no_label_file",
         )
 
@@ -237,7 +237,7 @@ def _repeated(check: Check, figures: Figures, command: str) -> Iterator[Step]:
         yield Step(
             WORTH_A_LOOK * number / len(check.images),
             "Remove copies of images",
-            f"{count(number, 'image')} {'is' if number == 1 else 'are'} there before.",
+            f"{count(number, 'image')} {'repeats' if number == 1 else 'repeat'} an earlier one.",
             f"findings.csv, kind repeated_image: {_removal(check, found, 'the copies')}",
         )
 

@@ -122,7 +122,7 @@ def _until_too_many(rows: Iterator[Row]) -> Iterator[Row]:
         yield row
         num_faults += row.kind != ""
         if num_faults == MOST_FAULTS:
-            yield Row("", "broken_label", f"{MOST_FAULTS:,} faults; what follows is not looked at")
+            yield Row("", "broken_label", f"{MOST_FAULTS:,} faults; the rest is not checked")
             return
 
 

@@ -91,7 +91,7 @@ def anchor_text(figures: Figures) -> str:
         return "No anchors to compare with: the model has none, or train has no object"
     return (
         f"{figures.num_anchors} anchors reach {percent(fit.best_possible_recall)} of the objects "
-        f"of train at --img {figures.image_size}, {fit.anchors_per_target:.2f} anchors an object"
+        f"of train at --img {figures.image_size}, {fit.anchors_per_target:.2f} anchors per object"
     )
 
 

@@ -38,7 +38,7 @@ def led_on(url: str, location: str | None) -> str:
     schemes = (urlsplit(url).scheme, "https")
     if not location or not is_plain_url(found) or urlsplit(found).scheme not in schemes:
         raise UserError(
-            f"{url} leads on to {brief(location)}; only addresses of {' or '.join(set(schemes))} "
-            "are followed"
+            f"{url} redirects to {brief(location)}; only redirects to "
+            f"{' or '.join(set(schemes))} are followed"
         )
     return found

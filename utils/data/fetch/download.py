@@ -56,11 +56,11 @@ def download(item: Item, target: Path) -> str:
     part.unlink()
     _said_path(part).unlink(missing_ok=True)
     if had_come:
-        log.warning("%s: what was downloaded before is of another file; starting again", item.name)
+        log.warning("%s: the earlier download is of another file; starting again", item.name)
         return download(item, target)
     raise UserError(
         f"{item.url}: its SHA-256 is {digest}, and the list says {item.sha256}; it is not used: "
-        "the file on the server was exchanged or damaged, or the list is wrong"
+        "the file on the server was replaced or damaged, or the list is wrong"
     )
 
 
@@ -77,7 +77,7 @@ def _complete(item: Item, part: Path) -> None:
             reached = max(reached, size_of(part))
             if failures > len(WAITS_S):
                 raise UserError(
-                    f"{item.url}: {error}; what came is kept, start again to go on"
+                    f"{item.url}: {error}; the downloaded part is kept, start again to continue"
                 ) from error
             wait = WAITS_S[max(0, failures - 1)]
             log.warning("%s: %s; trying again in %d s", item.name, error, wait)
@@ -136,7 +136,7 @@ def _receive(
         start = 0
     elif _start_of(answer) != start:
         file.truncate(0)
-        raise CutError("the server sends another part than it was asked for")
+        raise CutError("the server sends another range than it was asked for")
     file.truncate(start)
     file.seek(start)
     total = None if answer.length is None else start + answer.length
@@ -144,11 +144,13 @@ def _receive(
         file.truncate(0)
         raise UserError(
             f"{item.url}: has {total:,} bytes on the server, and the list says {item.size:,}; it "
-            "was exchanged, or the list is wrong"
+            "was replaced, or the list is wrong"
         )
     size = item.size or total
     if size is None and item.sha256 is None:
-        raise UserError(f"{item.url}: nobody says how large it is; write its size into the list")
+        raise UserError(
+            f"{item.url}: neither the list nor the server gives its size; write it into the list"
+        )
     require_space(part.parent, (size or 0) - start, item.name)
     _save_validator(item, part, answer)
     _copy(item, file, answer, start, size)
@@ -168,7 +170,7 @@ def _copy(
             done += len(block)
             if size is not None and done > size:
                 file.truncate(0)
-                raise UserError(f"{item.url}: more comes than the {size:,} bytes that were said")
+                raise UserError(f"{item.url}: the server sends more than {size:,} bytes, its size")
     if size is not None and done < size:
         raise CutError(f"the connection ended after {done:,} of {size:,} bytes")
 

@@ -182,7 +182,7 @@ def _parts_of(name: str) -> list[str]:
     parts = name.split("/")
     harmless = not any(part in ("", "..") or "\\" in part or "\0" in part for part in parts)
     if name not in ("", ".") and (not harmless or ":" in parts[0] or len(parts) > _MAX_DEPTH):
-        raise UserError(f"the name {brief(name)} leads out of the folder, or to no file")
+        raise UserError(f"the name {brief(name)} leads out of the folder, or names no file")
     return [part for part in parts if part not in ("", ".")]
 
 

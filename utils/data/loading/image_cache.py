@@ -148,7 +148,7 @@ def _line(kind: str, split: str, shapes: np.ndarray, starts: np.ndarray, limit: 
     num_bytes, fits = _num_bytes(shapes), starts >= 0
     place = "memory" if kind == "ram" else f"a file in {_disk_folder()}"
     line = f"cache: {fits.sum()} of {count(len(fits), f'{split} image')} in {place}"
-    line += f", {num_bytes[fits].sum() / 1e9:.2f} GB when all were read"
+    line += f", {num_bytes[fits].sum() / 1e9:.2f} GB when all are read"
     if not fits.all():
         line += f"; all need {num_bytes.sum() / 1e9:.2f} GB, the limit is {limit / 1e9:.2f} GB of "
         line += "what is free: the others are decoded each time"

@@ -110,7 +110,7 @@ def check_entry(entry: ImageEntry) -> None:
         raise BrokenIndexError(f"its name {entry.name!r} {reason}")
     if not all(MIN_SIDE <= side <= MAX_SIDE for side in (entry.height, entry.width)):
         raise BrokenIndexError(
-            f"it is {entry.width}x{entry.height} px; {MIN_SIDE} to {MAX_SIDE} a side are accepted"
+            f"it is {entry.width}x{entry.height} px; {MIN_SIDE} to {MAX_SIDE} per side are accepted"
         )
     if entry.labels is not None and len(entry.labels) > MAX_LABEL_BYTES:
         raise BrokenIndexError(

@@ -122,7 +122,7 @@ def class_names_of(
             (names if any(search_images(folder)) else empty).add(name)
     left_out = sorted(empty - names)
     if left_out and tells_empty:
-        log.warning("%s: folders without an image are no classes: %s", dataset, brief(left_out))
+        log.warning("%s: folders without an image are not classes: %s", dataset, brief(left_out))
     if len(names) < FEWEST_CLASSES:
         raise DatasetError(
             f"{dataset}: has only images of {brief(sorted(names))}; at least {FEWEST_CLASSES} "

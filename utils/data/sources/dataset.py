@@ -62,7 +62,7 @@ def load_dataset(
     name = str(argument)
     if name in BUILT_INS:
         if splits and os.path.exists(name):
-            log.info("%s: the built-in dataset; what is here of that name is ./%s", name, name)
+            log.info("%s: the built-in dataset; for the folder of that name give ./%s", name, name)
         argument = BUILT_INS[name](Path(image_root) / name)
     drawn_from = [split for split in splits if split != "val"]
     needed = splits if train_part is None else dict.fromkeys(["train", *drawn_from])

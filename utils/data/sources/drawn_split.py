@@ -46,7 +46,7 @@ def draw_training(names: Sequence[str], groups: np.ndarray, train_part: float) -
         side = "validation" if is_train.any() else "training"
         raise DatasetError(
             f"--split {train_part:g} leaves no image for {side}: {count(len(names), 'image')}, "
-            f"{len(numbers)} when near-duplicates count once; use another part, add images, or "
+            f"{len(numbers)} when near-duplicates count once; use another fraction, add images, or "
             "name a folder of images for validation in a dataset YAML"
         )
     return is_train

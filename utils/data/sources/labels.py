@@ -126,7 +126,7 @@ def require_labels(images: Sequence[Path | ImageSource], report: ScanReport) -> 
         has_file = isinstance(first, ImageFile) or first.place is not None
         raise DatasetError(
             f"of {count(len(report.samples), 'usable image')} none has a labelled object; the "
-            f"labels of {first.path} belong into "
+            f"labels of {first.path} belong in "
             + (label_file_of(str(first.path)) if has_file else first.labels_at)
             + (", before it is packed" if first.place else "")
         )

@@ -147,13 +147,13 @@ def _of_splits(
     entries = {split: tuple(found.get(split, ())) for split in SPLITS}
     undivided = tuple(found.get("", ()))
     for entry in undivided if entries["train"] else ():
-        log.info("%s is for no split, and left out", _text_of(entry))
+        log.info("%s belongs to no split and is left out", _text_of(entry))
     entries["train"] = entries["train"] or undivided
     for split in splits:
         if not entries[split]:
             raise DatasetError(
-                f"--data {path}: has no images for '{split}'; name the folder of some, or let a "
-                "part of all images be for training and the rest for validation: --split 0.8"
+                f"--data {path}: has no images for '{split}'; name a folder of images for it, or "
+                "draw a split: --split 0.8 takes 80 % for training and the rest for validation"
             )
     root = path if path.is_dir() else path.parent
     name = path.resolve().name if path.is_dir() else path.stem
