@@ -1,4 +1,4 @@
-"""Where an exported file goes, and what may stand there: an older one, which it replaces.
+"""Where an exported file goes, and what may be there: an older one, which it replaces.
 
 Before: the flags name weights and formats. After: `models/export/job.py` moves the file there.
 """

@@ -39,7 +39,7 @@ def run_program(command: Sequence[str | Path], folder: Path) -> None:
 
 
 def _outputs_of(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Wait for a program; at the end of its time, or of ours, end all that it has started."""
+    """Wait for a program; on a timeout or an interrupt, end all processes that it started."""
     try:
         return process.communicate(timeout=LONGEST_SECONDS)
     except BaseException:  # Ctrl-C and SIGTERM too

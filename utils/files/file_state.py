@@ -20,7 +20,7 @@ def state_of_files(paths: Sequence[str], now_ns: int) -> bytes | None:
         now_ns: the time before they were looked at.
 
     Returns:
-        None where a later change may not show: one was changed a moment ago, or cannot be seen.
+        None if a later change may not show: one was changed a moment ago, or cannot be seen.
     """
     states = [_state(path, now_ns) for path in paths]
     if None in states:

@@ -1,4 +1,4 @@
-"""Files opened for reading: regular ones only, never waited for, never larger than said.
+"""Open files for reading: only regular files, without waiting, and within a size limit.
 
 A FIFO makes its reader wait for ever, a device may never end, and a file of holes takes no disk
 space but all memory. Every file that comes from outside is opened here.
@@ -125,7 +125,7 @@ def _check_length(found: int, size: int, path: str | Path) -> None:
 
 @contextmanager
 def pinned(path: str | Path, max_bytes: int) -> Iterator[Path]:
-    """Yield a name of the open file, for a library that opens files by name alone.
+    """Yield a name of the open file, for a library that opens files only by name.
 
     Raises:
         OSError: as `open_regular`.

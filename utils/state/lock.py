@@ -1,4 +1,4 @@
-"""The lock of a run's folder: one process writes there, others are told which.
+"""The lock of a run's folder: one process writes there; others get its name in an error.
 
 Before: a folder that `utils/state/folder.py` made or `utils/state/resume.py` found. After: only the
 process that has its lock writes, cleans up and removes there.

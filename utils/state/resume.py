@@ -72,7 +72,7 @@ class ResumePoint(NamedTuple):
         return self.header.epoch >= self.header.settings["epochs"] or bool(self.ended_early())
 
     def ended_early(self) -> str:
-        """Return why the run ends before its last epoch; "" where it does not."""
+        """Return why the run ends before its last epoch; "" if it does not."""
         header, progress = self.header, self.header.progress
         limits = Limits.of(header.settings)
         seconds = seconds_of(progress["columns"], progress["results"])

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def describe(checkpoint: Checkpoint) -> str:
-    """Return what a checkpoint holds, one line a subject."""
+    """Return what a checkpoint holds, one line per subject."""
     header, arrays = checkpoint.header, checkpoint.ema
     dtypes = sorted({array.dtype.name for array in arrays.values()})
     size = sum(array.size for array in arrays.values())

@@ -62,7 +62,7 @@ def load_header(path: str | Path) -> Header:
     """Return the header of what `load_weights` reads; of our own files nothing else is read.
 
     Raises:
-        UserError: as `load_weights`, save that damaged arrays of our own files go unseen.
+        UserError: as `load_weights`, but damaged arrays of our own files are not detected.
     """
     path = Path(path)
     ours = path.suffix == ".safetensors" and path.is_file()

@@ -103,7 +103,7 @@ def remap_rows(
         given: (A * (before + old classes + after), ...).
 
     Returns:
-        The new array; None where the shapes allow no such reading.
+        The new array; None if the shapes allow no such reading.
     """
     others = rows.before + rows.after
     outputs, old_outputs = others + classes.num_new, others + classes.num_old

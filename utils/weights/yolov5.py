@@ -53,7 +53,7 @@ class ForeignWeights:
 
 @dataclass(frozen=True)
 class Training:
-    """What a file says of the training that it is from, None where it does not."""
+    """What a file says of the training that it is from, None if it does not."""
 
     epoch: int | None  # as stored: index of the last epoch, -1 once training is finished
     image_size: int | None

@@ -38,7 +38,7 @@ LABEL, MODEL = (230, 159, 0), (86, 180, 233)  # orange and sky blue: Okabe and I
 
 
 class Words(NamedTuple):
-    """How a kind of finding is told."""
+    """The texts of a kind of finding."""
 
     title: str
     meaning: str
@@ -84,7 +84,7 @@ QUESTIONS: Mapping[str, str] = {  # below a crop
 
 
 class Audit(NamedTuple):
-    """All that the page tells."""
+    """Everything that the page shows."""
 
     data: str
     split: str
@@ -155,7 +155,7 @@ def _section(audit: Audit, kind: str, found: Findings, top: int) -> Html:
 
 
 def _frequent_pairs(audit: Audit, swapped: Findings) -> Html:
-    """Return which class is most often seen as which other one; "" where no two are alike."""
+    """Return which class is most often seen as which other one; "" if no two are alike."""
     places = zip(swapped.image_index.tolist(), swapped.label_index.tolist(), strict=True)
     labelled = [audit.samples[image].class_index[label] for image, label in places]
     pairs = Counter(zip(labelled, swapped.class_index.tolist(), strict=True)).most_common(

@@ -2,9 +2,9 @@
 
 Before: `checking.py`, `figures.py`. After: the reports end with it.
 
-Each possible step has a cost: the part of the data that it concerns, from 0 to 1, times a weight
-for how much that part is worth. A validation that cannot be trusted comes before data that is
-lost, and that before data that is learned badly.
+Each possible step has a cost: the fraction of the data that it concerns, from 0 to 1, times a
+weight for how much that data is worth. A validation that cannot be trusted comes before data that
+is lost, and that before data that is learned badly.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _contradictions(check: Check, figures: Figures, command: str) -> Iterator[St
 
 
 def _removal(check: Check, found: Sequence[Finding], copies: str) -> str:
-    """Return how to be rid of copies; a file that is named twice may be the only one."""
+    """Return how to remove copies; a file that is named twice may be the only one."""
     paths = [
         [os.path.realpath(check.images[number].source.path) for number in (x.image, x.other)]
         for x in found
@@ -257,7 +257,7 @@ def _labels(check: Check, figures: Figures, command: str) -> Iterator[Step]:
 
 
 def percent(part: float) -> str:
-    """Return a part from 0 to 1 in per cent: "0.4 %", "12 %"; only all is 100, only none 0."""
+    """Return a fraction in percent: "0.4 %", "12 %"; only all is "100 %", only none is "0 %"."""
     value = 100 * part
     if 0 < value < 0.1:
         return "below 0.1 %"

@@ -30,7 +30,7 @@ class CutError(Exception):
 def ask(url: str, start: int = 0, validator: str = "") -> http.client.HTTPResponse:
     """Ask for a file and return the answer: 200 with all of it, or 206 with that from `start` on.
 
-    A few redirections are followed, to other servers too.
+    A few redirects are followed, also to other servers.
 
     Args:
         start: the first byte that is wanted.
@@ -38,7 +38,7 @@ def ask(url: str, start: int = 0, validator: str = "") -> http.client.HTTPRespon
 
     Raises:
         CutError: it may work later.
-        UserError: the server does not have it, or leads elsewhere in a way that is not followed.
+        UserError: the server does not have it, or redirects in a way that is not followed.
     """
     headers = dict(_HEADERS)
     if start:

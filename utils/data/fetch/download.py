@@ -1,8 +1,8 @@
-"""A file comes over a connection, in as many parts as the connection needs.
+"""Download a file, over as many connections as it needs.
 
-Before: `fetching.py` says what and where. After: a whole file whose hash it compares. What came so
-far lies in NAME.part, and beside it what the server said of the file: with that the next try, or
-the next command, asks for the rest alone.
+Before: `fetching.py` says what and where. After: a complete file whose hash is compared. What
+was downloaded so far is in NAME.part, with what the server said of the file beside it: with that
+the next try, or the next command, asks only for the rest.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def download(item: Item, target: Path) -> str:
 
 
 def _complete(item: Item, part: Path) -> None:
-    """Fetch what is missing of a part, in as many tries as bring more of it, and a few more."""
+    """Fetch the rest of a part; give up only after a few tries in a row that bring nothing."""
     failures, reached = 0, size_of(part)
     while True:
         try:
@@ -94,7 +94,7 @@ def hash_of(path: Path) -> str:
 
 
 def require_space(folder: Path, num_bytes: int, what: str) -> None:
-    """Raise UserError unless the disk of a folder has room for so many bytes."""
+    """Raise UserError unless the disk of a folder has room for this many bytes."""
     free = shutil.disk_usage(folder).free
     if num_bytes + SPARE_BYTES > free:
         raise UserError(
@@ -116,7 +116,7 @@ def size_of(part: Path) -> int:
 
 
 def _continue(item: Item, part: Path, file: BinaryIO) -> None:
-    """Fetch what is missing of a part; CutError where that did not come to its end."""
+    """Fetch the rest of a part; CutError if the connection ends too early."""
     start, validator = file.tell(), _validator_of(item, part)
     if not validator and item.sha256 is None:
         start = 0  # nothing would tell whether the rest is of the same file
@@ -194,7 +194,7 @@ def _said_path(part: Path) -> Path:
 
 
 def _validator_of(item: Item, part: Path) -> str:
-    """Return by what the server told this file from others when the part came, or ""."""
+    """Return the ETag or time that the server gave with the part, or ""."""
     try:
         said = complete(read_json(_said_path(part), _MOST_SAID_BYTES), _SAID_KINDS)
     except (OSError, ValueError):

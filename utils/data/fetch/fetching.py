@@ -26,7 +26,7 @@ _MOST_BYTES = 1 << 16
 
 
 def fetch(item: Item, folder: Path) -> str:
-    """Bring a file into a folder, unpacked if the list says so; return in words what was done.
+    """Bring a file into a folder, unpacked if the list says so; return a text of what was done.
 
     What is there already, with the right hash, is not fetched.
 

@@ -1,4 +1,4 @@
-"""Decoded images in memory or in a file, shared by all loaders' processes of a machine.
+"""Decoded images in memory or in a file, shared by all loader workers of a machine.
 
 Before: `reading.py::decode`; its results are kept. After: `batches.py`, which looks here first.
 """

@@ -1,6 +1,6 @@
 """One record out of a file: read where it lies, checked against its checksum.
 
-Before: `layout.py`. After: `loading/reading.py`, in the loader's workers.
+Before: `layout.py`. After: `loading/reading.py`, in the loader workers.
 
 A process opens a file at its first read; processes share only the system's page cache. Reads are
 positioned, not mapped: if a mapped file is cut off or its disk fails, a signal ends the process

@@ -1,4 +1,4 @@
-"""The built-in dataset of classification: one shape an image, in folders named for the classes.
+"""The built-in dataset of classification: one shape per image, in folders named for the classes.
 
 Before: `sources/dataset.py`. After: `sources/class_folders.py`, which reads it like any other.
 """

@@ -51,7 +51,7 @@ class CocoAnnotations:
 
 
 def own_annotations(dataset: DatasetSpec, split: str) -> Path | None:
-    """Return the instances JSON that holds a split's labels; None where they lie elsewhere.
+    """Return the instances JSON that holds a split's labels; None if they lie elsewhere.
 
     It says more than labels do: of crowds, and of the areas of outlines.
     """

@@ -53,8 +53,9 @@ def load_dataset(
         image_root: the folder of the built-in datasets.
         splits: those of train, val and test that the caller needs; their images must exist. With
             none, nothing is logged: the caller asks what there is, to load it then.
-        single_class: take all objects for one class.
-        train_part: of the images of a dataset that has no split for validation; the rest is that.
+        single_class: treat all objects as one class.
+        train_part: fraction of the images for training, the rest for validation, if the dataset
+            has no split for validation.
 
     Raises:
         DatasetError: names the file, the key, its value and the places looked at.

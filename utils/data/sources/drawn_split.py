@@ -1,10 +1,10 @@
-"""Which images are for training and which for validation, where a dataset does not say.
+"""Which images are for training and which for validation, if a dataset does not say.
 
 Before: `fingerprints.py`. After: `splits.py` lists those of a split.
 
-The side of an image depends on the name of its file alone, but near-duplicates are kept on one
-side: that of one of them, whichever name has the lowest rank, another hash. So one more image in a
-group of n has its way with a chance of 1 in n + 1, and else joins them; no other group moves.
+The side of an image depends only on the name of its file, but near-duplicates are kept on one side:
+that of the image whose name has the lowest rank, a second hash. A new image in a group of n decides
+the side of the group with a probability of 1 / (n + 1), else it joins them; no other group moves.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Images -> samples with checked labels, and a report of what is broken.
 
-Before: `image_files.py`. After: `utils/data/loading/reading.py`, in the loader's workers.
+Before: `image_files.py`. After: `utils/data/loading/reading.py`, in the loader workers.
 """
 
 from __future__ import annotations

@@ -102,11 +102,11 @@ class AnnotationsBuilder:
         self.object(class_name, (left, top, right, bottom), outline_xy)
 
     def leave_out(self, kind: str) -> None:
-        """Count an object that is not trained on, by a word for many: "crowds"."""
+        """Count an object that is not trained on, under a plural: "crowds"."""
         self._left_out[kind] += 1
 
     def refuse(self, reason: str) -> None:
-        """Say why the last image cannot be used; the first reason is kept."""
+        """Note why the last image cannot be used; the first reason is kept."""
         self._broken.setdefault(len(self._paths) - 1, reason)
 
     def build(self) -> Annotations:

@@ -30,7 +30,7 @@ class ImageNames:
                 self._files[name].append(path)
 
     def find(self, names: Iterable[PurePosixPath]) -> tuple[Path, str]:
-        """Return the file of an image, and "", or a file of its name and what the trouble is.
+        """Return the file of an image, and "", or a file of its name and what is wrong.
 
         The folders of a file and of a name are the same, as far as both have some: the labels of
         an image that is absent are never those of another one.

@@ -57,7 +57,7 @@ def _absolute(folder: AnnotatedFolder) -> list[str]:
 
 
 def _state(folder: AnnotatedFolder, reader: Format) -> bytes | None:
-    """Return a hash of all that a reader sees; None where a later change may not show.
+    """Return a hash of all that a reader sees; None if a later change may not show.
 
     That is size and times of the annotations, and the names of the images: which of them are there
     decides what a name in the annotations stands for.
@@ -130,7 +130,7 @@ def _annotations_of(arrays: Arrays) -> Annotations | None:
 
 
 def _texts(arrays: Arrays, name: str) -> tuple[str, ...]:
-    """Return texts; ValueError where they are none."""
+    """Return texts; ValueError if they are none."""
     content, starts = arrays[f"{name}/content"], arrays[f"{name}/starts"]
     if content.dtype != np.uint8 or content.ndim != 1 or not _are_starts(starts, len(content)):
         raise ValueError(name)

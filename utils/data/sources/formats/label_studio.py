@@ -259,7 +259,7 @@ def _add_region(builder: AnnotationsBuilder, region: _Region, size: tuple[int, i
 
 
 def _labels_of(value: dict[str, Any]) -> tuple[str, list[str]]:
-    """Return the kind of a region, "rectanglelabels", and its labels; none where it has no kind."""
+    """Return the kind of a region, "rectanglelabels", and its labels; none if it has no kind."""
     for kind, labels in value.items():
         if isinstance(labels, list) and kind.endswith("labels"):
             return kind, [label for label in labels if isinstance(label, str)]
