@@ -1,4 +1,4 @@
-"""What of a file shows that it was changed: size, times and number; its content is not read.
+"""The state by which a change of a file shows: size, times and inode; its content is not read.
 
 Before: an image and its label file. After: `known_scans.py` compares it with that of a last scan.
 """

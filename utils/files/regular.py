@@ -1,7 +1,7 @@
 """Open files for reading: only regular files, without waiting, and within a size limit.
 
 A FIFO makes its reader wait for ever, a device may never end, and a file of holes takes no disk
-space but all memory. Every file that comes from outside is opened here.
+space but all memory. Every file from outside the project is opened here.
 """
 
 from __future__ import annotations

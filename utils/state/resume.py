@@ -66,7 +66,7 @@ class ResumePoint(NamedTuple):
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether the run is finished."""
         if not (self.folder / RECORD).exists():
             return False
         return self.header.epoch >= self.header.settings["epochs"] or bool(self.ended_early())
@@ -127,7 +127,7 @@ def _newest_or_none(project: Path, name: str) -> ResumePoint | None:
 
 
 def _newest_unfinished(project: Path, name: str | None) -> ResumePoint:
-    """Find the newest run of a project that can go on, as --resume alone does."""
+    """Find the newest run of a project that can go on, as --resume without a value does."""
     folders = newest_runs(project, name)
     if not folders:
         text = f"no run with a state in {project}" + (f" named {name}" if name else "")

@@ -95,7 +95,7 @@ def module_arrays(module: Record, contents: Contents) -> dict[str, StoredArray]:
 
 
 def check_modules(module: Record, activation: Any) -> None:
-    """Raise UserError for a module that would compute something else here.
+    """Raise UserError for a module that would compute other outputs here.
 
     activation: the model YAML's, such as nn.LeakyReLU(0.1); None if it names none.
     """

@@ -1,7 +1,7 @@
 """The contents of a YOLOv5 file -> float32 arrays, model document, class names and settings.
 
 Before: `reader.py`. After: `utils/weights/load.py::load_weights`. Understood are checkpoints of
-pickled models (`ema` is preferred to `model`), pickled models alone, and plain state dicts; also
+pickled models (`ema` is preferred to `model`), pickled models, and plain state dicts; also
 inside a DataParallel, and fused.
 """
 

@@ -1,7 +1,7 @@
 """One image: what the detections of a model say for and against each label, and what is left over.
 
-Before: detections with hardly any threshold on their score: what a model gives a thousandth tells
-from what it gives nothing. After: `findings.py`.
+Before: detections with a score threshold near 0, because even a score of a thousandth says more
+than none. After: `findings.py`.
 
 Source: objects overlooked, classes swapped and boxes badly located are the errors that ObjectLab
 tells apart (Tkachenko, Thyagarajan and Mueller 2023, arXiv:2309.00832).

@@ -24,7 +24,7 @@ _LATER = {408, 416, 425, 429, 500, 502, 503, 504}
 
 
 class CutError(Exception):
-    """The connection failed in a way that may pass; its text says how."""
+    """The connection failed, but a later try may succeed; the text says how it failed."""
 
 
 def ask(url: str, start: int = 0, validator: str = "") -> http.client.HTTPResponse:

@@ -92,7 +92,7 @@ def _remove(working: Path) -> None:
 
 
 def _bound(file: BinaryIO) -> int:
-    """Return how many bytes an archive may expand to."""
+    """Return the number of bytes to which an archive may expand."""
     return _SMALL_BYTES + MAX_EXPANSION * os.fstat(file.fileno()).st_size
 
 

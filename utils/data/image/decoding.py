@@ -64,7 +64,7 @@ def decode_bytes(content: np.ndarray, size: tuple[int, int], reduction: int = 1)
     Args:
         content: (N,) uint8, of the whole file.
         size: (height, width) that the file must have; no other is decoded.
-        reduction: 1, 2, 4 or 8: so many times smaller, each pixel an average. JPEGs are decoded
+        reduction: 1, 2, 4 or 8 times smaller; each pixel is an average. JPEGs are decoded
             at that size, which takes less time.
 
     Raises:

@@ -168,7 +168,7 @@ def _recognise(file: BinaryIO) -> str:
 
 
 def _bits(file: BinaryIO, kind: str) -> int:
-    """Return how many bits a channel has: 16 in some PNGs, else 8 or fewer."""
+    """Return the number of bits per channel: 16 in some PNGs, else 8 or fewer."""
     if kind != "PNG":
         return 8
     file.seek(_PNG_BITS_AT)

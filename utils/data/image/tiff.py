@@ -97,7 +97,7 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def check_tags(file: BinaryIO) -> None:
-    """Raise BrokenTiffError for a TIFF that tells its size twice.
+    """Raise BrokenTiffError for a TIFF that states its size twice.
 
     Of two sizes Pillow takes the last one, libtiff the first.
     """

@@ -216,7 +216,7 @@ def _left_in_groups() -> Iterator[int]:
 
 
 def _left(folder: Path, limit_name: str, used_name: str, prefix: str) -> Iterator[int]:
-    """Yield the bytes left of one group's limit; nothing where it has none."""
+    """Yield the bytes left of one group's limit; nothing if it has no limit."""
     try:
         limit = (folder / f"memory.{limit_name}").read_text().strip()
         used = int((folder / f"memory.{used_name}").read_text())

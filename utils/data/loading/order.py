@@ -122,7 +122,7 @@ class Repeated:
 
 @lru_cache(maxsize=4)  # every batch of an epoch asks for the same order
 def draws_of(order: Order, epoch: Epoch, num_samples: int) -> np.ndarray:
-    """Return a number for each sample of an epoch, no two alike, (len(order),) int64, read-only.
+    """Return a distinct number for each sample of an epoch, (len(order),) int64, read-only.
 
     A number modulo `num_samples` is the sample index. The k-th repetition of a sample in an epoch
     is k * `num_samples` higher, and so has random changes of its own.

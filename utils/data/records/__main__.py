@@ -149,7 +149,7 @@ def packed_images(dataset: DatasetSpec, split: str) -> list[RecordImage]:
 
 
 def load_splits(arguments: argparse.Namespace) -> tuple[DatasetSpec, list[str]]:
-    """Return the dataset of --data and the splits asked for; without any, all that it names."""
+    """Return the dataset of --data and the splits of --splits, by default all that it names."""
     named = load_dataset(arguments.data, splits=())
     splits = arguments.splits or [split for split in SPLITS if getattr(named, split)]
     try:

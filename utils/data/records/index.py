@@ -50,7 +50,7 @@ def encode_index(entries: Sequence[ImageEntry]) -> bytes:
 
 
 def entry_size(entry: ImageEntry) -> int:
-    """Return how many bytes an image takes in the index."""
+    """Return the number of bytes of an image's entry in the index."""
     return _ENTRY.size + len(entry.name.encode()) + len(entry.labels or b"")
 
 

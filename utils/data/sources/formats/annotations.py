@@ -1,4 +1,4 @@
-"""What annotation files say of images and their objects, in one form for all formats.
+"""Images and objects of annotation files, in one form for all formats.
 
 Before: the reader of a format. After: `sources/annotated_images.py`.
 """
@@ -69,8 +69,8 @@ class AnnotationsBuilder:
 
         Args:
             size: (height, width) of the image on which it was labelled.
-            called: how messages call it, where two are one file.
-            trouble: why it is not known which file it is; the path is one that it may be.
+            called: its name in messages, if two images are one file.
+            trouble: why it is not known which file it is; `path` is then one of the candidates.
         """
         if trouble:
             self._unplaced.add(len(self._paths))

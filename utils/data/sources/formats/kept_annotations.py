@@ -1,4 +1,4 @@
-"""What a format's reader found, kept from run to run until a file changes that it reads.
+"""What a format's reader found, cached between runs until one of its files changes.
 
 Before: `table.py`. After: `annotations.py`.
 
@@ -32,7 +32,7 @@ _MOST_NUMBERS = 1 << 31  # class names, or objects that are left out
 
 
 def read_kept(folder: AnnotatedFolder, reader: Format) -> Annotations:
-    """Return what the reader says of a folder, from the cache where nothing has changed."""
+    """Return what the reader finds in a folder, from the cache if nothing has changed."""
     state = _state(folder, reader)
     if state is None:
         return reader.read(folder)
@@ -48,7 +48,7 @@ def read_kept(folder: AnnotatedFolder, reader: Format) -> Annotations:
 
 
 def _may_pass(reasons: Iterable[str]) -> bool:
-    """Return whether one is the system's and no change of a file: a disk's error."""
+    """Return whether a reason is an error of the system, as of a disk, which may pass."""
     return any(reason.endswith(_SYSTEMS) for reason in reasons)
 
 
