@@ -85,7 +85,7 @@ def decode_bytes(content: np.ndarray, size: tuple[int, int], reduction: int = 1)
     if image is not None and averaged_later:
         image = average_squares(image, reduction)
     if image is None or image.shape[:2] != reduced_size(size, reduction):
-        raise BrokenImageError("damaged behind its header")
+        raise BrokenImageError("damaged after its header")
     return image
 
 

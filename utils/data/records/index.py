@@ -77,7 +77,7 @@ def decode_index(content: bytes, num_images: int) -> list[ImageEntry]:
             raise BrokenIndexError(f"is wrong at image {number}: {error}") from error
         entries.append(entry)
     if end != len(content):
-        raise BrokenIndexError(f"has {len(content) - end} bytes behind its last image")
+        raise BrokenIndexError(f"has {len(content) - end} bytes after its last image")
     return entries
 
 

@@ -76,7 +76,7 @@ def _read_into(place: RecordPlace, start: int, target: np.ndarray) -> None:
             offset = place.offset + start + len(target) - len(view)
             num_read = os.preadv(file.descriptor, [view], offset)
             if num_read == 0:
-                raise place.damaged("reaches behind the end of the file")
+                raise place.damaged("extends beyond the end of the file")
             view = view[num_read:]
     except OSError as error:
         raise DatasetError(

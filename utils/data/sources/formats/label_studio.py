@@ -95,7 +95,7 @@ def read(folder: AnnotatedFolder) -> Annotations:
     except OSError as error:
         raise DatasetError(f"{folder.annotations}: {error.strerror}") from error
     except ValueError as error:
-        raise DatasetError(f"{folder.annotations}: no JSON: {error!s:.300}") from error
+        raise DatasetError(f"{folder.annotations}: not JSON: {error!s:.300}") from error
     if not isinstance(document, list) or not all(isinstance(task, dict) for task in document):
         raise DatasetError(f"{folder.annotations}: a list of Label Studio's tasks is needed")
     builder = AnnotationsBuilder()
