@@ -334,9 +334,7 @@ def test_a_folder_that_holds_other_things_is_refused_before_any_work(
     work.mkdir() if name.endswith("/") else work.write_text("of a week")
     with pytest.raises(UserError) as caught:
         run("--include", "onnx", "openvino")
-    assert str(caught.value) == (
-        f"{folder} is in the way, which export.py did not write; move it away"
-    )
+    assert str(caught.value) == (f"{folder} exists, and export.py did not write it; move it away")
     assert work.exists()
 
 
@@ -350,7 +348,7 @@ def test_a_folder_and_a_file_are_in_the_way_of_each_other(
     monkeypatch.setattr(export, "load_weights", None)
     path = tmp_path / f"my model{ending}"
     path.mkdir() if is_folder else path.touch()
-    with pytest.raises(UserError, match=f"my model{ending} is in the way, which export.py did not"):
+    with pytest.raises(UserError, match=f"my model{ending} exists, and export.py did not"):
         run("--include", name)
     assert path.exists()
 

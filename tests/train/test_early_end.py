@@ -153,7 +153,7 @@ def test_hours_count_over_all_parts_and_without_validations_the_last_epoch_has_o
     assert [line["val/box_loss"] is None for line in lines] == [True, False]
     assert load_checkpoint(folder / "weights" / "best.safetensors").header.epoch == 2
     shown = capsys.readouterr().out
-    assert "ended after epoch 2 of 5: --time 0.5: so many hours are over" in shown
+    assert "ended after epoch 2 of 5: --time 0.5: the limit of 0.5 hours is reached" in shown
     assert "\nbest: epoch 2 of 5  P " in shown
     with pytest.raises(UserError, match=r"is finished.*--time 0\.5"):
         start([*run, "--resume", str(folder)])

@@ -76,6 +76,6 @@ def _generator(seed: int, stream: int, epoch: int, index: int) -> np.random.Gene
 def nearly_normal(draws: Sequence[float]) -> float:
     """Return four draws from 0 to 1 as one of mean 0 and standard deviation 1, nearly normal.
 
-    It is made of sums and products alone: every version of NumPy finds the same.
+    It is made only of sums and products: every version of NumPy gives the same result.
     """
     return (sum(draws) - 2) * 3**0.5

@@ -25,7 +25,7 @@ def write_coreml(
     metadata: Metadata,
     calibration: Calibration | None,
 ) -> None:
-    """Make an ML program, a folder, for iOS 15 and macOS 12 up; UserError where that fails."""
+    """Make an ML program, a folder, for iOS 15 and macOS 12 up; UserError if that fails."""
     tools = import_optional("coremltools", "--include coreml")
     logging.getLogger("coremltools").setLevel(logging.WARNING)  # else each step of it has a line
     half = metadata.precision == "float16"

@@ -35,7 +35,7 @@ GRAPH, TRACE = "ONNX graph", "TorchScript trace"  # what files of other formats 
 
 
 def anywhere() -> str:
-    """Say nothing: the runtime of most formats runs on any machine that has its package."""
+    """Return "": the runtime of most formats runs on any machine that has its package."""
     return ""
 
 
@@ -52,12 +52,12 @@ class Format:
         convert: takes the model's file, where to write, what the new file is to say of itself, and
             for int8 the images.
         open: loads one to run it, with a number of threads.
-        why_not_run: says why this machine cannot run one; "" where it can.
-        folder: the files in it, where a format is a folder; () where it is a file.
+        why_not_run: says why this machine cannot run one; "" if it can.
+        folder: the files in it, where a format is a folder; () if it is a file.
         also_reads: endings of other files that its runtime opens, where --runtime names it.
         source: of which kind of file it is made: GRAPH, or TRACE, which needs PyTorch.
         side_by_side: threads may call it at the same time, each with as many as `open` is told.
-        is_program: running one can do more than compute; so --weights takes none unasked.
+        is_program: running one can do more than compute; so --weights needs --runtime with it.
         several_outputs: its files may return several tensors.
         half, int8, dynamic, letterbox, nms, efficient_nms: whether the flags of these names work
             with it.

@@ -35,7 +35,7 @@ def write_litert(
         run_program([program, "-i", "model.onnx", "-o", "made", "-n"], Path(folder))
         made = Path(folder, "made", "model_float32.tflite")
         if not made.exists():
-            raise UserError(f"{PROGRAM} has made no {made.name}")
+            raise UserError(f"{PROGRAM} did not write {made.name}")
         shutil.copyfile(made, path)
     with zipfile.ZipFile(path, "a") as archive:
         member = zipfile.ZipInfo(METADATA_FILE)  # of 1980: the same model, the same bytes

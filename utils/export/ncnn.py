@@ -26,7 +26,9 @@ def write_ncnn(
 ) -> None:
     """Make a folder of model, weights and metadata; UserError for a batch, or if pnnx fails."""
     if metadata.batch_size > 1:
-        raise UserError(f"ncnn takes one image at a time; --batch-size {metadata.batch_size}")
+        raise UserError(
+            f"--batch-size {metadata.batch_size}: ncnn takes one image at a time; give 1"
+        )
     program = import_optional("pnnx", "--include ncnn").EXEC_PATH
     height, width = metadata.image_size
     half = int(metadata.precision == "float16")
@@ -38,6 +40,6 @@ def write_ncnn(
         for name in (MODEL, WEIGHTS):
             made = Path(folder, name)
             if not made.exists():
-                raise UserError(f"pnnx has made no {name}")
+                raise UserError(f"pnnx did not write {name}")
             shutil.copyfile(made, path / name)
     (path / METADATA_FILE).write_text(metadata_as_json(metadata), encoding="utf-8")

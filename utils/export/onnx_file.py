@@ -33,7 +33,7 @@ def require_below_limit(arrays: Mapping[str, np.ndarray], half: bool) -> None:
     if numbers > limit:
         remedy = "use --half" if not half and numbers <= 2 * limit else "export a smaller model"
         raise UserError(
-            f"the weights have {numbers:,} numbers; an ONNX file holds {limit:,} of this "
+            f"the weights have {numbers:,} numbers; an ONNX file holds at most {limit:,} of this "
             f"precision: {remedy}"
         )
 

@@ -20,7 +20,7 @@ def open_runtime(path: str | Path, threads: int | None = None, runtime: str = ""
         runtime: the format whose runtime is to run it; "" for that of the file.
 
     Raises:
-        UserError: no such file, no format that is known, damaged, or its runtime is not installed.
+        UserError: no such file, not a known format, damaged, or its runtime is not installed.
     """
     path = Path(path)
     row = format_to_run(path, runtime)
@@ -32,7 +32,7 @@ def open_runtime(path: str | Path, threads: int | None = None, runtime: str = ""
         text = str(error)
         raise UserError(text if "--weights" in text else f"--weights {path}: {text}") from error
     except MemoryError as error:
-        raise UserError(f"--weights {path}: it does not fit into the memory") from error
+        raise UserError(f"--weights {path}: it does not fit into memory") from error
     except OSError as error:
         raise UserError(f"--weights {path}: {error.strerror or error}") from error
 

@@ -1,4 +1,4 @@
-"""Where an exported file goes, and what may stand there: an older one, which it replaces.
+"""Where an exported file goes, and what may be there: an older one, which it replaces.
 
 Before: the flags name weights and formats. After: `models/export/job.py` moves the file there.
 """
@@ -25,7 +25,7 @@ def require_free_place(path: Path, row: Format) -> None:
     if not is_folder and not (row.folder and (path.exists() or path.is_symlink())):
         return
     if not is_folder or not row.folder or _holds_more(path, row.folder):
-        raise UserError(f"{path} is in the way, which export.py did not write; move it away")
+        raise UserError(f"{path} exists, and export.py did not write it; move it away")
 
 
 def size_of(path: Path) -> int:

@@ -34,12 +34,12 @@ def run_program(command: Sequence[str | Path], folder: Path) -> None:
     except OSError as error:
         raise UserError(f"{command[0]} cannot be started: {error.strerror}") from error
     if process.returncode:
-        *_, last = (errors.strip() or output.strip() or "no word").splitlines()
+        *_, last = (errors.strip() or output.strip() or "no message").splitlines()
         raise UserError(f"{name} failed with status {process.returncode}: {brief(last)}")
 
 
 def _outputs_of(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Wait for a program; at the end of its time, or of ours, end all that it has started."""
+    """Wait for a program; on a timeout or an interrupt, end all processes that it started."""
     try:
         return process.communicate(timeout=LONGEST_SECONDS)
     except BaseException:  # Ctrl-C and SIGTERM too

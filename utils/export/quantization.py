@@ -19,7 +19,7 @@ CONVOLUTION = "Conv"
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Which maps are rounded to 8 bits: those with which a runtime is quick.
+    """Which maps are rounded to 8 bits: those that a runtime computes faster so.
 
     Attributes:
         operators: those that compute in 8 bits.

@@ -1,7 +1,7 @@
 """An ONNX graph -> a TensorRT engine for the GPU that builds it, with metadata.json in its folder.
 
-Written after TensorRT's documentation (docs.nvidia.com/deeplearning/tensorrt), tested with a
-stand-in alone. The types are those of the graph: float16 where the graph has it.
+Written after TensorRT's documentation (docs.nvidia.com/deeplearning/tensorrt), tested only
+with a stand-in. The types are those of the graph: float16 where the graph has it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from utils.runtimes.tensorrt_runtime import ENGINE
 def write_engine(
     graph: Path, path: Path, metadata: Metadata, calibration: Calibration | None
 ) -> None:
-    """Make a folder of an engine and metadata; UserError has what TensorRT has against the graph.
+    """Make a folder of an engine and metadata; UserError has TensorRT's reason if it fails.
 
     It takes minutes: TensorRT times its kernels on the GPU.
     """
@@ -37,7 +37,7 @@ def write_engine(
         raise UserError(f"TensorRT cannot read the graph: {brief(str(parser.get_error(0)))}")
     engine = builder.build_serialized_network(network, builder.create_builder_config())
     if engine is None:
-        raise UserError("TensorRT has built no engine; it says why above")
+        raise UserError("TensorRT built no engine; its messages above say why")
     path.mkdir()
     with atomic_file(path / ENGINE) as file:
         file.write(engine)

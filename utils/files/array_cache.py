@@ -1,7 +1,7 @@
 """Arrays that can be made again, kept for the next run in the user's cache folder.
 
 $DUET_CACHE, else $XDG_CACHE_HOME/duet, else ~/.cache/duet. An empty DUET_CACHE keeps nothing. A
-file that is damaged, or of another version, is as good as absent. Where none can be written, a line
+file that is damaged, or of another version, counts as absent. If a file cannot be written, a line
 in the log says so, and the work goes on.
 
 Source of the folder's place: the XDG Base Directory Specification 0.8.
@@ -39,7 +39,7 @@ log = logging.getLogger("cache")
 
 
 def cache_folder() -> Path | None:
-    """Return the folder for all that is kept; None where there is none."""
+    """Return the folder for all that is kept; None if there is none."""
     if (chosen := os.environ.get(VARIABLE)) is not None:
         return Path(chosen).absolute() if chosen else None
     shared = os.environ.get("XDG_CACHE_HOME", "")
@@ -53,7 +53,7 @@ def cache_folder() -> Path | None:
 def version_of(*patterns: str) -> bytes:
     """Return a hash of files of the project, by patterns from its folder: the code of a reader.
 
-    What one version of the code made, another does not take for its own.
+    A version of the code does not read what another version wrote.
     """
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for path in sorted(path for pattern in patterns for path in PROJECT.glob(pattern)):
@@ -62,7 +62,7 @@ def version_of(*patterns: str) -> bytes:
 
 
 def read_arrays(kind: str, name: str, version: bytes) -> dict[str, np.ndarray] | None:
-    """Return the arrays that `write_arrays` kept, read-only; None where they are not there.
+    """Return the arrays that `write_arrays` kept, read-only; None if they are not there.
 
     They are as they were written, but anyone who can write into the folder may have done so: the
     caller checks what they say.

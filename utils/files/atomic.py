@@ -76,13 +76,13 @@ def _opened(path: Path, mode: str, **options: Any) -> Iterator[Any]:
 
 
 def _temporary_name(path: Path) -> Path:
-    """Return a name beside `path` that nobody can guess."""
+    """Return a random name in the folder of `path`, which nobody can guess."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
 
 
 @contextmanager
 def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
-    """Have errors of the system name `path`, unless they name another file than `temporary`."""
+    """Make system errors name `path`, unless they name another file than `temporary`."""
     try:
         yield
     except OSError as error:

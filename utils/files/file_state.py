@@ -1,4 +1,4 @@
-"""What of a file shows that it was changed: size, times and number; its content is not read.
+"""The state by which a change of a file shows: size, times and inode; its content is not read.
 
 Before: an image and its label file. After: `known_scans.py` compares it with that of a last scan.
 """
@@ -20,7 +20,7 @@ def state_of_files(paths: Sequence[str], now_ns: int) -> bytes | None:
         now_ns: the time before they were looked at.
 
     Returns:
-        None where a later change may not show: one was changed a moment ago, or cannot be seen.
+        None if a later change may not show: one was changed a moment ago, or cannot be seen.
     """
     states = [_state(path, now_ns) for path in paths]
     if None in states:

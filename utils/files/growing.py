@@ -1,6 +1,6 @@
-"""Files that grow piece by piece and are whole after each.
+"""Files that grow piece by piece and are complete after each.
 
-Before: whoever has a piece after the other. After: a reader, who finds no half of one.
+Before: code that makes the pieces. After: a reader, which never finds a partial piece.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def _members(text: _Text) -> Iterator[tuple[str, Iterator[Any] | None]]:
             text.value()
             yield name, None
     if text.next_character():
-        raise ValueError(f"more follows behind its end, at character {text.position}")
+        raise ValueError(f"more follows after its end, at character {text.position}")
 
 
 def _entries(text: _Text) -> Iterator[Any]:

@@ -1,6 +1,6 @@
-"""Keys of what has been found before: which of many are known, and where.
+"""Keys of earlier results: which of many keys are known, and in which row.
 
-Before: `file_state.py`. After: who keeps something for each file, and reads only what has changed.
+Before: `file_state.py`. After: caches that keep a result per file and read only changed files.
 """
 
 from __future__ import annotations

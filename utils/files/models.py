@@ -52,7 +52,7 @@ def scale_width(channels: int, multiple: float) -> int:
 
 
 def block_of(document: Mapping[str, Any]) -> Any:
-    """Return the block of a document's last layer; None where it is no such document."""
+    """Return the block of a document's last layer; None if it is no such document."""
     return _last_line(document)[2]
 
 

@@ -1,7 +1,7 @@
-"""Files opened for reading: regular ones only, never waited for, never larger than said.
+"""Open files for reading: only regular files, without waiting, and within a size limit.
 
 A FIFO makes its reader wait for ever, a device may never end, and a file of holes takes no disk
-space but all memory. Every file that comes from outside is opened here.
+space but all memory. Every file from outside the project is opened here.
 """
 
 from __future__ import annotations
@@ -119,13 +119,13 @@ def read_text(path: str | Path, max_bytes: int = MAX_BYTES) -> str:
 def _check_length(found: int, size: int, path: str | Path) -> None:
     if found != size:
         gives = f"{found:,}" if found < size else f"over {size:,}"
-        text = f"gives {gives} bytes where the system says {size:,}; a finished file is needed"
+        text = f"gives {gives} bytes, but its size is {size:,}; a finished file is needed"
         raise OSError(errno.EIO, text, str(path))
 
 
 @contextmanager
 def pinned(path: str | Path, max_bytes: int) -> Iterator[Path]:
-    """Yield a name of the open file, for a library that opens files by name alone.
+    """Yield a name of the open file, for a library that opens files only by name.
 
     Raises:
         OSError: as `open_regular`.

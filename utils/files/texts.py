@@ -1,4 +1,4 @@
-"""Texts and paths by the million, each kind in a few arrays instead of an object a text.
+"""Texts and paths by the million, each kind in a few arrays instead of one object per text.
 
 After: `samples.py` keeps the images' paths in them, `scan_arrays.py` what was found wrong.
 """

@@ -45,7 +45,7 @@ def parse_xml(content: bytes) -> Element:
 
 
 def stream_xml(file: BinaryIO, names: Container[str]) -> Iterator[Element]:
-    """Yield the elements of these names, whole, as they end; of nested ones the outer alone.
+    """Yield the elements of these names, complete, as they end; of nested ones only the outer.
 
     What lies outside of them is not kept: memory holds one of them at a time, and a few MiB.
 

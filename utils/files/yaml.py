@@ -168,7 +168,7 @@ class _Reader:
     def _alias(self, event: Any) -> Any:
         if event.anchor not in self._anchors:
             name = brief(event.anchor)
-            raise self._refused(event, f"the alias {name} stands for nothing that ends before it")
+            raise self._refused(event, f"the alias {name} has no anchor that ends before it")
         value, nodes = self._anchors[event.anchor]
         self._count(nodes, event)
         return value
@@ -232,7 +232,7 @@ class _Reader:
         tag, text = _tag_of(event).removeprefix("tag:yaml.org,2002:"), event.value
         if tag == "str":
             if _SURROGATE.search(text):
-                raise self._refused(event, f"{brief(text)} has half of a character")
+                raise self._refused(event, f"{brief(text)} has half of a surrogate pair")
             return text
         if tag == "timestamp":
             raise self._refused(event, f"{brief(text)} is a date; {_QUOTES}")

@@ -150,9 +150,9 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def read_header(path: Path) -> Header:
-    """Read the header of a checkpoint alone; UserError if it is no such file.
+    """Read only the header of a checkpoint; UserError if the file is not one.
 
-    Damage to what it says, or to the arrays, is seen by `read_checkpoint`.
+    Damage to its values, or to the arrays, is detected by `read_checkpoint`.
     """
     with _opened(path) as file:
         return _parse_header(path, (file.metadata() or {}).get(HEADER_KEY))

@@ -22,17 +22,17 @@ class Limits(NamedTuple):
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Limits:
-        """Return those of a run's flags: without validations there is nothing to be patient for."""
+        """Return the limits by a run's flags; without validations --patience has no effect."""
         return cls(0 if settings["no_val"] else settings["patience"], settings["hours"])
 
 
 def why_ended(limits: Limits, epoch: int, best_epoch: int, seconds: float) -> str:
-    """Return why a run ends after an epoch, for a person; "" where it goes on.
+    """Return why a run ends after an epoch, for a person; "" if it goes on.
 
     Args:
         epoch: finished ones.
-        best_epoch: from 1, the last one of which none before was better; 0 while no figure was a
-            number: without labels there is nothing to be patient for.
+        best_epoch: from 1, the epoch of the best figure so far, of equal ones the last; 0 while no
+            figure is a number: without labels, --patience has nothing to compare.
         seconds: of all finished epochs.
 
     Source of patience: the public YOLOv5, by its stored decisions.
@@ -41,10 +41,10 @@ def why_ended(limits: Limits, epoch: int, best_epoch: int, seconds: float) -> st
         waited_for = count(limits.patience, "epoch")
         return f"{waited_for} without a better one (--patience {limits.patience})"
     if is_over(limits, seconds):
-        return f"--time {limits.hours:g}: so many hours are over"
+        return f"--time {limits.hours:g}: the limit of {limits.hours:g} hours is reached"
     return ""
 
 
 def is_over(limits: Limits, seconds: float) -> bool:
-    """Return whether so many seconds are the hours of --time, or more."""
+    """Return whether the seconds reach the hours of --time."""
     return limits.hours > 0 and seconds >= limits.hours * SECONDS_AN_HOUR

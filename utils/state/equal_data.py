@@ -59,7 +59,7 @@ def require_equal_data(header: Header, class_names: Sequence[str], data: Mapping
         if not stored["polygons"] and found == {**stored, "polygons": found["polygons"]}:
             raise UserError(
                 f"--resume: the labels of --data, split {split}, are polygons, and the run began "
-                "with the boxes around them alone; start a new run from its weights"
+                "with only the boxes around them; start a new run from its weights"
             )
         raise UserError(
             f"--resume: images or labels of --data, split {split}, are not those that the run "

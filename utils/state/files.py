@@ -1,7 +1,7 @@
 """The states of a run on disk: the last few, and the names last and best for two of them.
 
 Before: `models/training/checkpointing.py` captures a state. After: `utils/state/resume.py` finds
-the newest whole one. A state appears under its name only when it is complete. Older states are
+the newest intact one. A state appears under its name only when it is complete. Older states are
 removed only afterwards.
 """
 
@@ -59,7 +59,7 @@ class StateFiles:
             raise UserError(
                 f"{error.filename or path}: the state after {count(number, 'batch', 'batches')} "
                 f"could not be written ({error.strerror}); "
-                + (f"{newest.name} is whole{remedy}" if newest else "there is no earlier one")
+                + (f"{newest.name} is intact{remedy}" if newest else "there is no earlier one")
             ) from error
         return path
 

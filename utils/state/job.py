@@ -41,7 +41,7 @@ class Job:
 
     @cached_property
     def data(self) -> Mapping[str, Any]:
-        """Number and digest of the samples, by split."""
+        """Number and hash of the samples, by split."""
         return {
             "train": describe_samples(self.train_samples),
             "val": describe_samples(self.val_samples),

@@ -1,4 +1,4 @@
-"""The lock of a run's folder: one process writes there, others are told which.
+"""The lock of a run's folder: one process writes there; others get its name in an error.
 
 Before: a folder that `utils/state/folder.py` made or `utils/state/resume.py` found. After: only the
 process that has its lock writes, cleans up and removes there.
@@ -101,7 +101,9 @@ def _lock(descriptor: int, folder: Path) -> None:
         _warn(folder, f"no lock can be had here ({error.strerror})")
     else:
         if _is_local(descriptor):
-            _warn(folder, "locks hold on this machine alone, as the file system is mounted")
+            _warn(
+                folder, "locks hold only on this machine, because of how the file system is mounted"
+            )
 
 
 def _holder(descriptor: int) -> str:

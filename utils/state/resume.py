@@ -66,13 +66,13 @@ class ResumePoint(NamedTuple):
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether the run is finished."""
         if not (self.folder / RECORD).exists():
             return False
         return self.header.epoch >= self.header.settings["epochs"] or bool(self.ended_early())
 
     def ended_early(self) -> str:
-        """Return why the run ends before its last epoch; "" where it does not."""
+        """Return why the run ends before its last epoch; "" if it does not."""
         header, progress = self.header, self.header.progress
         limits = Limits.of(header.settings)
         seconds = seconds_of(progress["columns"], progress["results"])
@@ -127,7 +127,7 @@ def _newest_or_none(project: Path, name: str) -> ResumePoint | None:
 
 
 def _newest_unfinished(project: Path, name: str | None) -> ResumePoint:
-    """Find the newest run of a project that can go on, as --resume alone does."""
+    """Find the newest run of a project that can go on, as --resume without a value does."""
     folders = newest_runs(project, name)
     if not folders:
         text = f"no run with a state in {project}" + (f" named {name}" if name else "")
@@ -299,7 +299,8 @@ def _without_code(loggers: Sequence[str], given: Mapping[str, Any]) -> tuple[str
     """Return a state's loggers without classes to be imported: a file is data, never code."""
     named = [name for name in loggers if ":" in name]
     if named and "loggers" not in given:
-        _say(logging.WARNING, f"--resume: {', '.join(named)} is told only with --loggers once more")
+        text = f"{', '.join(named)} is not used; to use it again, give --loggers too"
+        _say(logging.WARNING, f"--resume: {text}")
     return tuple(name for name in loggers if name not in named)
 
 

@@ -45,7 +45,7 @@ class Run:
 
     @property
     def limits(self) -> Limits:
-        """What ends it early."""
+        """The limits that end the run early."""
         return Limits.of(vars(self.config))
 
     @property
@@ -54,7 +54,7 @@ class Run:
         return StateFiles(self.folder, self.config.keep)
 
     def line_to_go_on(self) -> str:
-        """Return the command line with which a user goes on; under a launcher its last part."""
+        """Return the command line that resumes the run; under a launcher only its last part."""
         number, resume = this_process().world_size, ["--resume", str(self.folder)]
         if number == 1:
             return shlex.join([sys.executable, *sys.argv[:1], *resume])

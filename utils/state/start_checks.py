@@ -1,4 +1,4 @@
-"""What can be seen of flags without a framework: asked before it is imported or ranks are started.
+"""Checks of flags that need no framework: made before it is imported or ranks are started.
 
 Before: the flags are parsed. After: `processes/launch.py`, then data and weights are read.
 """
@@ -90,7 +90,7 @@ def _check_traced(config: ExportConfig, backend: str) -> None:
 
 
 def _check_place(folder: Path) -> None:
-    """Raise UserError where no file can be written beside the weights; leave nothing behind."""
+    """Raise UserError if no file can be written beside the weights; leave nothing behind."""
     try:
         with tempfile.TemporaryDirectory(prefix=".duet-", dir=folder):
             pass
@@ -149,14 +149,14 @@ def check_model_yaml(argument: str) -> None:
 
 
 def check_file(flag: str, path: str) -> None:
-    """Raise UserError for a flag that names what is not there; '' is a flag left out."""
+    """Raise UserError if a flag names a file that does not exist; '' is a flag left out."""
     if path and not Path(path).exists():
         place = "" if Path(path).is_absolute() else f" in {Path.cwd()}"
         raise UserError(f"{flag} {path}: no such file{place}")
 
 
 def check_device(name: str) -> None:
-    """Raise UserError for what is no device, or for a GPU where no driver is to be seen."""
+    """Raise UserError for a name that is not a device, or for a GPU if there is no driver."""
     devices = name.split(",")
     if name and not all(map(DEVICE.fullmatch, devices)):
         raise UserError(f"--device {name!r}: cpu, a GPU's number such as 0, or 0,1 is needed")

@@ -35,7 +35,7 @@ class WorkRecord:
         self._batches = 0
 
     def add_batch(self, batch: Batch) -> None:
-        """Add a batch that was trained on."""
+        """Add a trained batch to the hash."""
         self._batches += 1
         digest = hashlib.sha1(self._hash.encode(), usedforsecurity=False)
         digest.update(repr(batch.images.shape).encode())

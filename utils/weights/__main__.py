@@ -44,11 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def describe(checkpoint: Checkpoint) -> str:
-    """Return what a checkpoint holds, one line a subject."""
+    """Return what a checkpoint holds, one line per subject."""
     header, arrays = checkpoint.header, checkpoint.ema
     dtypes = sorted({array.dtype.name for array in arrays.values()})
     size = sum(array.size for array in arrays.values())
-    fused = "BatchNorm folded in; good for val.py, not to train from"
+    fused = "BatchNorm folded in; for val.py, not for training"
     lines = [
         f"format: {header.settings.get('converted_from', FORMAT)}",
         f"stored as: {_joined(header.settings.get('stored_dtypes', dtypes), ', ')}",

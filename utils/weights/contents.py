@@ -1,4 +1,4 @@
-"""What every reader of foreign files returns: inert records, and how to get a tensor's array."""
+"""What every reader of other programs' files returns: inert records, and a reader of tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What --weights names where nothing is trained: weights of any kind, or an exported file.
+"""What --weights names when nothing is trained: weights of any kind, or an exported file.
 
 Before: `detect.py`, `val.py` or `models.load`. After: `models/inference/predictor.py`.
 """
@@ -20,7 +20,7 @@ from utils.weights.load import load_weights
 
 @dataclass(frozen=True)
 class ExportedWeights:
-    """An exported file where weights are asked for.
+    """An exported file that --weights names.
 
     Attributes:
         path: the file, or folder, for messages.
@@ -40,7 +40,7 @@ def load_all_to_detect(
 ) -> list[Weights]:
     """Read or load all weights that detect together, as `load_to_detect` does each.
 
-    Whether calls overlap is decided for all of them: where one cannot, each has all cores.
+    Calls overlap only if all of them allow it; otherwise each uses all cores.
     """
     overlap = several and all(
         is_exported(path) and format_to_run(Path(path), runtime).side_by_side for path in paths

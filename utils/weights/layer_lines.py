@@ -1,8 +1,8 @@
 """Records of layers -> the lines of a model YAML, for a model that carries no YAML.
 
 Before: `public_heads.py`, for public classifiers, which keep the layers of a detector and not its
-description. After: `models/graph.py` checks the lines, and `models/stored.py` holds them against
-the arrays.
+description. After: `models/graph.py` checks the lines, and `models/stored.py` compares them
+with the arrays.
 """
 
 from __future__ import annotations

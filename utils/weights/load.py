@@ -52,7 +52,7 @@ def load_weights(path: str | Path) -> Checkpoint:
     except OSError as error:
         raise UserError(f"--weights {path}: {error.strerror}") from error
     except MemoryError as error:
-        raise UserError(f"--weights {path}: it does not fit into the memory") from error
+        raise UserError(f"--weights {path}: it does not fit into memory") from error
     except UserError as error:
         text = str(error)
         raise UserError(text if "--weights" in text else f"--weights {path}: {text}") from error
@@ -62,7 +62,7 @@ def load_header(path: str | Path) -> Header:
     """Return the header of what `load_weights` reads; of our own files nothing else is read.
 
     Raises:
-        UserError: as `load_weights`, save that damaged arrays of our own files go unseen.
+        UserError: as `load_weights`, but damaged arrays of our own files are not detected.
     """
     path = Path(path)
     ours = path.suffix == ".safetensors" and path.is_file()

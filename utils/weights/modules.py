@@ -41,8 +41,8 @@ def walk_modules(module: Record) -> Iterator[tuple[str, Record]]:
     """Yield (prefix, module) of a module and all inside it, in the order of state_dict().
 
     Raises:
-        UserError: a part with contents stands at two places, or a name is too long. So the walk
-            is as long as the file, though a file may name one part many times.
+        UserError: a part with contents is at two places, or a name is too long. So the walk takes
+            time linear in the size of the file, even if the file names one part many times.
     """
     waiting = [iter([("", module)])]
     seen: set[int] = set()
@@ -50,7 +50,7 @@ def walk_modules(module: Record) -> Iterator[tuple[str, Record]]:
         for prefix, current in waiting[-1]:
             for contents in _contents(current):
                 if id(contents) in seen:
-                    raise UserError(f"a module stands at two places, {brief(prefix)} for one")
+                    raise UserError(f"a module is at two places, one is {brief(prefix)}")
                 seen.add(id(contents))
             yield prefix, current
             waiting.append(_children(prefix, current))
@@ -95,9 +95,9 @@ def module_arrays(module: Record, contents: Contents) -> dict[str, StoredArray]:
 
 
 def check_modules(module: Record, activation: Any) -> None:
-    """Raise UserError for a module that would compute something else here.
+    """Raise UserError for a module that would compute other outputs here.
 
-    activation: the model YAML's, such as nn.LeakyReLU(0.1); None where it names none.
+    activation: the model YAML's, such as nn.LeakyReLU(0.1); None if it names none.
     """
     wanted = DEFAULT_ACTIVATION if activation is None else parse_activation(activation)
     linear: list[str] = []

@@ -190,7 +190,7 @@ class _Machine:
             if not isinstance(key, str):
                 self.numeric_keys += 1
                 if not isinstance(key, int) or self.numeric_keys > MAX_NUMERIC_KEYS:
-                    self.damaged(f"dict keys that no weights file needs, {brief(key)} for one")
+                    self.damaged(f"dict keys that no weights file needs, such as {brief(key)}")
             target[key] = value
 
     def extend(self, items: list[Any]) -> None:

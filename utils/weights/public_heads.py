@@ -1,7 +1,7 @@
 """The heads of public models: what their records and arrays tell of the model.
 
 Before: `yolov5.py` finds the model, or `model_document.py` has a state dict and a model YAML.
-After: `models/stored.py` holds the description against the arrays.
+After: `models/stored.py` compares the description with the arrays.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PublicHead:
 
     Attributes:
         describe: of a model's record, its arrays as stored, and the reader of tensors.
-        classes: how many classes arrays are for, by the prefix of the head; None where they are
+        classes: how many classes arrays are for, by the prefix of the head; None if they are
             not of such a head.
     """
 
@@ -52,7 +52,7 @@ class PublicHead:
 
 
 def find_head(model: Record) -> PublicHead:
-    """Return the head of a model; UserError if it is none that can be built."""
+    """Return the head of a model; UserError if it cannot be built here."""
     layers = layers_of(model)
     kind = class_name(layers[-1]) if layers else "none"
     if kind not in PUBLIC_HEADS:
@@ -135,7 +135,7 @@ def _describe_classes(
 def _check_normalization(transforms: Any) -> None:
     """Raise UserError if images must be prepared in another way than by `IMAGE_MEAN`.
 
-    transforms: the record of torchvision's Compose; None where the file has none.
+    transforms: the record of torchvision's Compose; None if the file has none.
     """
     if transforms is None:
         return

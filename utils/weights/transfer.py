@@ -1,4 +1,4 @@
-"""Weights of one model -> another: what fits is taken over, the head's classes by name on demand.
+"""Weights of one model -> another: arrays that fit are copied, the head's by class name on demand.
 
 Before: `utils/weights/load.py::load_weights`. After: `models/training/start.py` loads the
 result.
@@ -18,7 +18,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Transfer:
-    """The state to load and how it came about."""
+    """The state to load, and which arrays of it come from the weights."""
 
     state: dict[str, np.ndarray]
     taken: int  # tensors that came from the weights, wholly or by class
@@ -103,7 +103,7 @@ def remap_rows(
         given: (A * (before + old classes + after), ...).
 
     Returns:
-        The new array; None where the shapes allow no such reading.
+        The new array; None if the shapes allow no such reading.
     """
     others = rows.before + rows.after
     outputs, old_outputs = others + classes.num_new, others + classes.num_old

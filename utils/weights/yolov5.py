@@ -1,7 +1,7 @@
 """The contents of a YOLOv5 file -> float32 arrays, model document, class names and settings.
 
 Before: `reader.py`. After: `utils/weights/load.py::load_weights`. Understood are checkpoints of
-pickled models (`ema` is preferred to `model`), pickled models alone, and plain state dicts; also
+pickled models (`ema` is preferred to `model`), pickled models, and plain state dicts; also
 inside a DataParallel, and fused.
 """
 
@@ -53,7 +53,7 @@ class ForeignWeights:
 
 @dataclass(frozen=True)
 class Training:
-    """What a file says of the training that it is from, None where it does not."""
+    """What a file says of the training that it is from, None if it does not."""
 
     epoch: int | None  # as stored: index of the last epoch, -1 once training is finished
     image_size: int | None

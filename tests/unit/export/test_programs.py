@@ -137,7 +137,7 @@ def test_half_precision_and_batches_of_ncnn(tmp_path, monkeypatch, trace):
     half = dataclasses.replace(METADATA, precision="float16")
     write_ncnn(trace, tmp_path / "made", half, None)
     assert "fp16=1" in arguments_of(program)
-    with pytest.raises(UserError, match="one image at a time; --batch-size 4"):
+    with pytest.raises(UserError, match="--batch-size 4: ncnn takes one image at a time"):
         write_ncnn(trace, tmp_path / "many", dataclasses.replace(METADATA, batch_size=4), None)
 
 
@@ -147,7 +147,7 @@ def test_a_program_that_fails_makes_nothing_or_is_absent(tmp_path, monkeypatch, 
         write_ncnn(trace, tmp_path / "made", METADATA, None)
     assert not (tmp_path / "made").exists()
     play_pnnx(monkeypatch, stand_in_program(tmp_path / "pnnx", ()))
-    with pytest.raises(UserError, match="pnnx has made no model.ncnn.param"):
+    with pytest.raises(UserError, match="pnnx did not write model.ncnn.param"):
         write_ncnn(trace, tmp_path / "made", METADATA, None)
     with pytest.raises(UserError, match="absent cannot be started: No such file"):
         run_program([tmp_path / "absent"], tmp_path)

@@ -63,7 +63,7 @@ def test_what_is_not_asked_for_is_passed_over(path, block):
         ('{"a": [1}', "'}' at character 8, where , is needed"),
         ('{"a" 1}', "'1' at character 5, where : is needed"),
         ('{"a": 1', "the file ends"),
-        ('{"a": 1} {', "more follows behind its end, at character 9"),
+        ('{"a": 1} {', "more follows after its end, at character 9"),
         ('{"a": 1,}', "Expecting value at character 8"),
         ('{"a": [], "a": []}', "'a' appears twice, or is no text"),
         ("{1: 2}", "1 appears twice, or is no text"),

@@ -163,7 +163,7 @@ def test_locks_that_hold_on_one_machine_only_are_told_in_one_line(
     told = [record.message for record in caplog.records]
     assert len(told) == warned
     if warned:
-        assert f"{tmp_path}: locks hold on this machine alone" in told[0]
+        assert f"{tmp_path}: locks hold only on this machine" in told[0]
 
 
 def test_without_proc_a_lock_is_taken_all_the_same(tmp_path, monkeypatch, caplog):

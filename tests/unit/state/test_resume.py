@@ -505,7 +505,7 @@ def test_a_state_names_no_code_to_be_imported(caplog):
     begun = state(flags=[*BEGUN, "--loggers", "tensorboard", "os:System"]).header
     config, _ = resumed_config(*read_train_flags(["--resume"]), begun)
     assert config.loggers == ("tensorboard",)
-    assert "os:System is told only with --loggers once more" in caplog.text
+    assert "os:System is not used; to use it again, give --loggers too" in caplog.text
     config, _ = resumed_config(*read_train_flags(["--resume", "--loggers", "my:Own"]), begun)
     assert config.loggers == ("my:Own",)
 

@@ -122,7 +122,7 @@ def test_what_needs_more_memory_than_there_is_is_said(tmp_path, monkeypatch):
     path = tmp_path / "weights.pt"
     path.write_bytes(b"\x80\x02N.")
     monkeypatch.setattr("utils.weights.load.open_foreign", _exhausted)
-    with pytest.raises(UserError, match=r"weights.pt: it does not fit into the memory"):
+    with pytest.raises(UserError, match=r"weights.pt: it does not fit into memory"):
         load_weights(path)
 
 

@@ -36,7 +36,7 @@ def main() -> None:
     fit = measure_fit(sizes_wh, anchors, threshold)
     say(
         f"# {count(len(sizes_wh), 'label')} at {flags.img} px: best possible recall "
-        f"{fit.best_possible_recall:.4f}, {fit.anchors_per_target:.2f} anchors a target, "
+        f"{fit.best_possible_recall:.4f}, {fit.anchors_per_target:.2f} anchors per target, "
         f"fitness {fit.fitness:.4f}",
         "anchors:",
         *(f"  - {level}" for level in anchors.reshape(flags.levels, -1).tolist()),
@@ -49,20 +49,23 @@ def parse_flags() -> argparse.Namespace:
     parser.add_argument("--data", required=True, metavar="D", help="dataset YAML")
     parser.add_argument("--img", type=from_one, default=640, metavar="PX", help="long side")
     parser.add_argument("--max-pixels", type=from_one, default=MAX_PIXELS, metavar="N",
-        help="leave out images of more pixels, as train.py")  # fmt: skip
-    parser.add_argument("--split", type=float, metavar="F", help="part for training, as train.py")
-    parser.add_argument("--anchors", type=from_one, default=9, metavar="N", help="on all levels")
-    parser.add_argument("--levels", type=from_one, default=3, metavar="N", help="of the model")
+        help="leave out images with more pixels than this")  # fmt: skip
+    parser.add_argument("--split", type=float, metavar="F",
+        help="fraction of the images for training, as for train.py")  # fmt: skip
+    parser.add_argument("--anchors", type=from_one, default=9, metavar="N",
+        help="number of anchors, over all levels")  # fmt: skip
+    parser.add_argument("--levels", type=from_one, default=3, metavar="N",
+        help="number of levels of the model")  # fmt: skip
     parser.add_argument("--hyp", default=RecipeConfig.hyp, help="YAML with anchor_t")
-    parser.add_argument("--seed", type=int, default=0, help="of the search")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the search")
     flags = parser.parse_args()
     require_part("--split", flags.split)
     require_seed("--seed", flags.seed)
     whole_between(1, LEVELS * MAX_ANCHORS)("--anchors", flags.anchors)
     if flags.anchors % flags.levels:
         raise UserError(
-            f"--anchors {flags.anchors} cannot be divided by --levels {flags.levels}; give as many "
-            "anchors to each level"
+            f"--anchors {flags.anchors} cannot be divided by --levels {flags.levels}; every level "
+            "needs the same number of anchors"
         )
     return flags
 

@@ -54,7 +54,7 @@ def share_classes(
     Args:
         data, weights: as the flags name them, for messages.
         class_names: of the dataset.
-        known: of the weights, the first of `num_known` classes; () where they name none.
+        known: of the weights, the first of `num_known` classes; () if they name none.
 
     Raises:
         UserError: nothing is shared, or there are neither names nor as many classes.

@@ -1,7 +1,7 @@
 """One image: what the detections of a model say for and against each label, and what is left over.
 
-Before: detections with hardly any threshold on their score: what a model gives a thousandth tells
-from what it gives nothing. After: `findings.py`.
+Before: detections with a score threshold near 0, because even a score of a thousandth says more
+than none. After: `findings.py`.
 
 Source: objects overlooked, classes swapped and boxes badly located are the errors that ObjectLab
 tells apart (Tkachenko, Thyagarajan and Mueller 2023, arXiv:2309.00832).
@@ -61,7 +61,7 @@ class _Pairs(NamedTuple):
 
 
 def examine(found: Detections, labels: GroundTruth) -> Evidence:
-    """Hold detections and labels of one image against each other.
+    """Compare the detections of one image with its labels.
 
     Args:
         found: highest score first; a box occurs once for each class that it may be of.
@@ -123,7 +123,7 @@ def _of_labels(pairs: _Pairs, scores: np.ndarray, best_same: np.ndarray) -> Labe
 
 
 def _one_a_place(found: Detections, rows: np.ndarray) -> np.ndarray:
-    """Return the best of some detections for each place; rows ascend, as their scores descend."""
+    """Return the best detection for each place, rows ascending, scores descending."""
     numbered = found.take(rows)._replace(class_index=rows)
     settings = SuppressionSettings(
         iou_threshold=ONE_PLACE, class_agnostic=True, max_detections=len(rows)

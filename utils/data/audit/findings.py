@@ -12,7 +12,7 @@ Each kind of finding has a score from 0 to 1.
   finds it where it is.
 - unseen: how far the evidence for a label is below what is usual for its size and class, in
   logarithms: 0 as usual, 1 as far as from certainty to nothing. What is small, or of a hard class,
-  is always seen badly, so that a low score alone says little of a label. Confident learning too
+  is always seen badly, so a low score by itself says little about a label. Confident learning too
   asks more of a class that the model is sure of. What is usual is a straight line over the size
   through all labels, and for each class the mean distance of its labels from it.
 """

@@ -29,8 +29,8 @@ from utils.page.blocks import Card, Html, bullets, cards, links, paragraph, sect
 from utils.page.crops import MAX_BYTES, Box, CropSheet, around, crop_grid
 from utils.page.document import html_page
 
-LEARNT = (
-    "If it was trained on these very labels, it has learnt some of their mistakes, and doubts "
+LEARNED = (
+    "If the model was trained on these labels, it has learned some of their mistakes and doubts "
     "those less."
 )
 MOST_PAIRS = 8  # of classes, in a line
@@ -38,7 +38,7 @@ LABEL, MODEL = (230, 159, 0), (86, 180, 233)  # orange and sky blue: Okabe and I
 
 
 class Words(NamedTuple):
-    """How a kind of finding is told."""
+    """The texts of a kind of finding."""
 
     title: str
     meaning: str
@@ -55,8 +55,8 @@ WORDS: Mapping[str, Words] = {
     ),
     UNSEEN: Words(
         "Labels that the model does not see",
-        "Where the label is, the model sees hardly anything, though it sees others of that size "
-        "and class. The score says how far below the usual its evidence is.",
+        "The model sees almost nothing inside the label, although it sees other objects of that "
+        "size and class. The score says how far its evidence is below the usual.",
         "If nothing is there, remove the label. If something rare is there, keep it: more such "
         "images would help the model.",
     ),
@@ -70,7 +70,8 @@ WORDS: Mapping[str, Words] = {
         "Boxes that are off",
         "The model sees an object of that class, but the box does not fit it. The score is the "
         "lead of the model's box over what fits the label.",
-        "Move the box to the edges of the object. One box around several objects is one for each.",
+        "Move the box to the edges of the object. If one box is around several objects, give each "
+        "object its own box.",
     ),
 }  # fmt: skip
 
@@ -83,7 +84,7 @@ QUESTIONS: Mapping[str, str] = {  # below a crop
 
 
 class Audit(NamedTuple):
-    """All that the page tells."""
+    """Everything that the page shows."""
 
     data: str
     split: str
@@ -116,10 +117,13 @@ def _introduction(audit: Audit) -> list[Html]:
         paragraph(
             f"What {' and '.join(audit.weights)} says about {count(num_labels, 'label')} on "
             f"{count(len(audit.samples), 'image')}, the surest first. Dashed orange is the label, "
-            "solid blue what the model sees. A model errs too: look before you correct."
+            "solid blue what the model sees. A model makes mistakes too: look before you correct."
         ),
-        soft(f"It finds these labels with {figures}: the better it is, the more its word counts."),
-        soft(LEARNT) if audit.split == "train" else Html(""),
+        soft(
+            f"It finds these labels with {figures}: the higher these figures, the more its "
+            "findings can be trusted."
+        ),
+        soft(LEARNED) if audit.split == "train" else Html(""),
     ]
 
 
@@ -151,7 +155,7 @@ def _section(audit: Audit, kind: str, found: Findings, top: int) -> Html:
 
 
 def _frequent_pairs(audit: Audit, swapped: Findings) -> Html:
-    """Return which class is most often seen as which other one; "" where no two are alike."""
+    """Return which class is most often seen as which other one; "" if no two are alike."""
     places = zip(swapped.image_index.tolist(), swapped.label_index.tolist(), strict=True)
     labelled = [audit.samples[image].class_index[label] for image, label in places]
     pairs = Counter(zip(labelled, swapped.class_index.tolist(), strict=True)).most_common(

@@ -28,7 +28,7 @@ def write_table(
 ) -> None:
     """Write findings in their order; OSError names the file.
 
-    A cell is empty where there is none: an overlooked object has no label, an unseen label no
+    A cell is empty if there is none: an overlooked object has no label, an unseen label no
     suggestion. Boxes are in pixels of the image.
     """
     with atomic_text_file(path) as file:

@@ -1,4 +1,4 @@
-"""From which score on a finding is worth a person's time, by kind.
+"""The lowest score at which a finding is worth a person's time, by kind.
 
 `benchmarks/audit.py` measures them on one half of 256 images of COCO, into whose labels errors are
 planted: from these scores on, half of what is found is planted, rounded up to the next 0.05. Where

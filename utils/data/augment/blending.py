@@ -25,7 +25,7 @@ NUM_CUTOUT_DRAWS = DRAWS_A_HOLE * sum(number for number, _ in HOLES)
 
 
 def draw_ratio(generator: np.random.Generator) -> float:
-    """Draw from Beta(32, 32), with uniform draws alone."""
+    """Draw from Beta(32, 32), from uniform draws only."""
     return float(np.sort(generator.random(RATIO_DRAWS))[RATIO_RANK])
 
 
@@ -33,7 +33,7 @@ def mix(first: LabelledImage, second: LabelledImage, ratio: float) -> LabelledIm
     """Blend two images of one size and keep the objects of both.
 
     Args:
-        ratio: part of the first, from 0 to 1. Sums are truncated, as in the reference arrays.
+        ratio: fraction of the first, from 0 to 1. Sums are truncated, as in the reference arrays.
 
     Source: Zhang et al. 2018, arXiv:1710.09412.
     """

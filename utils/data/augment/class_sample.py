@@ -29,7 +29,7 @@ class ClassAugmentation(Finish):
 
     Attributes:
         index: its sample.
-        scale: up to this part of the image's area is cut off; 0: the middle is taken.
+        scale: up to this fraction of the image's area is cut off; 0: the middle is taken.
         tries: of the crop, (`TRIES`, `DRAWS_A_TRY`) from 0 to below 1.
         operations: of RandAugment.
     """
@@ -76,7 +76,7 @@ def augment_class(
 ) -> LabelledImage:
     """Return the training image of a draw, (height, width) in `output_size`, filled by its class.
 
-    The source may be decoded at a part of its size.
+    The source may be decoded at a fraction of its size.
     """
     image = source.decode()
     region = random_region(draw, source.decoded_size, output_size)

@@ -27,18 +27,18 @@ _SUBPIXEL_BITS = 4  # of corners that OpenCV fills between
 
 
 class CopyPaste(NamedTuple):
-    """What is drawn of a training sample: the rest follows from its labels."""
+    """The random draws of a training sample's copies; the rest follows from its labels."""
 
     share: float = 0.0  # of the objects with a polygon, in 0 to 1
     key: int = 0  # of the order in which they are tried, from 0 up
 
 
 def why_nothing_is_pasted(share: float, has_mosaics: bool, has_polygons: bool) -> str:
-    """Return why a training pastes nothing; "" where it does, or is not asked to."""
+    """Return why training pastes nothing; "" if it does paste, or is not asked to."""
     if not share:
         return ""
     if not has_mosaics:
-        return "only mosaics have copies, and there are none"
+        return "copies are pasted into mosaics only, and this run has none"
     if not has_polygons:
         return "no label of the training images is a polygon (class x1 y1 x2 y2 x3 y3 ...)"
     return ""

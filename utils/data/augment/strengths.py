@@ -43,13 +43,13 @@ class AugmentConfig:
                 raise UserError(f"{name}: {value}; a number from 0 to {limit:g} is needed")
 
     def in_epoch(self, epoch: int) -> AugmentConfig:
-        """Return the strengths in an epoch, counted from 0: there may be no mosaics any more."""
+        """Return the strengths in an epoch, counted from 0: the last epochs may have no mosaics."""
         if self.mosaic_epochs is None or epoch < self.mosaic_epochs:
             return self
         return dataclasses.replace(self, mosaic=0.0, mixup=0.0)
 
     def without_effect(self) -> tuple[str, ...]:
-        """Return the names of strengths above 0 that change mosaics alone, where there are none."""
+        """Return the names of strengths above 0 that change only mosaics, if there are none."""
         if self.mosaic:
             return ()
         return tuple(name for name in ("mosaic9", "mixup") if getattr(self, name))

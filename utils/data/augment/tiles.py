@@ -172,7 +172,7 @@ def _seen_in(
 ) -> _Window:
     """Return the output pixels with centres in a part of the canvas, or a box around them.
 
-    It is exact without rotation and shear: neighbours then neither overlap nor leave a gap.
+    It is exact without rotation and shear: adjacent parts then neither overlap nor leave a gap.
     """
     height, width = output_size
     # The centre of pixel 0 has the coordinate 0, its left edge -0.5.

@@ -92,7 +92,7 @@ def require_known(where: str, document: Mapping[Any, Any]) -> None:
         if name not in KNOWN:
             near = difflib.get_close_matches(str(name), KNOWN, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(KNOWN))}"
-            raise UserError(f"{where}: {brief(name)} is no transform that may be used; {hint}")
+            raise UserError(f"{where}: {brief(name)} is not an accepted transform; {hint}")
         if not (given is None or isinstance(given, dict) and all(map(_is_name, given))):
             raise UserError(
                 f"{where}: {name}: {brief(given)}; its arguments by name are needed: {{p: 0.5}}"

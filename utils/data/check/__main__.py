@@ -69,13 +69,21 @@ def parse_flags() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--data", required=True, metavar="D", help="dataset YAML, folder or annotation file")
-    add("--img", type=from_one, default=640, metavar="PX", help="long side, as train.py has it")
+    add(
+        "--img",
+        type=from_one,
+        default=640,
+        metavar="PX",
+        help="long side of the images, as for train.py",
+    )
     add("--max-pixels", type=from_one, default=MAX_PIXELS, metavar="N",
-        help="leave out images of more pixels, as train.py")  # fmt: skip
-    add("--split", type=float, metavar="F", help="part of the images for training, as train.py")
+        help="leave out images with more pixels than this")  # fmt: skip
+    add("--split", type=float, metavar="F",
+        help="fraction of the images for training, as for train.py")  # fmt: skip
     add("--cfg", default="", metavar="F", help="model YAML with anchors; default yolov5s")
     add("--weights", default="", metavar="F", help="weights with anchors, without --cfg")
-    add("--out", type=Path, metavar="FOLDER", help=f"of the page; default a new one in {FOLDER}")
+    add("--out", type=Path, metavar="FOLDER",
+        help=f"folder of the page; default: a new one in {FOLDER}")  # fmt: skip
     add("--fix", type=Path, metavar="FOLDER", help="a new folder for corrected labels")
     flags = parser.parse_args()
     require_part("--split", flags.split)
@@ -87,7 +95,8 @@ def refuse_nesting(fix: Path, out: Path) -> None:
     copy, page = fix.resolve(), out.resolve()
     if copy.is_relative_to(page) or page.is_relative_to(copy):
         raise UserError(
-            f"--fix {fix} and the page's folder {out} lie in one another; name a folder beside it"
+            f"--fix {fix} and the page's folder {out}: one is inside the other; name two separate "
+            "folders"
         )
 
 
@@ -115,7 +124,7 @@ def load(flags: argparse.Namespace) -> DatasetSpec:
             raise
         splits.remove("test")
         dataset = load_dataset(flags.data, splits=splits, train_part=flags.split)
-        log.warning("test is left out, as training needs none: %s", error)
+        log.warning("split test is left out, because training does not need it: %s", error)
         return dataclasses.replace(dataset, test=())
 
 

@@ -2,9 +2,9 @@
 
 Before: `checking.py`, `figures.py`. After: the reports end with it.
 
-Each possible step has a cost: the part of the data that it concerns, from 0 to 1, times a weight
-for how much that part is worth. A validation that cannot be trusted comes before data that is
-lost, and that before data that is learned badly.
+Each possible step has a cost: the fraction of the data that it concerns, from 0 to 1, times a
+weight for how much that data is worth. A validation that cannot be trusted comes before data that
+is lost, and that before data that is learned badly.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _leaks(check: Check, figures: Figures, command: str) -> Iterator[Step]:
         yield Step(
             TOO_GOOD,
             "Give validation images of its own",
-            f"{same[0].text}: a run that has learned them by heart looks perfect.",
+            f"{same[0].text}: a model that has only memorized them looks perfect.",
             "name other images, or take `val` out of the dataset's YAML and add --split 0.8",
         )
     found = check.of_kind("leak") + check.of_kind("near_leak")
@@ -85,7 +85,7 @@ def _contradictions(check: Check, figures: Figures, command: str) -> Iterator[St
 
 
 def _removal(check: Check, found: Sequence[Finding], copies: str) -> str:
-    """Return how to be rid of copies; a file that is named twice may be the only one."""
+    """Return how to remove copies; a file that is named twice may be the only one."""
     paths = [
         [os.path.realpath(check.images[number].source.path) for number in (x.image, x.other)]
         for x in found
@@ -103,11 +103,11 @@ def _left_out(check: Check, figures: Figures, command: str) -> Iterator[Step]:
         part = number / len(check.images)
         yield Step(
             LOST * part + WORTH_A_LOOK,
-            "Mend the images that are left out",
+            "Repair the images that are left out",
             f"{count(number, 'image')}, {percent(part)} of all, cannot be used"
             f"{', with all objects on them' if check.has_boxes else ''}.",
-            f"`python -m utils.data.check {command} --fix FOLDER` mends labels; findings.csv has "
-            "the rest"
+            f"`python -m utils.data.check {command} --fix FOLDER` corrects labels; findings.csv "
+            "has the rest"
             if check.has_boxes
             else "findings.csv says which, and why",
         )
@@ -129,7 +129,7 @@ def _lost_labels(check: Check, figures: Figures, command: str) -> Iterator[Step]
             LOST * number / (len(check.images) + number),
             "Find the images of label files",
             f"{count(number, 'label file')} {'has' if number == 1 else 'have'} no image.",
-            "findings.csv, kind lost_labels: are images elsewhere, or called otherwise?",
+            "findings.csv, kind lost_labels: are the images elsewhere, or do their names differ?",
         )
 
 
@@ -205,7 +205,7 @@ def _val(check: Check, figures: Figures, command: str) -> Iterator[Step]:
         yield Step(
             LOST,
             "Set images apart for validation",
-            "the dataset has images for training alone.",
+            "the dataset has images for training only.",
             "add --split 0.8",
         )
     if absent := check.of_kind("not_in_val"):
@@ -226,7 +226,7 @@ def _unlabelled(check: Check, figures: Figures, command: str) -> Iterator[Step]:
             LOST * part / 2,
             "Make sure that images without labels show no object",
             f"{percent(part)} of the images have no label file.",
-            "labels belong into the folder `labels` beside `images`; findings.csv, kind "
+            "labels belong in the folder `labels` beside `images`; findings.csv, kind "
             "no_label_file",
         )
 
@@ -237,7 +237,7 @@ def _repeated(check: Check, figures: Figures, command: str) -> Iterator[Step]:
         yield Step(
             WORTH_A_LOOK * number / len(check.images),
             "Remove copies of images",
-            f"{count(number, 'image')} {'is' if number == 1 else 'are'} there before.",
+            f"{count(number, 'image')} {'repeats' if number == 1 else 'repeat'} an earlier one.",
             f"findings.csv, kind repeated_image: {_removal(check, found, 'the copies')}",
         )
 
@@ -257,7 +257,7 @@ def _labels(check: Check, figures: Figures, command: str) -> Iterator[Step]:
 
 
 def percent(part: float) -> str:
-    """Return a part from 0 to 1 in per cent: "0.4 %", "12 %"; only all is 100, only none 0."""
+    """Return a fraction in percent: "0.4 %", "12 %"; only all is "100 %", only none is "0 %"."""
     value = 100 * part
     if 0 < value < 0.1:
         return "below 0.1 %"

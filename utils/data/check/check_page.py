@@ -67,7 +67,7 @@ def check_page(check: Check, figures: Figures, steps: Sequence[Step]) -> str:
         section("Classes", *classes, anchor="classes"),
     ]  # fmt: skip
     if sheet.left_out:
-        blocks.append(soft(f"{count(sheet.left_out, 'crop')} found no room on this page."))
+        blocks.append(soft(f"{count(sheet.left_out, 'crop')} did not fit on this page."))
     return html_page(f"Check of {check.dataset.name}", blocks)
 
 

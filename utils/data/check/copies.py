@@ -21,12 +21,12 @@ def find_copies(
 ) -> list[Finding]:
     """Return a finding for each image that is a copy of one before it, in their order.
 
-    An image of an earlier split counts first: it is a leak then. Who equals another is not also
-    told to look like it. Copies that Roboflow has augmented, which --split keeps together, are a
-    leak in two splits, and as they should be in one.
+    If the other image is in an earlier split, the copy is a leak. An image that equals another one
+    is not reported as alike, too. Copies that Roboflow has augmented, which --split keeps together,
+    are a leak in two splits, and correct in one.
 
     Args:
-        splits: of each image; those of one split lie one behind the other.
+        splits: of each image; the images of a split are adjacent.
     """
     if not fingerprints:
         return []

@@ -197,7 +197,7 @@ class _Copy:
 
 
 def _line(row: Row) -> str:
-    """Return a line of a label file; "" where nothing of the object lies in the image."""
+    """Return a line of a label file; "" if nothing of the object lies in the image."""
     outline = np.clip(row.outline_norm, 0, 1)
     left, top, right, bottom = np.clip(row.box_xyxy_norm, 0, 1)
     if len(outline):

@@ -156,7 +156,9 @@ def _image_spreads(used: Sequence[CheckedImage], image_size: int) -> tuple[Sprea
         _spread("width at --img", shown_width),
         _spread("height at --img", shown_height),
         _spread("enlarged by", image_size / np.maximum(height, width)),
-        _spread("grey beside it, part of a square", 1 - shown_width * shown_height / image_size**2),
+        _spread(
+            "grey padding, fraction of a square", 1 - shown_width * shown_height / image_size**2
+        ),
     )
 
 

@@ -36,24 +36,24 @@ KINDS = {
     "same_images": Kind(
         "One set of images in two splits",
         "The figures of a validation say nothing about images that training has not seen.",
-        "Give validation images of its own; --split 0.8 sets some apart where the dataset has no "
+        "Give validation images of its own; --split 0.8 sets some apart if the dataset has no "
         "split for validation.",
     ),
     "leak": Kind(
         "Images that are in two splits",
-        "The file is in both. Validation asks for what training has shown, and its figures are too "
-        "good.",
+        "The file is in both. Validation then measures images that the model was trained on, and "
+        "its figures are too good.",
         "Delete one of two files, or take one that is named twice out of one list.",
     ),
     "near_leak": Kind(
         "Images that look alike, in two splits",
         "Frames of one video, an image stored twice, or augmented copies of one: the figures of "
         "the validation are too good.",
-        "Move both to one side; --split 0.8 does so where it draws the split.",
+        "Move both to one side; --split 0.8 does so when it draws the split.",
     ),
     "two_classes": Kind(
         "Images that are in the folders of two classes",
-        "They are equal, or look alike. A model cannot learn both, and neither answer is right.",
+        "They are equal, or look alike. A model cannot learn two classes for one image.",
         "Look at both, and delete the one in the wrong folder.",
     ),
     "missing_image": Kind(
@@ -64,11 +64,11 @@ KINDS = {
     "unreadable_image": Kind(
         "Images that cannot be read",
         "Training leaves them out.",
-        "Export them anew, as JPEG or PNG.",
+        "Export them again, as JPEG or PNG.",
     ),
     "truncated_image": Kind(
         "Truncated or damaged images",
-        "A part of the file is missing or changed. Training leaves them out, or ends there.",
+        "A part of the file is missing or changed. Training leaves them out, or stops at them.",
         "Copy them again from where they came.",
     ),
     "image_size": Kind(
@@ -84,7 +84,7 @@ KINDS = {
     ),
     "other_shape": Kind(
         "Annotations of an image of another shape",
-        "Training leaves the image out: its boxes would lie beside the objects.",
+        "Training leaves the image out: its boxes would not lie on the objects.",
         "Find the image that was labelled, or label this one again.",
     ),
     "unknown_class": Kind(
@@ -95,13 +95,15 @@ KINDS = {
     ),
     "out_of_range": Kind(
         "Boxes far outside the image",
-        "A coordinate is no number from 0 to 1, as pixels are, or the box reaches far out.",
-        "Label the image again, or correct the export; --fix clips boxes that only reach out.",
+        "A coordinate is not a number from 0 to 1 (it may be in pixels), or the box reaches far "
+        "outside.",
+        "Label the image again, or correct the export; --fix clips boxes that overlap the image.",
         is_mended=True,
     ),
     "zero_area": Kind(
         "Objects without an area",
-        "In a label file such a line leaves the whole image out; else the object is.",
+        "Because of such a line in a label file, training leaves the whole image out. In other "
+        "formats it leaves out only the object.",
         "Delete them: a click in the labelling tool made them.",
         is_mended=True,
     ),
@@ -118,35 +120,35 @@ KINDS = {
     ),
     "similar_names": Kind(
         "Class names that are nearly equal",
-        "If they mean one class, each has only a part of it, and the network is to tell apart what "
-        "is the same.",
-        "Give both the same number in the labels, or in the labelling tool; or move their images "
-        "into one folder, where folders are the classes.",
+        "If they mean one class, its images are divided between the names, and the network must "
+        "learn a difference that does not exist.",
+        "Give both the same number in the labels, or in the labelling tool; if folders are the "
+        "classes, move their images into one folder.",
     ),
     "repeated_image": Kind(
         "Images that are there twice",
-        "One content counts as often as it is there.",
-        "Delete the copies; take a file that is listed twice out of the list once.",
+        "Training shows such an image once for each copy.",
+        "Delete the copies; if a list names a file twice, remove one of the two lines.",
     ),
     "overshoot": Kind(
         "Boxes that reach over the edge by a little",
-        "By at most a hundredth of the side, as tools round. They are clipped; a line with a "
-        "coordinate above 1.0001 leaves its image out.",
+        "By at most a hundredth of the side, because tools round. They are clipped; an image whose "
+        "labels have a coordinate above 1.0001 is left out.",
         "Nothing needs to be done; --fix clips them in a copy.",
         is_problem=False,
         is_mended=True,
     ),
     "alike": Kind(
         "Images that look alike, in one split",
-        "Frames of one video, or a scene twice: they count as often as they are there.",
-        "Look whether they are worth it.",
+        "Frames of one video, or one scene twice: training shows the scene once for each of them.",
+        "Look at them, and delete those that show nothing new.",
         is_problem=False,
     ),
     "turned": Kind(
         "Images that are turned by EXIF",
-        "Training sees them upright, as a browser does. A tool that ignores EXIF has shown them "
-        "otherwise, and its boxes lie beside the objects.",
-        "Look whether the boxes below lie on the objects.",
+        "Training turns them upright, as a browser does. A labelling tool that ignores EXIF does "
+        "not, and its boxes do not lie on the objects.",
+        "Check that the boxes below lie on the objects.",
         is_problem=False,
     ),
     "no_label_file": Kind(
@@ -156,22 +158,23 @@ KINDS = {
         is_problem=False,
     ),
     "no_outline": Kind(
-        "Objects without an outline, where others have one",
-        "Where masks are learned, their boxes count as their masks. Detection takes the boxes.",
+        "Objects without an outline, while others have one",
+        "If masks are learned, their boxes are used as their masks. Detection uses only the boxes.",
         "Label their outlines if masks are to be learned.",
         is_problem=False,
     ),
     "unused_image": Kind(
-        "Images that nothing names",
-        "They lie beside images of the dataset, but no split, list or annotation has them.",
+        "Images that the dataset does not name",
+        "They are in a folder with images of the dataset, but no split, list or annotation names "
+        "them.",
         "Label them, or put them on the list, if they were forgotten.",
         is_problem=False,
     ),
     "unused_class": Kind(
         "Classes that no image shows",
         "The network has outputs for them that it never learns.",
-        "Take the names out if they are the last ones, or label some; where folders are the "
-        "classes, mend their images.",
+        "Take the names out if they are the last ones, or label some; if folders are the "
+        "classes, repair their images.",
         is_problem=False,
     ),
     "not_in_val": Kind(

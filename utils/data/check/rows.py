@@ -57,7 +57,7 @@ class Row:
 
     @property
     def box_xyxy_norm(self) -> Sequence[float]:
-        """Its edges, (4,); empty where it cannot be read."""
+        """Its edges, (4,); empty if it cannot be read."""
         return _edges(self.box_cxcywh_norm) if self.box_cxcywh_norm else ()
 
 
@@ -122,7 +122,7 @@ def _until_too_many(rows: Iterator[Row]) -> Iterator[Row]:
         yield row
         num_faults += row.kind != ""
         if num_faults == MOST_FAULTS:
-            yield Row("", "broken_label", f"{MOST_FAULTS:,} faults; what follows is not looked at")
+            yield Row("", "broken_label", f"{MOST_FAULTS:,} faults; the rest is not checked")
             return
 
 
@@ -198,7 +198,7 @@ def _box_around(outline: Sequence[float]) -> tuple[float, ...]:
 
 
 def _without_repeats(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows; of those that say the same, all but the first are faults."""
+    """Return the rows; of equal ones, all but the first are faults."""
     first: dict[tuple[float, ...], str] = {}
     result = []
     for row in rows:

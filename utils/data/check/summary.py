@@ -83,6 +83,6 @@ def write_findings(path: Path, findings: Sequence[Finding]) -> None:
 
 
 def _safe(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula."""
+    """Return a text that a spreadsheet does not read as a formula."""
     shown = printable(text)
     return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown

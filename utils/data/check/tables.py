@@ -24,7 +24,7 @@ class Table(NamedTuple):
 
 
 def split_table(check: Check, figures: Figures) -> Table:
-    """Return what each split has; of objects only where they have boxes."""
+    """Return what each split has; its objects only if they have boxes."""
     named = {"images": figures.num_images, "left out": figures.num_left_out}
     if check.has_boxes:
         named |= {"without objects": figures.num_without_objects, "objects": figures.num_objects}
@@ -36,7 +36,7 @@ def split_table(check: Check, figures: Figures) -> Table:
 
 
 def class_table(check: Check, figures: Figures) -> Table:
-    """Return the images of each class in each split, and its objects where they have boxes."""
+    """Return the images of each class in each split, and its objects if they have boxes."""
     if not check.has_boxes:
         heading = ["class", *(f"images in {split}" for split in figures.splits)]
         titles = [class_title(number, found.name) for number, found in enumerate(figures.classes)]
@@ -75,7 +75,7 @@ def _figure(value: float) -> str:
 
 
 def size_steps(figures: Figures) -> list[tuple[str, float]]:
-    """Return the parts of the objects whose shorter side is in each range."""
+    """Return the fraction of the objects whose shorter side is in each range."""
     ends = [*SIZE_STEPS[1:], None]
     names = [
         f"{low} to {high} px" if high else f"{low} px and more"
@@ -91,7 +91,7 @@ def anchor_text(figures: Figures) -> str:
         return "No anchors to compare with: the model has none, or train has no object"
     return (
         f"{figures.num_anchors} anchors reach {percent(fit.best_possible_recall)} of the objects "
-        f"of train at --img {figures.image_size}, {fit.anchors_per_target:.2f} anchors an object"
+        f"of train at --img {figures.image_size}, {fit.anchors_per_target:.2f} anchors per object"
     )
 
 

@@ -29,9 +29,10 @@ def find_unpaired(sources: Sequence[ImageSource]) -> list[Finding]:
     paths = [source.path for source in in_files if isinstance(source, ImageFile)]
     known = _by_folder(map(_label_file, [*paths, *unused]))
     lost = _lost_labels(_by_folder(map(_label_file, paths)), known)
+    unnamed = "no split, list or annotation names it"
     return [
         *(Finding("lost_labels", "", str(path), "no image of this name") for path in lost),
-        *(Finding("unused_image", "", str(path), "nothing names it") for path in unused),
+        *(Finding("unused_image", "", str(path), unnamed) for path in unused),
     ]
 
 

@@ -1,6 +1,6 @@
 """Addresses of files on servers, as lists and servers give them.
 
-Before: a list, or a server that leads on. After: `lists.py`, `connection.py`.
+Before: a list, or a server that redirects. After: `lists.py`, `connection.py`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def is_plain_url(text: str) -> bool:
 
 
 def led_on(url: str, location: str | None) -> str:
-    """Return the address to which the server of another one leads.
+    """Return the address to which the server of another one redirects.
 
     Raises:
-        UserError: it is none, or of a less safe scheme.
+        UserError: it is not an address, or has a less safe scheme.
     """
     try:
         found = urljoin(url, location or "")
@@ -38,7 +38,7 @@ def led_on(url: str, location: str | None) -> str:
     schemes = (urlsplit(url).scheme, "https")
     if not location or not is_plain_url(found) or urlsplit(found).scheme not in schemes:
         raise UserError(
-            f"{url} leads on to {brief(location)}; only addresses of {' or '.join(set(schemes))} "
-            "are followed"
+            f"{url} redirects to {brief(location)}; only redirects to "
+            f"{' or '.join(set(schemes))} are followed"
         )
     return found

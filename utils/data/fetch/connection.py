@@ -24,13 +24,13 @@ _LATER = {408, 416, 425, 429, 500, 502, 503, 504}
 
 
 class CutError(Exception):
-    """The connection failed in a way that may pass; its text says how."""
+    """The connection failed, but a later try may succeed; the text says how it failed."""
 
 
 def ask(url: str, start: int = 0, validator: str = "") -> http.client.HTTPResponse:
     """Ask for a file and return the answer: 200 with all of it, or 206 with that from `start` on.
 
-    A few redirections are followed, to other servers too.
+    A few redirects are followed, also to other servers.
 
     Args:
         start: the first byte that is wanted.
@@ -38,7 +38,7 @@ def ask(url: str, start: int = 0, validator: str = "") -> http.client.HTTPRespon
 
     Raises:
         CutError: it may work later.
-        UserError: the server does not have it, or leads elsewhere in a way that is not followed.
+        UserError: the server does not have it, or redirects in a way that is not followed.
     """
     headers = dict(_HEADERS)
     if start:
@@ -54,7 +54,7 @@ def ask(url: str, start: int = 0, validator: str = "") -> http.client.HTTPRespon
             if answer.status not in _LEADS_ON:
                 raise _failure(url, answer)
             found = led_on(found, answer.headers.get("Location"))
-    raise UserError(f"{url}: leads on more than {MAX_REDIRECTS} times, last to {brief(found)}")
+    raise UserError(f"{url}: redirects more than {MAX_REDIRECTS} times, last to {brief(found)}")
 
 
 def _open(request: urllib.request.Request) -> http.client.HTTPResponse:
@@ -71,7 +71,7 @@ def _open(request: urllib.request.Request) -> http.client.HTTPResponse:
     except (http.client.HTTPException, OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, ssl.SSLCertVerificationError):
-            text = f"{request.full_url}: the server cannot prove who it is: {brief(str(reason))}"
+            text = f"{request.full_url}: no valid certificate of the server: {brief(str(reason))}"
             raise UserError(text) from error
         raise CutError(in_words(reason)) from error
     return answer
@@ -87,7 +87,7 @@ def _unencoded(url: str, answer: http.client.HTTPResponse) -> http.client.HTTPRe
     if encoding == "identity":
         return answer
     answer.close()
-    raise UserError(f"{url}: comes encoded as {brief(encoding)}, which was not asked for")
+    raise UserError(f"{url}: has the content encoding {brief(encoding)}, which is not accepted")
 
 
 def _failure(url: str, answer: http.client.HTTPResponse) -> Exception:

@@ -1,8 +1,8 @@
-"""A file comes over a connection, in as many parts as the connection needs.
+"""Download a file, over as many connections as it needs.
 
-Before: `fetching.py` says what and where. After: a whole file whose hash it compares. What came so
-far lies in NAME.part, and beside it what the server said of the file: with that the next try, or
-the next command, asks for the rest alone.
+Before: `fetching.py` says what and where. After: a complete file whose hash is compared. What
+was downloaded so far is in NAME.part, with what the server said of the file beside it: with that
+the next try, or the next command, asks only for the rest.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ def download(item: Item, target: Path) -> str:
     part.unlink()
     _said_path(part).unlink(missing_ok=True)
     if had_come:
-        log.warning("%s: what was downloaded before is of another file; starting again", item.name)
+        log.warning("%s: the earlier download is of another file; starting again", item.name)
         return download(item, target)
     raise UserError(
         f"{item.url}: its SHA-256 is {digest}, and the list says {item.sha256}; it is not used: "
-        "the file on the server was exchanged or damaged, or the list is wrong"
+        "the file on the server was replaced or damaged, or the list is wrong"
     )
 
 
 def _complete(item: Item, part: Path) -> None:
-    """Fetch what is missing of a part, in as many tries as bring more of it, and a few more."""
+    """Fetch the rest of a part; give up only after a few tries in a row that bring nothing."""
     failures, reached = 0, size_of(part)
     while True:
         try:
@@ -77,7 +77,7 @@ def _complete(item: Item, part: Path) -> None:
             reached = max(reached, size_of(part))
             if failures > len(WAITS_S):
                 raise UserError(
-                    f"{item.url}: {error}; what came is kept, start again to go on"
+                    f"{item.url}: {error}; the downloaded part is kept, start again to continue"
                 ) from error
             wait = WAITS_S[max(0, failures - 1)]
             log.warning("%s: %s; trying again in %d s", item.name, error, wait)
@@ -94,7 +94,7 @@ def hash_of(path: Path) -> str:
 
 
 def require_space(folder: Path, num_bytes: int, what: str) -> None:
-    """Raise UserError unless the disk of a folder has room for so many bytes."""
+    """Raise UserError unless the disk of a folder has room for this many bytes."""
     free = shutil.disk_usage(folder).free
     if num_bytes + SPARE_BYTES > free:
         raise UserError(
@@ -116,7 +116,7 @@ def size_of(part: Path) -> int:
 
 
 def _continue(item: Item, part: Path, file: BinaryIO) -> None:
-    """Fetch what is missing of a part; CutError where that did not come to its end."""
+    """Fetch the rest of a part; CutError if the connection ends too early."""
     start, validator = file.tell(), _validator_of(item, part)
     if not validator and item.sha256 is None:
         start = 0  # nothing would tell whether the rest is of the same file
@@ -136,7 +136,7 @@ def _receive(
         start = 0
     elif _start_of(answer) != start:
         file.truncate(0)
-        raise CutError("the server sends another part than it was asked for")
+        raise CutError("the server sends another range than it was asked for")
     file.truncate(start)
     file.seek(start)
     total = None if answer.length is None else start + answer.length
@@ -144,11 +144,13 @@ def _receive(
         file.truncate(0)
         raise UserError(
             f"{item.url}: has {total:,} bytes on the server, and the list says {item.size:,}; it "
-            "was exchanged, or the list is wrong"
+            "was replaced, or the list is wrong"
         )
     size = item.size or total
     if size is None and item.sha256 is None:
-        raise UserError(f"{item.url}: nobody says how large it is; write its size into the list")
+        raise UserError(
+            f"{item.url}: neither the list nor the server gives its size; write it into the list"
+        )
     require_space(part.parent, (size or 0) - start, item.name)
     _save_validator(item, part, answer)
     _copy(item, file, answer, start, size)
@@ -168,7 +170,7 @@ def _copy(
             done += len(block)
             if size is not None and done > size:
                 file.truncate(0)
-                raise UserError(f"{item.url}: more comes than the {size:,} bytes that were said")
+                raise UserError(f"{item.url}: the server sends more than {size:,} bytes, its size")
     if size is not None and done < size:
         raise CutError(f"the connection ended after {done:,} of {size:,} bytes")
 
@@ -192,7 +194,7 @@ def _said_path(part: Path) -> Path:
 
 
 def _validator_of(item: Item, part: Path) -> str:
-    """Return by what the server told this file from others when the part came, or ""."""
+    """Return the ETag or time that the server gave with the part, or ""."""
     try:
         said = complete(read_json(_said_path(part), _MOST_SAID_BYTES), _SAID_KINDS)
     except (OSError, ValueError):

@@ -26,7 +26,7 @@ _MOST_BYTES = 1 << 16
 
 
 def fetch(item: Item, folder: Path) -> str:
-    """Bring a file into a folder, unpacked if the list says so; return in words what was done.
+    """Bring a file into a folder, unpacked if the list says so; return a text of what was done.
 
     What is there already, with the right hash, is not fetched.
 
@@ -121,7 +121,7 @@ def _pin(item: Item, digest: str) -> str:
     """Return what to write into a list that has no hash."""
     if item.sha256 is not None:
         return ""
-    return f"; nobody vouches for it yet: to pin it, write sha256: '{digest}' into the list"
+    return f"; the list has no hash of it: to pin it, write sha256: '{digest}' into the list"
 
 
 @contextmanager

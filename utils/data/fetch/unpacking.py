@@ -92,7 +92,7 @@ def _remove(working: Path) -> None:
 
 
 def _bound(file: BinaryIO) -> int:
-    """Return how many bytes an archive may expand to."""
+    """Return the number of bytes to which an archive may expand."""
     return _SMALL_BYTES + MAX_EXPANSION * os.fstat(file.fileno()).st_size
 
 
@@ -182,7 +182,7 @@ def _parts_of(name: str) -> list[str]:
     parts = name.split("/")
     harmless = not any(part in ("", "..") or "\\" in part or "\0" in part for part in parts)
     if name not in ("", ".") and (not harmless or ":" in parts[0] or len(parts) > _MAX_DEPTH):
-        raise UserError(f"the name {brief(name)} leads out of the folder, or to no file")
+        raise UserError(f"the name {brief(name)} leads out of the folder, or names no file")
     return [part for part in parts if part not in ("", ".")]
 
 

@@ -22,11 +22,11 @@ _MOST_COMPARED = 64
 
 
 def near_duplicates(fingerprints: Sequence[Fingerprint]) -> np.ndarray:
-    """Return a number for each image, (N,) int64; those of the same look alike, or are equal.
+    """Return a number for each image, (N,) int64; images of one number look alike, or are equal.
 
-    The number is the index of the first of them. Who looks like a third one is of its group too.
-    An image without a look is only of the group of its equals. Time is linear in the images, but
-    for the sorting.
+    The number is the index of the first of the group. If A is like B and B is like C, all three
+    are one group. An image without a look is only in the group of its equals. Time is
+    linear in the images, except for the sorting.
     """
     looks = np.array([x.look for x in fingerprints], np.uint64)
     groups = _Groups(join_equal(duplicates(fingerprints), looks))
@@ -76,7 +76,7 @@ class _Groups:
             self._follow()
 
     def _follow(self) -> None:
-        """Have each number lead to the lowest of its set at once."""
+        """Make each number point directly to the lowest of its set."""
         while (after := self.numbers[self.numbers] < self.numbers).any():
             self.numbers[after] = self.numbers[self.numbers[after]]
 

@@ -1,4 +1,4 @@
-"""Which image a process is reading: told even when the process dies of it.
+"""Which image a process is reading: known even if the process dies of it.
 
 Before: a path. After: `utils/data/sources/labels.py`, `utils/data/loading/reading.py`. A decoder
 that crashes raises no exception, and a process that the system kills says nothing at all.
@@ -28,7 +28,7 @@ def tell_each(tell: Callable[[Path | None], None]) -> None:
 
 
 def read_as(path: Path, read: Callable[[], Value]) -> Value:
-    """Return `read()`; a death of the process meanwhile is put down to the image.
+    """Return `read()`; if the process dies meanwhile, the image is named as the cause.
 
     It runs in a frame that bears the image's name: faulthandler prints the frames of a process
     that crashes, and of a frame nothing but its name.

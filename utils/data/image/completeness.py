@@ -17,7 +17,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 class IncompleteError(Exception):
-    """Why a file is not whole."""
+    """Why a file is incomplete."""
 
 
 def require_complete(file: BinaryIO, kind: str, start: int, end: int) -> None:

@@ -64,7 +64,7 @@ def decode_bytes(content: np.ndarray, size: tuple[int, int], reduction: int = 1)
     Args:
         content: (N,) uint8, of the whole file.
         size: (height, width) that the file must have; no other is decoded.
-        reduction: 1, 2, 4 or 8: so many times smaller, each pixel an average. JPEGs are decoded
+        reduction: 1, 2, 4 or 8 times smaller; each pixel is an average. JPEGs are decoded
             at that size, which takes less time.
 
     Raises:
@@ -85,7 +85,7 @@ def decode_bytes(content: np.ndarray, size: tuple[int, int], reduction: int = 1)
     if image is not None and averaged_later:
         image = average_squares(image, reduction)
     if image is None or image.shape[:2] != reduced_size(size, reduction):
-        raise BrokenImageError("damaged behind its header")
+        raise BrokenImageError("damaged after its header")
     return image
 
 

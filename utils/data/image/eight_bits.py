@@ -1,4 +1,4 @@
-"""Pixels of any depth and with alpha -> 8 bits a channel without alpha.
+"""Pixels of any depth and with alpha -> 8 bits per channel without alpha.
 
 Before: `decoding.py` and `pillow_image.py` decode. After: the same.
 """
@@ -29,7 +29,7 @@ def to_eight_bits(image: np.ndarray, num_bits: int = 16) -> np.ndarray:
 def over_white(colours: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     """Return colours (H, W, 3) uint8 over white, as much as alpha (H, W) uint8 lets through.
 
-    Where alpha is 0 everywhere, nothing was meant to be seen through: the colours alone.
+    If alpha is 0 everywhere, it is ignored: the colours are returned as they are.
     """
     lowest, highest = int(alpha.min()), int(alpha.max())
     if lowest == WHITE or highest == 0:

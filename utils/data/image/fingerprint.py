@@ -36,7 +36,7 @@ NO_FINGERPRINT = Fingerprint(UNKNOWN, UNKNOWN)
 
 
 def fingerprint_of(content: np.ndarray, max_pixels: int = MAX_PIXELS) -> Fingerprint:
-    """Return the fingerprint of an image file; its look is unknown where it cannot be decoded.
+    """Return the fingerprint of an image file; its look is unknown if it cannot be decoded.
 
     Args:
         content: (N,) uint8, the whole file.

@@ -91,10 +91,10 @@ def check_size(size: tuple[int, int], max_pixels: int) -> None:
     """Raise BrokenImageError for an image of too few or too many pixels."""
     height, width = size
     if min(size) < MIN_SIDE:
-        raise BrokenImageError(f"{width}x{height} px, at least {MIN_SIDE} px a side are needed")
+        raise BrokenImageError(f"{width}x{height} px; at least {MIN_SIDE} px per side are needed")
     if max(size) > MAX_SIDE or height * width > MOST_PIXELS:
         raise BrokenImageError(
-            f"{width}x{height} px; at most {MAX_SIDE:,} a side and {MOST_PIXELS:,} are decoded"
+            f"{width}x{height} px; at most {MAX_SIDE:,} per side and {MOST_PIXELS:,} are decoded"
         )
     if height * width > max_pixels:
         raise BrokenImageError(
@@ -168,7 +168,7 @@ def _recognise(file: BinaryIO) -> str:
 
 
 def _bits(file: BinaryIO, kind: str) -> int:
-    """Return how many bits a channel has: 16 in some PNGs, else 8 or fewer."""
+    """Return the number of bits per channel: 16 in some PNGs, else 8 or fewer."""
     if kind != "PNG":
         return 8
     file.seek(_PNG_BITS_AT)

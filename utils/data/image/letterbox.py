@@ -74,7 +74,7 @@ def fit_letterbox(
     Args:
         original_size: (height, width), pixels.
         input_size: (height, width), pixels.
-        max_scale: the image becomes at most so many times larger.
+        max_scale: the image becomes at most this many times larger.
     """
     scale = min(input_size[0] / original_size[0], input_size[1] / original_size[1], max_scale)
     height, width = (max(1, round(side * scale)) for side in original_size)

@@ -81,7 +81,7 @@ def boxes_upright(boxes_xyxy_norm: np.ndarray, orientation: int) -> np.ndarray:
 
 
 def undone_by(orientation: int) -> int:
-    """Return the orientation that makes what was turned by another one as it was stored."""
+    """Return the orientation that reverses a given one."""
     return _UNDONE_BY.get(orientation, orientation)
 
 

@@ -19,7 +19,7 @@ _DEEP_MODE = "I;16"
 
 
 def has_alpha(image: Image) -> bool:
-    """Return whether something may show through an image; its pixels are not decoded.
+    """Return whether an image has transparency; its pixels are not decoded.
 
     One value of a 16-bit gray image that stands for transparent, as PNG has it, does not count.
     """
@@ -47,7 +47,7 @@ def decode_with_pillow(file: BinaryIO, kind: str) -> np.ndarray:
 
 
 def as_bgr(image: Image) -> np.ndarray:
-    """Return an image of Pillow's that is not deep as (H, W, 3) uint8 BGR, over white."""
+    """Return a Pillow image of at most 8 bits per channel as (H, W, 3) uint8 BGR, over white."""
     if not has_alpha(image):
         return cv2.cvtColor(np.asarray(image.convert("RGB")), cv2.COLOR_RGB2BGR)
     pixels = np.asarray(image if image.mode == "RGBA" else image.convert("RGBA"))

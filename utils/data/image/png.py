@@ -64,7 +64,7 @@ def without_extras(content: np.ndarray) -> np.ndarray:
     no colours by a profile, but its libpng prints warnings of those that common programs write.
 
     Raises:
-        BrokenPngError: a chunk reaches behind the end of the file.
+        BrokenPngError: a chunk extends beyond the end of the file.
     """
     file = io.BytesIO(content.data)
     header = takewhile(lambda chunk: chunk.kind != _DATA, _chunks(file))

@@ -63,8 +63,8 @@ def read_pixels(tags: Mapping[int, Any]) -> TiffPixels:
     formats = set(_as_tuple(tags.get(_SAMPLE_FORMAT, _UNSIGNED)))
     if bits > _MAX_BITS or not formats <= {_UNSIGNED, _UNDEFINED}:
         raise BrokenTiffError(
-            f"a TIFF of {bits}-bit numbers, maybe with signs or fractions; what is white in it is "
-            "not said: convert it to whole numbers of 8 or 16 bits from 0 up"
+            f"a TIFF of {bits}-bit numbers, signed or floating-point ones perhaps; it does not say "
+            "which value is white: convert it to unsigned integers of 8 or 16 bits"
         )
     if name := _NOT_DECODED.get(tags.get(_COMPRESSION, 1)):
         raise BrokenTiffError(f"a TIFF with {name} compression; store it with LZW or Deflate")
@@ -97,13 +97,13 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def check_tags(file: BinaryIO) -> None:
-    """Raise BrokenTiffError for a TIFF that tells its size twice.
+    """Raise BrokenTiffError for a TIFF that states its size twice.
 
     Of two sizes Pillow takes the last one, libtiff the first.
     """
     numbers = [number for number, _ in _read_tags(file)[1]]
     if any(numbers.count(size) != 1 for size in (_WIDTH, _HEIGHT)):
-        raise BrokenTiffError("a TIFF that tells its size more than once")
+        raise BrokenTiffError("a TIFF that states its size more than once")
 
 
 def as_stored(content: np.ndarray) -> np.ndarray:

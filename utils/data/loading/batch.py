@@ -16,7 +16,7 @@ from utils.data.image.letterbox import Letterbox
 class TargetMasks(NamedTuple):
     """The pixels of T objects: those of object t are `maps[map_index[t]] == value[t]`.
 
-    In maps of whole images an object hides those below it; in a map of its own it is whole.
+    In a map of a whole image, an object hides those below it; in its own map, nothing is hidden.
     """
 
     maps: np.ndarray  # (N, h, w) uint8 or int32: the images, reduced; 0 is background

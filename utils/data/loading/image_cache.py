@@ -1,4 +1,4 @@
-"""Decoded images in memory or in a file, shared by all loaders' processes of a machine.
+"""Decoded images in memory or in a file, shared by all loader workers of a machine.
 
 Before: `reading.py::decode`; its results are kept. After: `batches.py`, which looks here first.
 """
@@ -148,7 +148,7 @@ def _line(kind: str, split: str, shapes: np.ndarray, starts: np.ndarray, limit: 
     num_bytes, fits = _num_bytes(shapes), starts >= 0
     place = "memory" if kind == "ram" else f"a file in {_disk_folder()}"
     line = f"cache: {fits.sum()} of {count(len(fits), f'{split} image')} in {place}"
-    line += f", {num_bytes[fits].sum() / 1e9:.2f} GB when all were read"
+    line += f", {num_bytes[fits].sum() / 1e9:.2f} GB when all are read"
     if not fits.all():
         line += f"; all need {num_bytes.sum() / 1e9:.2f} GB, the limit is {limit / 1e9:.2f} GB of "
         line += "what is free: the others are decoded each time"
@@ -216,7 +216,7 @@ def _left_in_groups() -> Iterator[int]:
 
 
 def _left(folder: Path, limit_name: str, used_name: str, prefix: str) -> Iterator[int]:
-    """Yield the bytes left of one group's limit; nothing where it has none."""
+    """Yield the bytes left of one group's limit; nothing if it has no limit."""
     try:
         limit = (folder / f"memory.{limit_name}").read_text().strip()
         used = int((folder / f"memory.{used_name}").read_text())

@@ -128,7 +128,7 @@ def _with_recent_images(source: TrainBatches, workers: int, world: World) -> Tra
 
 
 class TrainLoader(_Loader):
-    """Augmented batches; each sample depends on (seed, epoch, index) alone.
+    """Augmented batches; each sample depends only on (seed, epoch, index).
 
     Args:
         samples: from `labels.scan_samples`; at least one.

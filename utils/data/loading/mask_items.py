@@ -20,7 +20,7 @@ from utils.polygons import Polygons, starts_of, without_outlines
 
 @dataclass(frozen=True)
 class MaskItems(BoxItems):
-    """Images of `BoxItems`, whose targets have masks; an object without an outline is its box."""
+    """Images of `BoxItems`, whose targets have masks; without an outline, the mask is the box."""
 
     ratio: int = 4  # the maps are so many times smaller than the images
     overlap: bool = True  # one map an image, the smaller objects on top; else one an object

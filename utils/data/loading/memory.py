@@ -12,7 +12,7 @@ SMALLER_BATCHES = "use a smaller --img or --batch-size, or fewer --workers"
 
 
 def require_memory(needed: int, what: str, remedy: str = SMALLER_BATCHES) -> None:
-    """Raise UserError if so many bytes are not free.
+    """Raise UserError unless this many bytes are free.
 
     Args:
         needed: bytes.

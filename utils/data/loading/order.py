@@ -122,7 +122,7 @@ class Repeated:
 
 @lru_cache(maxsize=4)  # every batch of an epoch asks for the same order
 def draws_of(order: Order, epoch: Epoch, num_samples: int) -> np.ndarray:
-    """Return a number for each sample of an epoch, no two alike, (len(order),) int64, read-only.
+    """Return a distinct number for each sample of an epoch, (len(order),) int64, read-only.
 
     A number modulo `num_samples` is the sample index. The k-th repetition of a sample in an epoch
     is k * `num_samples` higher, and so has random changes of its own.
@@ -178,8 +178,8 @@ def image_weights(samples: SampleTable, by_class: np.ndarray) -> np.ndarray:
 def repeat_factors(samples: SampleTable, threshold: float) -> np.ndarray:
     """Return how often an epoch shows each image on average, (S,) float64, from 1 up.
 
-    Of an image it is the largest of its classes, max(1, sqrt(threshold / f)), where f is the part
-    of the images that shows the class; 1 without objects.
+    Of an image it is the largest of its classes, max(1, sqrt(threshold / f)); f is the fraction
+    of the images that show the class; 1 without objects.
 
     Source: Gupta et al. 2019, arXiv:1908.03195, appendix B.1.
     """

@@ -18,7 +18,7 @@ PLACES_XY = np.array([(0, 0), (0, 1), (1, 0), (1, 1)])
 
 
 def draw_enlarged(seed: int, epoch: int, first_draws: np.ndarray) -> np.ndarray:
-    """Draw which groups show their first image alone, (G,) bool.
+    """Draw which groups show only their first image, (G,) bool.
 
     Args:
         first_draws: (G,) the number of the first image of each group, as `order.draws_of` has it.

@@ -26,11 +26,11 @@ _NOTHING = 0
 
 
 class RecentImages:
-    """A ring of images: each takes the slot of the one that lies so many slots before it.
+    """A ring of images: each takes the slot of the one `num_slots` places before it in the order.
 
-    No batch depends on what is there: an image that is not is decoded again. A lock on each slot
-    keeps a reader from half an image; it ends with the process that holds it. The memory has no
-    name in any file system, as that of `ImageCache`.
+    No batch depends on what is there: an image that is not there is decoded again. A lock on each
+    slot keeps a reader from half an image; it ends with the process that holds it. The memory has
+    no name in any file system, like that of `ImageCache`.
     """
 
     def __init__(self, num_slots: int, image_bytes: int, descriptor: int):
@@ -93,7 +93,7 @@ def keep_recent_images(
         world: the processes that call this together.
 
     Raises:
-        UserError: there is not so much memory.
+        UserError: there is not enough memory.
     """
     image_bytes = 3 * max(height * width for height, width in sizes)
     descriptor = 0

@@ -1,4 +1,4 @@
-"""Memory for finished images and the name of the next one, shared by the parent with one worker.
+"""Memory for built batches and the path of the image being read, shared with one worker.
 
 Before: `batches.py` fills it in the worker. After: `workers.py` copies from it in the parent.
 """
@@ -55,7 +55,7 @@ class SharedSlots:
         _LENGTH.pack_into(self._memory, 0, len(text))
 
     def noted(self) -> Path | None:
-        """Return the path that was kept last."""
+        """Return the path that the worker noted last."""
         (length,) = _LENGTH.unpack_from(self._memory)
         text = self._memory[_LENGTH.size : _LENGTH.size + length]
         return Path(os.fsdecode(text)) if text else None

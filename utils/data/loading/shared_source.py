@@ -2,7 +2,7 @@
 
 Before: `batches.py` or `val_batches.py`. After: `workers.py`.
 
-A copy of a million samples in each worker would take 200 MB and more a worker.
+A copy of a million samples would take 200 MB or more per worker.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ PARENTS_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
 
 
 def new_bytes(shape: tuple[int, ...]) -> np.ndarray:
-    """Return a uint8 array that is to be filled."""
+    """Return an uninitialised uint8 array."""
     return np.empty(shape, np.uint8)
 
 

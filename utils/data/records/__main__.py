@@ -60,9 +60,9 @@ def parse_flags() -> argparse.Namespace:
     pack_parser = command("pack", pack, "write a dataset's images and labels into record files")
     unpack_parser = command("unpack", unpack, "write record files out as images and labels")
     for added in (pack_parser, unpack_parser):
-        added.add_argument("--data", required=True, metavar="D", help="dataset, as of train.py")
+        added.add_argument("--data", required=True, metavar="D", help="dataset, as for train.py")
         added.add_argument("--out", required=True, type=Path, metavar="DIR", help="a new folder")
-        added.add_argument("--splits", nargs="+", choices=SPLITS, help="of the YAML; all it names")
+        added.add_argument("--splits", nargs="+", choices=SPLITS, help="default: all splits of it")
     pack_parser.add_argument(
         "--file-mib", type=int, default=1024, metavar="MIB", help="size at which a new file begins"
     )
@@ -71,7 +71,7 @@ def parse_flags() -> argparse.Namespace:
         type=int,
         default=MAX_PIXELS,
         metavar="N",
-        help="leave out images of more pixels",
+        help="leave out images with more pixels than this",
     )
     for name, run, description in (
         ("verify", verify, "check every checksum"),
@@ -149,7 +149,7 @@ def packed_images(dataset: DatasetSpec, split: str) -> list[RecordImage]:
 
 
 def load_splits(arguments: argparse.Namespace) -> tuple[DatasetSpec, list[str]]:
-    """Return the dataset of --data and the splits asked for; without any, all that it names."""
+    """Return the dataset of --data and the splits of --splits, by default all that it names."""
     named = load_dataset(arguments.data, splits=())
     splits = arguments.splits or [split for split in SPLITS if getattr(named, split)]
     try:

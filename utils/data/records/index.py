@@ -50,7 +50,7 @@ def encode_index(entries: Sequence[ImageEntry]) -> bytes:
 
 
 def entry_size(entry: ImageEntry) -> int:
-    """Return how many bytes an image takes in the index."""
+    """Return the number of bytes of an image's entry in the index."""
     return _ENTRY.size + len(entry.name.encode()) + len(entry.labels or b"")
 
 
@@ -77,7 +77,7 @@ def decode_index(content: bytes, num_images: int) -> list[ImageEntry]:
             raise BrokenIndexError(f"is wrong at image {number}: {error}") from error
         entries.append(entry)
     if end != len(content):
-        raise BrokenIndexError(f"has {len(content) - end} bytes behind its last image")
+        raise BrokenIndexError(f"has {len(content) - end} bytes after its last image")
     return entries
 
 
@@ -110,7 +110,7 @@ def check_entry(entry: ImageEntry) -> None:
         raise BrokenIndexError(f"its name {entry.name!r} {reason}")
     if not all(MIN_SIDE <= side <= MAX_SIDE for side in (entry.height, entry.width)):
         raise BrokenIndexError(
-            f"it is {entry.width}x{entry.height} px; {MIN_SIDE} to {MAX_SIDE} a side are accepted"
+            f"it is {entry.width}x{entry.height} px; {MIN_SIDE} to {MAX_SIDE} per side are accepted"
         )
     if entry.labels is not None and len(entry.labels) > MAX_LABEL_BYTES:
         raise BrokenIndexError(

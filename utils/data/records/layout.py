@@ -82,7 +82,7 @@ def damaged(path: Path, what: str) -> DatasetError:
 def read_table(path: Path) -> RecordTable:
     """Read and check the header of a record file; the records themselves are not read.
 
-    Memory is 12 bytes a record, and never more than what the file really holds.
+    Memory is 12 bytes per record, and never more than what the file really holds.
 
     Raises:
         DatasetError: the file cannot be read, or its header contradicts itself or the file.

@@ -1,6 +1,6 @@
 """One record out of a file: read where it lies, checked against its checksum.
 
-Before: `layout.py`. After: `loading/reading.py`, in the loader's workers.
+Before: `layout.py`. After: `loading/reading.py`, in the loader workers.
 
 A process opens a file at its first read; processes share only the system's page cache. Reads are
 positioned, not mapped: if a mapped file is cut off or its disk fails, a signal ends the process
@@ -76,7 +76,7 @@ def _read_into(place: RecordPlace, start: int, target: np.ndarray) -> None:
             offset = place.offset + start + len(target) - len(view)
             num_read = os.preadv(file.descriptor, [view], offset)
             if num_read == 0:
-                raise place.damaged("reaches behind the end of the file")
+                raise place.damaged("extends beyond the end of the file")
             view = view[num_read:]
     except OSError as error:
         raise DatasetError(

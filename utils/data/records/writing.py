@@ -17,7 +17,7 @@ from utils.data.records.layout import CHECKSUM_TYPE, OFFSET_TYPE, header_size
 
 
 def write_records(path: Path, num_records: int, records: Iterable[np.ndarray]) -> None:
-    """Write a new file of this many records, each (num_bytes,) uint8.
+    """Write a new file of `num_records` records, each (num_bytes,) uint8.
 
     The header is written last: an unfinished file has none.
 

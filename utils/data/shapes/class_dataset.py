@@ -1,4 +1,4 @@
-"""The built-in dataset of classification: one shape an image, in folders named for the classes.
+"""The built-in dataset of classification: one shape per image, in folders named for the classes.
 
 Before: `sources/dataset.py`. After: `sources/class_folders.py`, which reads it like any other.
 """
@@ -24,7 +24,7 @@ HUES = {"cold": (80, 130), "warm": (-20, 30)}  # of OpenCV's 180: green to blue,
 
 
 class ShapeClass(NamedTuple):
-    """A class: a shape in warm or cold colours. Neither alone tells it."""
+    """A class: a shape in warm or cold colours. A model needs both to tell it."""
 
     colour: str  # of HUES
     shape: str  # of OUTLINES

@@ -69,7 +69,7 @@ class ClassImage:
 
 
 def find_class_folders(path: Path) -> Mapping[str, list[ClassFolders]]:
-    """Return the class folders of each split, or of "" where they are not divided; often none.
+    """Return the class folders of each split, or of "" if they are not divided; often none.
 
     Folders that hold images and have other labels, or may be splits, are not taken for classes;
     nor is what lies beside images, but for a few in the folder of a split.
@@ -89,7 +89,7 @@ def find_class_folders(path: Path) -> Mapping[str, list[ClassFolders]]:
 def as_classes(entry: Path, class_names: Sequence[str]) -> Path | ClassFolders:
     """Return an entry of a dataset YAML, which may be a folder of class folders.
 
-    class_names: of the YAML, one of which such a folder has; () where it has none.
+    class_names: of the YAML, one of which such a folder has; () if it has none.
     """
     if not entry.is_dir():
         return entry
@@ -122,7 +122,7 @@ def class_names_of(
             (names if any(search_images(folder)) else empty).add(name)
     left_out = sorted(empty - names)
     if left_out and tells_empty:
-        log.warning("%s: folders without an image are no classes: %s", dataset, brief(left_out))
+        log.warning("%s: folders without an image are not classes: %s", dataset, brief(left_out))
     if len(names) < FEWEST_CLASSES:
         raise DatasetError(
             f"{dataset}: has only images of {brief(sorted(names))}; at least {FEWEST_CLASSES} "
@@ -180,7 +180,7 @@ def refuse_classes(dataset: str, is_of_folders: bool) -> None:
 
 
 def _classes_in(folder: Path) -> set[str]:
-    """Return the names of folders with images; none where it does not look like class folders.
+    """Return the names of folders with images; none if it does not look like class folders.
 
     That is where as many images lie beside them, or where images have label files.
     """

@@ -39,7 +39,7 @@ class CocoAnnotations:
     def ground_truth(self, image: int) -> GroundTruth:
         """Return the objects of an image, with masks if they were asked for.
 
-        These are made each time: all of a set would fill the memory.
+        Masks are made at each call: those of a whole dataset would fill the memory.
         """
         objects = self.objects[image]
         if self.masks_of is None:
@@ -51,7 +51,7 @@ class CocoAnnotations:
 
 
 def own_annotations(dataset: DatasetSpec, split: str) -> Path | None:
-    """Return the instances JSON that holds a split's labels; None where they lie elsewhere.
+    """Return the instances JSON that holds a split's labels; None if they lie elsewhere.
 
     It says more than labels do: of crowds, and of the areas of outlines.
     """
@@ -175,7 +175,7 @@ class _View:
                 )
 
     def _check_pieces(self, segments: Segments, rows: np.ndarray, sample: Sample) -> None:
-        """Refuse pieces whose pixels would take minutes and gigabytes."""
+        """Raise an error for pieces whose pixels would take minutes and gigabytes."""
         pieces = segments.pieces_of(rows).moved((1 / sample.width, 1 / sample.height))
         try:
             require_drawable(Polygons(pieces.points_xy.clip(0, 1), pieces.starts))

@@ -53,8 +53,9 @@ def load_dataset(
         image_root: the folder of the built-in datasets.
         splits: those of train, val and test that the caller needs; their images must exist. With
             none, nothing is logged: the caller asks what there is, to load it then.
-        single_class: take all objects for one class.
-        train_part: of the images of a dataset that has no split for validation; the rest is that.
+        single_class: treat all objects as one class.
+        train_part: fraction of the images for training, the rest for validation, if the dataset
+            has no split for validation.
 
     Raises:
         DatasetError: names the file, the key, its value and the places looked at.
@@ -62,7 +63,7 @@ def load_dataset(
     name = str(argument)
     if name in BUILT_INS:
         if splits and os.path.exists(name):
-            log.info("%s: the built-in dataset; what is here of that name is ./%s", name, name)
+            log.info("%s: the built-in dataset; for the folder of that name give ./%s", name, name)
         argument = BUILT_INS[name](Path(image_root) / name)
     drawn_from = [split for split in splits if split != "val"]
     needed = splits if train_part is None else dict.fromkeys(["train", *drawn_from])

@@ -62,7 +62,7 @@ def read_dataset_yaml(path: Path, splits: Sequence[str]) -> DatasetSpec:
 
     An entry of a split is a path, or `{images: DIR, annotations: FILE or DIR, list: FILE}`, which
     names annotations in another format and, if not all images are meant, a list of them. A path may
-    be that of folders named for classes. Without `names` the class names are empty where all
+    be that of folders named for classes. Without `names` the class names are empty if all
     entries have annotations, or are such folders: those say the names.
 
     Raises:

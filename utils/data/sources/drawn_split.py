@@ -1,10 +1,10 @@
-"""Which images are for training and which for validation, where a dataset does not say.
+"""Which images are for training and which for validation, if a dataset does not say.
 
 Before: `fingerprints.py`. After: `splits.py` lists those of a split.
 
-The side of an image depends on the name of its file alone, but near-duplicates are kept on one
-side: that of one of them, whichever name has the lowest rank, another hash. So one more image in a
-group of n has its way with a chance of 1 in n + 1, and else joins them; no other group moves.
+The side of an image depends only on the name of its file, but near-duplicates are kept on one side:
+that of the image whose name has the lowest rank, a second hash. A new image in a group of n decides
+the side of the group with a probability of 1 / (n + 1), else it joins them; no other group moves.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def draw_training(names: Sequence[str], groups: np.ndarray, train_part: float) -
         side = "validation" if is_train.any() else "training"
         raise DatasetError(
             f"--split {train_part:g} leaves no image for {side}: {count(len(names), 'image')}, "
-            f"{len(numbers)} when near-duplicates count once; use another part, add images, or "
+            f"{len(numbers)} when near-duplicates count once; use another fraction, add images, or "
             "name a folder of images for validation in a dataset YAML"
         )
     return is_train

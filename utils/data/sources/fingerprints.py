@@ -99,7 +99,7 @@ def _name_of(images: Sequence[Path | ImageSource]) -> str:
 
 
 def _state_of(image: ImageSource, now_ns: int) -> bytes | None:
-    """Return what an image's fingerprint depends on; None where it may change unseen."""
+    """Return what an image's fingerprint depends on; None if it may change unseen."""
     place = image.place
     state = state_of_files((str(image.path if place is None else place.path),), now_ns)
     return None if state is None else state + repr(place and place[1:]).encode()

@@ -55,7 +55,7 @@ def has_images(entry: Path) -> bool:
 
 
 def no_images_text(entry: Path) -> str:
-    """Return the text for an entry without images."""
+    """Return the error text for an entry without images."""
     if entry.suffix == RECORD_SUFFIX:
         return f"{entry} holds no image; pack a dataset that has some"
     if entry.is_file():

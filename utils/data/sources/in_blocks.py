@@ -1,4 +1,4 @@
-"""The same work for each of a million images, in threads, with few results waiting at a time.
+"""The same work for each of a million images, in threads, with few results in memory.
 
 Before: `labels.py` and `fingerprints.py`, which say what the work is.
 """

@@ -1,4 +1,4 @@
-"""What the scan of a split found, kept from run to run: only changed images are read again.
+"""What the scan of a split found, cached between runs: only changed images are read again.
 
 Before: `splits.py` says which images. After: `known_scans.py`, in the next scan of the same split.
 """

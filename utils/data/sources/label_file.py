@@ -114,9 +114,9 @@ def parse_labels(content: bytes | None, num_classes: int) -> Labels:
 
 
 def require_drawable(polygons_norm: Polygons | None) -> None:
-    """Raise BrokenLabelError for outlines that go to and fro so often that they are damaged.
+    """Raise BrokenLabelError for outlines that cross the image so often that they must be damaged.
 
-    Their pixels would take minutes and gigabytes.
+    To compute their pixels would take minutes and gigabytes.
     """
     if polygons_norm is None:
         return

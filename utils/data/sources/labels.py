@@ -1,6 +1,6 @@
 """Images -> samples with checked labels, and a report of what is broken.
 
-Before: `image_files.py`. After: `utils/data/loading/reading.py`, in the loader's workers.
+Before: `image_files.py`. After: `utils/data/loading/reading.py`, in the loader workers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ImageSource(Protocol):
 
     @property
     def path(self) -> Path:
-        """Its file, for messages and for who reads it."""
+        """The image's file, for messages and for readers."""
 
     @property
     def place(self) -> RecordPlace | None:
@@ -56,7 +56,7 @@ class ImageSource(Protocol):
         """Where its labels are, or would be, for messages."""
 
     def state(self, now_ns: int) -> bytes | None:
-        """Return what else than arguments the two below depend on; None if it may change unseen."""
+        """Return what the two methods below depend on, besides arguments; None if unsure."""
 
     def read_size(self, max_pixels: int) -> tuple[int, int]:
         """Return (height, width) in pixels as decoded, or raise BrokenImageError."""
@@ -126,7 +126,7 @@ def require_labels(images: Sequence[Path | ImageSource], report: ScanReport) -> 
         has_file = isinstance(first, ImageFile) or first.place is not None
         raise DatasetError(
             f"of {count(len(report.samples), 'usable image')} none has a labelled object; the "
-            f"labels of {first.path} belong into "
+            f"labels of {first.path} belong in "
             + (label_file_of(str(first.path)) if has_file else first.labels_at)
             + (", before it is packed" if first.place else "")
         )
@@ -209,7 +209,7 @@ def report_usable(images: Sequence[Path | ImageSource], found: ScanArrays) -> Sc
 
 
 def image_of(source: Path | ImageSource) -> ImageSource:
-    """Return what is read alike: a path is an image in a file of its own."""
+    """Return an image source; a path becomes an `ImageFile`."""
     return ImageFile(source) if isinstance(source, Path) else source
 
 

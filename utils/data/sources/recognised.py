@@ -40,9 +40,9 @@ class _Way(NamedTuple):
 
 
 def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
-    """Return the dataset in a folder, or of an annotation file; None where none is recognised.
+    """Return the dataset in a folder, or of an annotation file; None if none is recognised.
 
-    Its class names are empty where its annotations have them. Of several ways to read a folder the
+    Its class names are empty if its annotations have them. Of several ways to read a folder the
     first is taken and told: a dataset YAML, the formats in their order, folders that are named as
     the classes in a list of them, YOLO label files. Other folders named for classes are what is
     left.
@@ -143,17 +143,17 @@ def _of_splits(
     class_names: tuple[str, ...],
     splits: Sequence[str],
 ) -> DatasetSpec:
-    """Return a dataset of what was found for each split; what is for none is to train on."""
+    """Return a dataset of what was found for each split; what has no split is for training."""
     entries = {split: tuple(found.get(split, ())) for split in SPLITS}
     undivided = tuple(found.get("", ()))
     for entry in undivided if entries["train"] else ():
-        log.info("%s is for no split, and left out", _text_of(entry))
+        log.info("%s belongs to no split and is left out", _text_of(entry))
     entries["train"] = entries["train"] or undivided
     for split in splits:
         if not entries[split]:
             raise DatasetError(
-                f"--data {path}: has no images for '{split}'; name the folder of some, or let a "
-                "part of all images be for training and the rest for validation: --split 0.8"
+                f"--data {path}: has no images for '{split}'; name a folder of images for it, or "
+                "draw a split: --split 0.8 takes 80 % for training and the rest for validation"
             )
     root = path if path.is_dir() else path.parent
     name = path.resolve().name if path.is_dir() else path.stem
@@ -170,7 +170,7 @@ def _text_of(entry: Entry) -> str:
 
 
 def _refuse_what_is_known(path: Path) -> None:
-    """Raise DatasetError where it is known what a file or folder is, and that it is not read."""
+    """Raise DatasetError for a known kind of file or folder that is not read."""
     refuse_tfrecords(path)
     if not path.is_file():
         return

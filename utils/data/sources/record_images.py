@@ -1,4 +1,4 @@
-"""Record files -> the images in them, with size and labels, from the index alone.
+"""Record files -> the images in them, with size and labels, read only from the index.
 
 Before: `image_files.py`. After: `labels.py`.
 """

@@ -96,7 +96,7 @@ def arrays_of(results: Sequence[Scanned]) -> ScanArrays:
 
 
 def join_scans(parts: Sequence[ScanArrays]) -> ScanArrays:
-    """Put the results of several lists of images, at least one, one behind the other."""
+    """Join the results of several lists of images, at least one, in order."""
     if any(len(part.points_norm) for part in parts):
         parts = [_with_num_points(part) for part in parts]
     return ScanArrays(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))

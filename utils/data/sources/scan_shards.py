@@ -44,7 +44,7 @@ def scan_shared(
             has none scans: nobody waits for it, and no result depends on it.
 
     Raises:
-        DatasetError: also where the ranks have different images.
+        DatasetError: also if the ranks have different images.
     """
     if world.process.world_size > 1:
         require_same_images(images, world)

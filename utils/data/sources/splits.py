@@ -46,12 +46,12 @@ def load_split(
 ) -> SampleTable:
     """Return the usable samples of a split; list and count on screen what is left out.
 
-    Each rank reads its shard, and all of them return the same; the first one speaks for all. What
+    Each rank reads its shard, and all return the same; only rank 0 logs. What
     a scan found is kept in the user's cache folder: an image is read again when it was changed.
 
     Args:
         max_pixels: of an image; a larger one is left out.
-        fraction: about this part of the images is read, as `choose_part` does.
+        fraction: about this fraction of the images is read, as `choose_part` does.
     """
     paths = choose_part(images_of(dataset, split, world), fraction)
     num_classes = LABEL_CLASSES if dataset.single_class else len(dataset.class_names)
@@ -117,7 +117,7 @@ def _tell_left_out(split: str, file: Path, left_out: Mapping[str, int]) -> None:
 def _drawn_part(
     images: Sequence[Path | ImageSource], train_part: float, split: str, world: World
 ) -> list[Path | ImageSource]:
-    """Return the images of a split for training, or of that for validation, the rest."""
+    """Return the images that were drawn for training, or the rest, for validation."""
     names = [image_of(image).path.name for image in images]
     groups = group_copies(names, read_fingerprints(images, world))
     is_train = draw_training(names, groups, train_part)
@@ -146,9 +146,9 @@ def tell_problems(split: str, report: ScanReport, num_images: int) -> None:
 def choose_part(
     images: Sequence[Path | ImageSource], fraction: float
 ) -> Sequence[Path | ImageSource]:
-    """Return about this part of the images, in their order: those of the lowest hashes.
+    """Return about this fraction of the images, in their order: those of the lowest hashes.
 
-    Whether an image belongs to it depends on the name of its file alone: others may come or go.
+    Whether an image belongs to it depends only on the name of its file, not on other images.
 
     Raises:
         UserError: none of them does.

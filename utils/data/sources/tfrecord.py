@@ -21,7 +21,7 @@ def refuse_tfrecords(path: Path) -> None:
     for file in islice(places, _MOST_FILES):
         if _NAME.fullmatch(file.name) and file.is_file():
             raise DatasetError(
-                f"{file}: TFRecord files are not read, for their labels have no common form; "
+                f"{file}: TFRecord files are not read, because their labels have no common form; "
                 "export the dataset from where it comes as COCO JSON, Pascal VOC or YOLO (Roboflow "
-                "and CVAT have these beside TFRecord), or write its images and labels as files"
+                "and CVAT offer these too), or write its images and labels as files"
             )

@@ -60,9 +60,9 @@ def test_classes_that_are_swapped_more_than_once_are_counted(tmp_path):
     assert "Seen most often" not in audit_page(audit, top=1)
 
 
-def test_the_page_says_that_a_model_may_have_learnt_the_mistakes_of_train(tmp_path):
+def test_the_page_says_that_a_model_may_have_learned_the_mistakes_of_train(tmp_path):
     audit = small_audit(tmp_path)
-    words = "it has learnt some of their mistakes"
+    words = "it has learned some of their mistakes"
     assert words in audit_page(audit._replace(split="train"), top=1)
     assert words not in audit_page(audit, top=1)
 

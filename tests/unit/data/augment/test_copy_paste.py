@@ -96,7 +96,7 @@ def test_each_object_is_chosen_as_often():
     [
         (0.3, True, True, ""),
         (0.0, False, False, ""),
-        (0.3, False, True, "only mosaics have copies"),
+        (0.3, False, True, "copies are pasted into mosaics only"),
         (0.3, True, False, "no label of the training images is a polygon"),
     ],
 )

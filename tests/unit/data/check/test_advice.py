@@ -79,10 +79,10 @@ def test_a_leak_comes_before_lost_images_and_those_before_small_objects():
     assert titles == [
         "Take training images out of validation",
         "Show small objects larger",
-        "Mend the images that are left out",
+        "Repair the images that are left out",
     ]
     half = [image(is_used=False) for _ in range(20)]
-    assert list(advised([*half, *images], leak))[1] == "Mend the images that are left out"
+    assert list(advised([*half, *images], leak))[1] == "Repair the images that are left out"
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_what_costs_most_is_advised_first(planted, check):
     titles = [step.title for step in first_steps(check, figures, f"--data {planted}")]
     assert titles == [
         "Take training images out of validation",
-        "Mend the images that are left out",
+        "Repair the images that are left out",
         "Join classes that are one",
     ]
 

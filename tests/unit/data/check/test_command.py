@@ -94,7 +94,7 @@ def test_the_page_and_the_corrected_copy_lie_apart(monkeypatch, tmp_path, no_che
     monkeypatch.chdir(tmp_path)
     data = write_small_dataset(tmp_path / "data")
     words = [] if out is None else ["--out", out]
-    with pytest.raises(UserError, match="--fix .* and the page's folder .* lie in one another"):
+    with pytest.raises(UserError, match="--fix .* and the page's folder .* is inside the other"):
         run(monkeypatch, "--data", data, "--fix", fix, *words)
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 

@@ -113,10 +113,10 @@ def test_without_hash_and_sure_tag_nothing_is_joined(site, tmp_path, tag):
     assert (tmp_path / "sub/data.bin").read_bytes() == CONTENT
 
 
-def test_a_file_nobody_vouches_for_is_told_with_its_hash(site, tmp_path):
+def test_a_file_without_a_hash_in_the_list_is_told_with_its_hash(site, tmp_path):
     item = item_of(site.put("/a", CONTENT), sha256=None, size=None)
     told = fetch(item, tmp_path)
-    assert f"nobody vouches for it yet: to pin it, write sha256: '{sha256(CONTENT)}'" in told
+    assert f"the list has no hash of it: to pin it, write sha256: '{sha256(CONTENT)}'" in told
     assert sha256(CONTENT) in fetch(item, tmp_path)
 
 
@@ -136,7 +136,7 @@ def test_a_part_of_another_file_is_fetched_anew(site, tmp_path, caplog, size):
     (tmp_path / "sub/data.bin.part").write_bytes(bytes(size))
     fetch(item, tmp_path)
     assert (tmp_path / "sub/data.bin").read_bytes() == CONTENT
-    assert "what was downloaded before is of another file" in caplog.text
+    assert "the earlier download is of another file" in caplog.text
 
 
 def test_another_file_in_its_place_stays(site, tmp_path):
@@ -161,7 +161,7 @@ def test_another_size_on_the_server_is_told_before_it_comes(site, tmp_path, more
 def test_more_bytes_than_the_list_says_are_not_taken(site, tmp_path):
     site.tells_length = False
     item = item_of(site.put("/a", CONTENT), size=1000)
-    with pytest.raises(UserError, match="more comes than the 1,000 bytes"):
+    with pytest.raises(UserError, match="sends more than 1,000 bytes"):
         fetch(item, tmp_path)
     assert download.size_of(tmp_path / "sub/data.bin.part") == 0
 
@@ -169,7 +169,7 @@ def test_more_bytes_than_the_list_says_are_not_taken(site, tmp_path):
 def test_an_end_that_nobody_can_tell_from_a_cut_is_refused(site, tmp_path):
     site.tells_length = False
     item = item_of(site.put("/a", CONTENT), size=None, sha256=None)
-    with pytest.raises(UserError, match="nobody says how large it is"):
+    with pytest.raises(UserError, match="neither the list nor the server gives its size"):
         fetch(item, tmp_path)
 
 
@@ -186,7 +186,9 @@ def test_a_server_that_is_busy_is_asked_again(site, tmp_path, caplog):
     fetch(item_of(site.put("/a", CONTENT)), tmp_path)
     assert "the server answers 503" in caplog.text
     site.statuses = [500] * 9
-    with pytest.raises(UserError, match="500 .*; what came is kept, start again to go on"):
+    with pytest.raises(
+        UserError, match="500 .*; the downloaded part is kept, start again to continue"
+    ):
         fetch(item_of(site.put("/b", CONTENT), path="other"), tmp_path)
     assert len(site.statuses) == 6  # as many tries as waits, and the first
 
@@ -195,7 +197,7 @@ def test_a_server_that_always_sends_another_part_is_left(site, tmp_path):
     """It sends the start, then cuts; asked for the rest, it sends something else."""
     url = site.put("/a", CONTENT, '"1"')
     site.cuts, site.shift = [1_000_000] * 50, 7
-    with pytest.raises(UserError, match="another part than it was asked for|connection ended"):
+    with pytest.raises(UserError, match="another range than it was asked for|connection ended"):
         fetch(item_of(url), tmp_path)
     assert len(site.asked) < 10
 
@@ -204,7 +206,7 @@ def test_a_server_that_always_sends_another_part_is_left(site, tmp_path):
 def test_a_length_that_is_none_is_a_cut(site, tmp_path, length):
     chunks = b"3\r\nabc\r\n" + length + b"\r\nde\r\n0\r\n\r\n"
     site.tells_length, site.headers = False, {"Transfer-Encoding": "chunked"}
-    with pytest.raises(UserError, match="what came is kept|its SHA-256 is"):
+    with pytest.raises(UserError, match="the downloaded part is kept|its SHA-256 is"):
         fetch(item_of(site.put("/a", chunks), size=None), tmp_path)
     assert not (tmp_path / "sub/data.bin").exists()
 
@@ -212,7 +214,7 @@ def test_a_length_that_is_none_is_a_cut(site, tmp_path, length):
 def test_a_server_that_says_nothing_is_left(site, tmp_path, monkeypatch):
     monkeypatch.setattr(connection, "TIMEOUT_S", 0.1)
     site.hold.clear()
-    with pytest.raises(UserError, match="timed out; what came is kept"):
+    with pytest.raises(UserError, match="timed out; the downloaded part is kept"):
         fetch(item_of(site.put("/a", CONTENT)), tmp_path)
 
 
@@ -234,27 +236,27 @@ def test_a_few_redirections_are_followed(site, tmp_path):
 )  # fmt: skip
 def test_a_redirection_elsewhere_is_not_followed(site, tmp_path, place):
     site.redirects = {"/1": place}
-    with pytest.raises(UserError, match="leads on to .* are followed"):
+    with pytest.raises(UserError, match="redirects to .* are followed"):
         fetch(item_of(f"{site.root}/1"), tmp_path)
     assert len(site.asked) == 1
 
 
 def test_an_address_of_https_does_not_lead_to_http(monkeypatch):
     assert connection.led_on("http://a/b", "https://c/d") == "https://c/d"
-    with pytest.raises(UserError, match="only addresses of https are followed"):
+    with pytest.raises(UserError, match="only redirects to https are followed"):
         connection.led_on("https://a/b", "http://c/d")
 
 
 def test_redirections_without_end_are_left(site, tmp_path):
     site.redirects = {"/1": "/2", "/2": "/1"}
-    with pytest.raises(UserError, match="leads on more than 5 times"):
+    with pytest.raises(UserError, match="redirects more than 5 times"):
         fetch(item_of(f"{site.root}/1"), tmp_path)
     assert len(site.asked) == 6
 
 
 def test_an_encoded_answer_is_refused(site, tmp_path):
     site.headers = {"Content-Encoding": "gzip"}
-    with pytest.raises(UserError, match="comes encoded as 'gzip'"):
+    with pytest.raises(UserError, match="has the content encoding 'gzip'"):
         fetch(item_of(site.put("/a", CONTENT)), tmp_path)
 
 

@@ -74,7 +74,7 @@ def test_a_damaged_first_frame_is_an_error_and_no_crash(filter_byte):
         [sys.executable, "-c", DECODE], cwd=PROJECT, input=animated(filter_byte),
         capture_output=True, timeout=60,
     )  # fmt: skip
-    assert (ended.returncode, ended.stdout) == (0, b"damaged behind its header\n")
+    assert (ended.returncode, ended.stdout) == (0, b"damaged after its header\n")
 
 
 # Without one in front of it, the image is not part of the animation.

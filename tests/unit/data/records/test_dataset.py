@@ -282,7 +282,7 @@ def test_a_file_that_shrinks_or_goes_after_the_scan_is_an_error(dataset, tmp_pat
         moved.rename(path)
         os.truncate(path, samples[-1].record.offset)
     forget_open_files()  # as in a worker, which has not opened it yet
-    reason = "behind the end" if change == "cut" else os.strerror(errno.ENOENT)
+    reason = "beyond the end" if change == "cut" else os.strerror(errno.ENOENT)
     with (
         TrainLoader(samples[-1:], 64, 1, EVERYTHING, seed=0, workers=0) as loader,
         pytest.raises(DatasetError, match=reason),

@@ -188,7 +188,7 @@ BAD_ENTRIES = {
     "an empty image": (index_entry(b"a.jpg", size=(0, 0)), "it is 0x0 px"),
     "an endless image": (index_entry(b"a.jpg", size=(32, 2**32 - 1)), "it is 4294967295x32 px"),
     "no UTF-8": (index_entry(b"\xff.jpg"), "its name is not UTF-8"),
-    "bytes behind": (index_entry(b"a.jpg") + b"0", "has 1 bytes behind its last image"),
+    "bytes behind": (index_entry(b"a.jpg") + b"0", "has 1 bytes after its last image"),
 }
 
 

@@ -419,7 +419,7 @@ def test_a_folder_of_the_name_of_a_built_in_dataset_is_told(dataset, monkeypatch
         assert caplog.messages == []
         (dataset / "shapes").mkdir()
         load_dataset("shapes")
-    told = "shapes: the built-in dataset; what is here of that name is ./shapes"
+    told = "shapes: the built-in dataset; for the folder of that name give ./shapes"
     assert caplog.messages == [told]
 
 

@@ -199,7 +199,7 @@ def test_what_belongs_to_no_split_is_told(tmp_path, caplog):
     write(tmp_path, **{"annotations.xml": f"<annotations>{''.join(parts)}</annotations>"})
     spec = load_dataset(tmp_path, splits=())
     assert [len(entries) for entries in (spec.train, spec.val)] == [1, 1]
-    assert "annotations.xml: 'later' is for no split, and left out" in caplog.text
+    assert "annotations.xml: 'later' belongs to no split and is left out" in caplog.text
 
 
 def test_annotations_in_a_yaml_are_read_by_their_format(tmp_path, caplog):

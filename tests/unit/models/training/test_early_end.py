@@ -49,7 +49,7 @@ def test_without_any_figure_a_run_does_not_end():
 @pytest.mark.parametrize(("seconds", "ends"), [(1799.9, False), (1800, True), (1e9, True)])
 def test_a_run_ends_with_the_epoch_in_which_its_hours_are_over(seconds, ends):
     reason = why_ended(Limits(0, 0.5), 3, 1, seconds)
-    assert reason == ("--time 0.5: so many hours are over" if ends else "")
+    assert reason == ("--time 0.5: the limit of 0.5 hours is reached" if ends else "")
 
 
 def test_reasons_name_the_flag():

@@ -49,7 +49,7 @@ def label_text(sample: Sample) -> LabelText:
 
 
 def _fitted(outline: np.ndarray, box_cxcywh: np.ndarray, pixel: np.ndarray) -> np.ndarray | None:
-    """Return an outline (K, 2) float64 with exactly a box around it; None where that cannot be.
+    """Return an outline (K, 2) float64 with exactly a box around it; None if that cannot be.
 
     Args:
         outline: (K, 2) float32.
@@ -81,7 +81,7 @@ def _edges(
 
     The box was rounded from the edges as they were, and these were rounded too: what is left of
     them gives another box. The four roundings are bounds of the two edges, of their sum and of
-    their difference; a pair between the bounds is returned, None where there is none.
+    their difference; a pair between the bounds is returned, None if there is none.
     """
     (low_from, low_to), (high_from, high_to) = _rounded_to(low), _rounded_to(high)
     (sum_from, sum_to), (side_from, side_to) = 2 * _rounded_to(centre), _rounded_to(side)

@@ -87,8 +87,8 @@ class _Texts:
         """Log how many outlines are not packed as they were read."""
         if self._moved or self._dropped:
             log.warning(
-                "in a packed dataset an outline lies exactly within its box: %s moved by up to a "
-                "pixel, %s further off left out",
+                "a packed dataset needs each outline exactly within its box: %s moved by up to a "
+                "pixel; %s further outside left out",
                 count(self._moved, "outline"),
                 count(self._dropped, "outline"),
             )

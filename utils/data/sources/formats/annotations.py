@@ -1,4 +1,4 @@
-"""What annotation files say of images and their objects, in one form for all formats.
+"""Images and objects of annotation files, in one form for all formats.
 
 Before: the reader of a format. After: `sources/annotated_images.py`.
 """
@@ -69,8 +69,8 @@ class AnnotationsBuilder:
 
         Args:
             size: (height, width) of the image on which it was labelled.
-            called: how messages call it, where two are one file.
-            trouble: why it is not known which file it is; the path is one that it may be.
+            called: its name in messages, if two images are one file.
+            trouble: why it is not known which file it is; `path` is then one of the candidates.
         """
         if trouble:
             self._unplaced.add(len(self._paths))
@@ -102,11 +102,11 @@ class AnnotationsBuilder:
         self.object(class_name, (left, top, right, bottom), outline_xy)
 
     def leave_out(self, kind: str) -> None:
-        """Count an object that is not trained on, by a word for many: "crowds"."""
+        """Count an object that is not trained on, under a plural: "crowds"."""
         self._left_out[kind] += 1
 
     def refuse(self, reason: str) -> None:
-        """Say why the last image cannot be used; the first reason is kept."""
+        """Note why the last image cannot be used; the first reason is kept."""
         self._broken.setdefault(len(self._paths) - 1, reason)
 
     def build(self) -> Annotations:

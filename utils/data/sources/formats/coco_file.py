@@ -31,7 +31,7 @@ _BOX = "left, top, width, height are needed"
 
 
 class BrokenInstancesError(ValueError):
-    """Why a file is no instances JSON; the text does not name the file."""
+    """Why a file is not an instances JSON; the text does not name the file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class Instances:
     area_faults: Mapping[int, str]
 
     def named(self, row: int) -> str:
-        """Return how messages call an object."""
+        """Return the name of an object in messages."""
         return _named(row, self.ids[row])
 
 
@@ -73,8 +73,8 @@ def read_instances(path: Path, outlines: bool = True, segments: bool = False) ->
 
     Raises:
         OSError: as `regular.open_regular`.
-        BrokenInstancesError: no JSON, no instances file, or an image, category or object without
-            its id.
+        BrokenInstancesError: not JSON, not an instances file, or an image, category or object
+            without its id.
     """
     images, categories = _Images(), _Categories()
     objects = _Objects(outlines, SegmentTable() if segments else None)
@@ -90,7 +90,7 @@ def read_instances(path: Path, outlines: bool = True, segments: bool = False) ->
 
 
 def read_file_names(path: Path, most: int) -> list[str]:
-    """Return the file names of the first images, at most so many; raise as `read_instances`."""
+    """Return the file names of the first images, at most `most`; raise as `read_instances`."""
     images = _Images()
     with _refusing():
         for section, entries in _sections(path):

@@ -1,6 +1,6 @@
 """COCO's segmentations as its metric takes them: each piece by itself, masks as their runs.
 
-Before: `coco_file.py`. After: `sources/coco_annotations.py`. Training has one outline an object
+Before: `coco_file.py`. After: `sources/coco_annotations.py`. Training has one outline per object
 (`coco_masks.py`); where pieces of an object overlap, that is another area.
 """
 

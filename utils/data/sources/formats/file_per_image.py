@@ -1,4 +1,4 @@
-"""Formats with one annotation file an image: their folders, and which file is of which image.
+"""Formats with one annotation file per image: their folders, and which file is of which image.
 
 Before: `voc.py`, `labelme.py`. After: `annotations.py`.
 """
@@ -60,7 +60,7 @@ class ImageAnnotation:
 
 @dataclass(frozen=True)
 class FilePerImage:
-    """A format with one annotation file an image."""
+    """A format with one annotation file per image."""
 
     name: str
     suffix: str  # of the annotation files: ".xml"
@@ -88,7 +88,7 @@ class FilePerImage:
         return any(map(self.is_one, islice(files, _LOOKED_INTO)))
 
     def find(self, path: Path) -> Splits:
-        """Return the splits of a folder; "" where it is not divided, {} where it has none.
+        """Return the splits of a folder; "" if it is not divided, {} if it has none.
 
         Annotations lie beside the images, or in a folder of their own beside that of the images.
         These lie in folders of the splits, or hold folders of the splits, or neither.
@@ -183,7 +183,7 @@ _BACKGROUND = ImageAnnotation()
 
 
 def _file_of(name: str, files: FileIndex, images: FileIndex) -> Path | None:
-    """Return the annotation file of an image; none that another image has more right to."""
+    """Return the annotation file of an image; none that fits another image better."""
     stem = without_image_suffix(name)
     near = None if (file := files.at(stem)) else files.near(stem)
     if near is None:

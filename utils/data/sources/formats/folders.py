@@ -47,8 +47,7 @@ def find_files(
 ) -> Mapping[str, list[AnnotatedFolder]]:
     """Find annotation files that each hold all images of a split.
 
-    One that is named alone is for no split; the images of my-test.json may lie in test/ all the
-    same.
+    A file that `path` names belongs to no split, but the images of my-test.json may lie in test/.
 
     Args:
         path: one such file; or a folder that holds them, or holds folders named for splits.

@@ -1,4 +1,4 @@
-"""What a label format is to the rest: how it is recognised, and how it is read.
+"""The interface of a label format: how it is recognised, and how it is read.
 
 Before: `table.py` asks each format in turn. After: `sources/annotated_images.py`.
 """
@@ -13,7 +13,7 @@ from utils.data.sources.formats.annotations import Annotations
 
 
 class AnnotatedFolder(NamedTuple):
-    """Images, and the file or folder that says what is on them."""
+    """Images, and the file or folder with their annotations."""
 
     format: str  # its name in `table.py`; "" for annotations that are absent and not needed
     annotations: Path  # a file, or a folder of one file an image

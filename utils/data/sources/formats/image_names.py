@@ -30,7 +30,7 @@ class ImageNames:
                 self._files[name].append(path)
 
     def find(self, names: Iterable[PurePosixPath]) -> tuple[Path, str]:
-        """Return the file of an image, and "", or a file of its name and what the trouble is.
+        """Return the file of an image, and "", or a file of its name and what is wrong.
 
         The folders of a file and of a name are the same, as far as both have some: the labels of
         an image that is absent are never those of another one.
@@ -63,7 +63,7 @@ class ImageNames:
     def _shared(self, file: Path, folders: Sequence[str]) -> int:
         """Return how many folders a file and a name share, counted from the end; -1: they differ.
 
-        They differ where both have a folder, and another one.
+        They differ if both have folders and these are not the same.
         """
         own = file.relative_to(self._folder).parts[-2::-1]
         pairs = list(zip(own, reversed(folders), strict=False))
@@ -83,7 +83,7 @@ def ambiguous(files: Sequence[Path]) -> str:
 
 
 def listed_in(image_list: Path | None, folder: Path) -> Callable[[Path], bool]:
-    """Return what says whether an image in a folder is in a list; all are where there is none.
+    """Return a function: is an image of a folder in the list? All are if there is no list.
 
     A line of the list is a name with or without folders, and with or without its suffix.
 

@@ -1,4 +1,4 @@
-"""What a format's reader found, kept from run to run until a file changes that it reads.
+"""What a format's reader found, cached between runs until one of its files changes.
 
 Before: `table.py`. After: `annotations.py`.
 
@@ -32,7 +32,7 @@ _MOST_NUMBERS = 1 << 31  # class names, or objects that are left out
 
 
 def read_kept(folder: AnnotatedFolder, reader: Format) -> Annotations:
-    """Return what the reader says of a folder, from the cache where nothing has changed."""
+    """Return what the reader finds in a folder, from the cache if nothing has changed."""
     state = _state(folder, reader)
     if state is None:
         return reader.read(folder)
@@ -48,7 +48,7 @@ def read_kept(folder: AnnotatedFolder, reader: Format) -> Annotations:
 
 
 def _may_pass(reasons: Iterable[str]) -> bool:
-    """Return whether one is the system's and no change of a file: a disk's error."""
+    """Return whether a reason is an error of the system, as of a disk, which may pass."""
     return any(reason.endswith(_SYSTEMS) for reason in reasons)
 
 
@@ -57,7 +57,7 @@ def _absolute(folder: AnnotatedFolder) -> list[str]:
 
 
 def _state(folder: AnnotatedFolder, reader: Format) -> bytes | None:
-    """Return a hash of all that a reader sees; None where a later change may not show.
+    """Return a hash of all that a reader sees; None if a later change may not show.
 
     That is size and times of the annotations, and the names of the images: which of them are there
     decides what a name in the annotations stands for.
@@ -130,7 +130,7 @@ def _annotations_of(arrays: Arrays) -> Annotations | None:
 
 
 def _texts(arrays: Arrays, name: str) -> tuple[str, ...]:
-    """Return texts; ValueError where they are none."""
+    """Return texts; ValueError if they are none."""
     content, starts = arrays[f"{name}/content"], arrays[f"{name}/starts"]
     if content.dtype != np.uint8 or content.ndim != 1 or not _are_starts(starts, len(content)):
         raise ValueError(name)

@@ -95,7 +95,7 @@ def read(folder: AnnotatedFolder) -> Annotations:
     except OSError as error:
         raise DatasetError(f"{folder.annotations}: {error.strerror}") from error
     except ValueError as error:
-        raise DatasetError(f"{folder.annotations}: no JSON: {error!s:.300}") from error
+        raise DatasetError(f"{folder.annotations}: not JSON: {error!s:.300}") from error
     if not isinstance(document, list) or not all(isinstance(task, dict) for task in document):
         raise DatasetError(f"{folder.annotations}: a list of Label Studio's tasks is needed")
     builder = AnnotationsBuilder()
@@ -259,7 +259,7 @@ def _add_region(builder: AnnotationsBuilder, region: _Region, size: tuple[int, i
 
 
 def _labels_of(value: dict[str, Any]) -> tuple[str, list[str]]:
-    """Return the kind of a region, "rectanglelabels", and its labels; none where it has no kind."""
+    """Return the kind of a region, "rectanglelabels", and its labels; none if it has no kind."""
     for kind, labels in value.items():
         if isinstance(labels, list) and kind.endswith("labels"):
             return kind, [label for label in labels if isinstance(label, str)]

@@ -49,7 +49,7 @@ class _Shape(NamedTuple):
 
 
 class _Budget:
-    """How many pixels the masks of a file may still have: a small PNG holds many."""
+    """The number of pixels that masks of a file may still have: a small PNG can hold many."""
 
     def __init__(self) -> None:
         self._left = MAX_PIXELS_OF_MASKS
@@ -205,7 +205,7 @@ def _runs(mask: np.ndarray) -> list[int]:
 
 
 def _add(found: ImageAnnotation, label: str, parts: Sequence[_Shape]) -> None:
-    """Add an object of one or more shapes; of boxes alone it has no outline."""
+    """Add an object of one or more shapes; if all are boxes, it has no outline."""
     points = np.concatenate([part.points_xy for part in parts])
     (left, top), (right, bottom) = points.min(0).tolist(), points.max(0).tolist()
     box = left, top, right, bottom

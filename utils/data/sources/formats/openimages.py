@@ -175,7 +175,7 @@ def _classes(labels: list[bytes], names: Mapping[str, str]) -> tuple[tuple[str, 
     named = [names.get(text, text) for text in texts]
     if unknown := sorted(text for text in set(texts) - set(names) if text.startswith("/")):
         log.info(
-            "no class-descriptions-boxable.csv names the class %s; it is called so here",
+            "no class-descriptions-boxable.csv names the class %s; its code is used as its name",
             brief(unknown[0]),
         )
     class_names = tuple(sorted(set(named)))

@@ -1,4 +1,4 @@
-"""What an image file may be called on disk, by where Label Studio has its own copy of it.
+"""The possible names of an image file on disk, by the place where Label Studio keeps its copy.
 
 Before: `label_studio.py`. After: `image_names.py`.
 """
@@ -32,5 +32,5 @@ def names_of(source: str) -> Iterator[PurePosixPath]:
 
 
 def as_uploaded(name: str) -> str:
-    """Return what an uploaded file is called, but for what is put before it."""
+    """Return the name of an uploaded file without the prefix that Label Studio adds."""
     return _NOT_KEPT.sub("", name.strip().replace(" ", "_"))

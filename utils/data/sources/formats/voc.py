@@ -107,8 +107,8 @@ def is_voc(path: Path) -> bool:
 def parse(path: Path) -> ImageAnnotation | None:
     """Read the XML file of an image.
 
-    Objects that are marked as difficult are left out. The two corners of a box may have changed
-    places. Parts of an object, as a hand of a person, are no objects.
+    Objects that are marked as difficult are left out. The two corners of a box may be
+    exchanged. Parts of an object, such as a hand of a person, are not objects.
 
     Raises:
         OSError, ValueError: the file is broken; the text says where.

@@ -313,9 +313,9 @@ def test_a_task_without_the_name_of_a_file_is_refused(folder, image):
 @pytest.mark.parametrize(
     ("content", "part"),
     [
-        ('[{"annotations": [', "no JSON"),
+        ('[{"annotations": [', "not JSON"),
         ('[{"annotations": []}, 5]', "a list of Label Studio's tasks"),
-        ('[{"annotations": []}] x', "no JSON"),
+        ('[{"annotations": []}] x', "not JSON"),
     ],
 )
 def test_a_broken_file_is_an_error(folder, content, part):
