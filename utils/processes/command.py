@@ -79,7 +79,7 @@ def _run(main: Callable[[], None]) -> int:
 
 
 def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None: closed, as by `>&-`
         with _perhaps_unread():
             stream.flush()
 

@@ -173,6 +173,26 @@ def test_work_goes_on_when_nobody_reads_its_log(tmp_path):
     assert (tmp_path / "done").exists()
 
 
+@pytest.mark.parametrize("closed", [(1,), (2,), (1, 2)])  # as by `>&-`, `2>&-`
+@pytest.mark.parametrize("several", [False, True])
+def test_a_command_whose_output_is_closed_ends_as_any_other(tmp_path, closed, several):
+    program = "def main(): print('help')"
+    ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2"} if several else {}
+
+    def close():
+        for descriptor in closed:
+            os.close(descriptor)
+
+    begin = "from utils.processes.command import run_command"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{begin}\n{program}\nrun_command(main, {several})"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(PROJECT), **ranks},
+        capture_output=True, text=True, preexec_fn=close,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == ("" if 1 in closed else "help\n")
+
+
 def test_another_pipe_that_breaks_is_told(tmp_path):
     program = f"import os\nos.dup2(os.open(os.devnull, os.O_WRONLY), 1)\n{OTHER_PIPE}"
     done = ended_unread(program, tmp_path)
