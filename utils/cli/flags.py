@@ -208,16 +208,19 @@ class _Parser(argparse.ArgumentParser):
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             # A word that is no flag is the value of the flag before it, unless there is none.
-            words = list(sys.argv[1:] if args is None else args)
+            words = sys.argv[1:] if args is None else args
             named = [word for word in unknown if word.startswith("-")]
-            answers = map(self._answer, named) if named else [self._too_many(unknown[0], words)]
+            answers = map(self._answer, named) if named else [self._too_many(words)]
             self.error("\n".join(answers))
         return found
 
-    def _too_many(self, word: str, words: Sequence[str]) -> str:
-        """Return what to do about a value of a command line that no flag takes."""
-        shown = printable(word)
-        before = [x.partition("=")[0] for x in words[: words.index(word)] if x.startswith("-")]
+    def _too_many(self, arguments: Sequence[str]) -> str:
+        """Return what to do about the first value of a command line that no flag takes."""
+        words = [_Word(word) for word in arguments]
+        left = self.parse_known_args(words)[1][0]
+        place = next(index for index, word in enumerate(words) if word is left)
+        shown = printable(left)
+        before = [x.partition("=")[0] for x in words[:place] if x.startswith("-")]
         action = self._option_string_actions.get(before[-1]) if before else None
         if action is None:
             return f"'{shown}' belongs to no flag; give the flag that it is for before it"
@@ -242,6 +245,10 @@ class _Parser(argparse.ArgumentParser):
         values = [x for found in choices if isinstance(found, dict) for x in found.values()]
         parsers = [x for x in values if isinstance(x, _Parser)]
         return set(self._option_string_actions).union(*(parser._flags() for parser in parsers))
+
+
+class _Word(str):
+    """A word of a command line, an object of its own: an equal one may stand at another place."""
 
 
 def _whole_number(text: str) -> int:

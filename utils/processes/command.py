@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import logging
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 
 from backend import BackendError
@@ -30,9 +31,8 @@ from utils.processes.process_family import end_as_orphan
 from utils.processes.start import EXIT_USER_ERROR
 from utils.processes.suspend import Suspended, ignore_requests
 from utils.screen.lines import begin_lines
-from utils.screen.text import as_message, discard_stdout, say, stdout_has_no_reader
+from utils.screen.text import STDERR, as_message, discard_unread, say, stdout_has_no_reader
 
-STDERR = 2  # sys.stderr may be replaced by something without a descriptor
 CAUSE_SECONDS = 1  # for the watchdog to end this process, if another's end is the cause
 PATIENCE_SECONDS = 3  # longer than a launcher waits before it ends the others after rank 0
 
@@ -63,29 +63,38 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
     end_as_orphan()
     code = _run(main if several else _refuse_several)
     watchdog.leave(code)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    _flush()
     end_process(code)  # OneFlow's own exit takes ten seconds, and longer after a rank has died
 
 
 def _run(main: Callable[[], None]) -> int:
     """Return the exit code; a defect in a single process stays an exception.
 
-    A list that nobody reads any more, as in `| head`, ends without a message.
+    A list that nobody reads any more, as in `| head`, ends without a message. Where main ended by
+    itself, its code holds, read or not: that of a suspended run tells a cluster to start it again.
     """
-    try:
-        code = _answered(main)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        if not stdout_has_no_reader():
-            raise
-        discard_stdout()
-        return EXIT_NO_READER
+    code = _answered(main)
+    _flush()
     return code
 
 
+def _flush() -> None:
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None: closed, as by `>&-`
+        with _perhaps_unread():
+            stream.flush()
+
+
+@contextlib.contextmanager
+def _perhaps_unread() -> Iterator[None]:
+    """Go on where nobody reads any more what is written inside."""
+    try:
+        yield
+    except BrokenPipeError:
+        discard_unread()
+
+
 def _answered(main: Callable[[], None]) -> int:
-    """Return the exit code of a command whose messages are read."""
+    """Return the exit code, and say why."""
     try:
         raise_at_interrupt()
         # `local_ranks.py` starts ranks with it blocked.
@@ -96,7 +105,7 @@ def _answered(main: Callable[[], None]) -> int:
         return _code_of(end)
     except (UserError, BackendError, OSError) as error:  # OSError: a full disk
         if isinstance(error, BrokenPipeError) and stdout_has_no_reader():
-            raise
+            return EXIT_NO_READER
         _wait_for_rank_0()
         _say(f"error: {error}")
         return EXIT_USER_ERROR
@@ -105,7 +114,8 @@ def _answered(main: Callable[[], None]) -> int:
         return EXIT_FAILED
     except Suspended as suspended:
         if this_process().is_main:
-            say(str(suspended))
+            with _perhaps_unread():
+                say(str(suspended))
         watchdog.leave(EXIT_SUSPENDED)  # as all ranks agreed; what follows is for who started them
         return EXIT_INTERRUPTED if suspended.by_hand else EXIT_SUSPENDED
     except KeyboardInterrupt:
@@ -145,11 +155,13 @@ def _refuse_several() -> None:
 
 
 def _say(text: str) -> None:
-    print(as_message(_speaker() + text), file=sys.stderr)
+    with _perhaps_unread():
+        print(as_message(_speaker() + text), file=sys.stderr)
 
 
 def _print_lines(text: str) -> None:
-    say(*(_speaker() + text).splitlines(), file=sys.stderr)
+    with _perhaps_unread():
+        say(*(_speaker() + text).splitlines(), file=sys.stderr)
 
 
 def _print_defect(

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from tqdm import tqdm
 
 from utils.screen.state_line import CLEAR_LINE
-from utils.screen.text import as_message, discard_stdout, write_what_cannot_be_encoded
+from utils.screen.text import as_message, discard_unread, write_what_cannot_be_encoded
 
 NO_BREAK = "\u00a0"
 
@@ -34,7 +34,7 @@ class LineHandler(logging.StreamHandler):
     def handleError(self, record: logging.LogRecord) -> None:
         """Go on without a log once its reader has ended; the work matters more."""
         if isinstance(sys.exc_info()[1], BrokenPipeError):
-            discard_stdout()
+            discard_unread()
         else:
             super().handleError(record)
 

@@ -13,7 +13,7 @@ import select
 import sys
 from typing import TextIO
 
-STDOUT = 1  # sys.stdout may be replaced by something without a descriptor
+STDOUT, STDERR = 1, 2  # sys.stdout may be replaced by something without a descriptor
 
 
 def printable(text: str) -> str:
@@ -65,12 +65,20 @@ def write_what_cannot_be_encoded() -> None:
 
 def stdout_has_no_reader() -> bool:
     """Return whether standard output is a pipe whose reader has ended, as in `| head`."""
+    return _has_no_reader(STDOUT)
+
+
+def _has_no_reader(descriptor: int) -> bool:
     poll = select.poll()
-    poll.register(STDOUT, 0)  # an error of the descriptor is reported unasked
+    poll.register(descriptor, 0)  # an error of the descriptor is reported unasked
     return bool(poll.poll(0))
 
 
-def discard_stdout() -> None:
-    """Discard standard output from now on, and what is still in its buffer."""
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), STDOUT)
+def discard_unread() -> None:
+    """Discard from now on what nobody reads of both standard outputs, and what buffers hold of it.
+
+    Without it, Python would try to write the buffers when it ends, and end with code 120.
+    """
+    for descriptor in filter(_has_no_reader, (STDOUT, STDERR)):
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), descriptor)

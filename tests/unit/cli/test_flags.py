@@ -117,6 +117,15 @@ def refusal(capsys, *arguments: str) -> list[str]:
             "'images/*.jpg' needs quotes",
         ),
         (
+            ["--cups", "4", "--milk", "a", "4"],
+            "error: --milk takes one value, and '4' is one more: whose; a pattern such as "
+            "'images/*.jpg' needs quotes",
+        ),
+        (
+            ["--mugs", "4", "4", "--milk", "4"],
+            "error: --mugs takes one value, and '4' is one more: of tea",
+        ),
+        (
             ["--sugar", "b c.jpg"],
             "error: 'b c.jpg' belongs to no flag: --sugar is a switch and takes no value",
         ),

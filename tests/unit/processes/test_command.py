@@ -25,6 +25,11 @@ LOGGED = (
     "import logging\nfrom utils.screen.text import say\n"
     "def main():\n    logging.info('begun')\n    say('a table')\n    open('done', 'w').close()"
 )
+LAST_WORDS = (
+    "from utils.errors import LoaderError, UserError\n"
+    "from utils.processes.suspend import Suspended\n"
+    "def main():\n    print('shorter than the buffer')\n    {}"
+)
 OTHER_PIPE = "def main():\n    raise BrokenPipeError(32, 'Broken pipe', 'camera')"
 
 
@@ -107,16 +112,21 @@ def test_a_defect_keeps_its_traceback():
         run_command(main)
 
 
-def ended_unread(program, folder):
-    """Run a command's main whose standard output nobody reads, as `| head` leaves it."""
+def ended_unread(program, folder, errors=subprocess.PIPE, several=False, **variables):
+    """Run a command's main whose standard output nobody reads, as `| head` leaves it.
+
+    Args:
+        errors: where standard error goes; subprocess.STDOUT for both unread, as in `2>&1 | head`.
+    """
     reader, writer = os.pipe()
     os.close(reader)
-    run = f"from utils.processes.command import run_command\n{program}\nrun_command(main)"
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": ""}
+    begin = "from utils.processes.command import run_command"
+    run = f"{begin}\n{program}\nrun_command(main, {several})"
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": "", **variables}
     try:
         return subprocess.run(
             [sys.executable, "-c", run],
-            cwd=folder, env=environment, stdout=writer, stderr=subprocess.PIPE, text=True,
+            cwd=folder, env=environment, stdout=writer, stderr=errors, text=True,
         )  # fmt: skip
     finally:
         os.close(writer)
@@ -127,15 +137,60 @@ def test_a_list_that_nobody_reads_to_its_end_ends_quietly(tmp_path):
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
-def test_a_short_text_that_nobody_reads_ends_quietly_too(tmp_path):
-    done = ended_unread("def main():\n    print('shorter than the buffer')", tmp_path)
-    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+@pytest.mark.parametrize("errors", [subprocess.PIPE, subprocess.STDOUT])
+@pytest.mark.parametrize(
+    ("end", "code", "told"),
+    [
+        ("return", 0, ""),
+        ("raise SystemExit('no')", EXIT_FAILED, "no\n"),
+        ("raise UserError('no')", EXIT_USER_ERROR, "error: no\n"),
+        ("raise LoaderError('no')", EXIT_FAILED, "error: no\n"),
+        ("raise KeyboardInterrupt", EXIT_INTERRUPTED, "interrupted\n"),
+        ("raise Suspended('later')", EXIT_SUSPENDED, ""),
+        ("raise Suspended('later', by_hand=True)", EXIT_INTERRUPTED, ""),
+    ],
+)
+def test_an_end_that_is_known_keeps_its_code_when_nobody_reads_of_it(
+    tmp_path, end, code, told, errors
+):
+    done = ended_unread(LAST_WORDS.format(end), tmp_path, errors)
+    assert done.returncode == code
+    assert done.stderr == (told if errors == subprocess.PIPE else None)
+
+
+def test_a_suspended_rank_keeps_its_code_when_nobody_reads_of_it(tmp_path):
+    status = tmp_path / "status"
+    variables = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", STATUS_FILE: str(status)}
+    program = LAST_WORDS.format("raise Suspended('later')")
+    done = ended_unread(program, tmp_path, several=True, **variables)
+    assert (done.returncode, done.stderr) == (0, "")  # a launcher gets 0 beside the file
+    assert status.read_text() == str(EXIT_SUSPENDED)
 
 
 def test_work_goes_on_when_nobody_reads_its_log(tmp_path):
     done = ended_unread(LOGGED, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "done").exists()
+
+
+@pytest.mark.parametrize("closed", [(1,), (2,), (1, 2)])  # as by `>&-`, `2>&-`
+@pytest.mark.parametrize("several", [False, True])
+def test_a_command_whose_output_is_closed_ends_as_any_other(tmp_path, closed, several):
+    program = "def main(): print('help')"
+    ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2"} if several else {}
+
+    def close():
+        for descriptor in closed:
+            os.close(descriptor)
+
+    begin = "from utils.processes.command import run_command"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{begin}\n{program}\nrun_command(main, {several})"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(PROJECT), **ranks},
+        capture_output=True, text=True, preexec_fn=close,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == ("" if 1 in closed else "help\n")
 
 
 def test_another_pipe_that_breaks_is_told(tmp_path):
