@@ -29,10 +29,11 @@ def suppress_greedily(
     """Return the rows that remain when each kept box removes the later ones that it overlaps.
 
     Args:
-        boxes_xyxy: (N, 4) float32, finite, best first, left <= right and top <= bottom.
+        boxes_xyxy: (N, 4) float32, best first. One without area, not finite or with right < left or
+            bottom < top overlaps nothing.
         group: (N,) int64; boxes of different groups never meet.
         iou_threshold: a box is removed when its IoU with a kept one is above this. IoU is in
-            float64; boxes that only touch or lack area have 0.
+            float64; boxes that only touch have 0.
         max_kept: the search in an image ends when this many are kept.
         lengths: how many rows each image has, one after the other; None: they are of one image.
 
@@ -41,18 +42,40 @@ def suppress_greedily(
     """
     counts = np.array([len(boxes_xyxy)] if lengths is None else lengths, np.int64)
     image = np.repeat(np.arange(len(counts)), counts)
-    scene = _Scene(boxes_xyxy, _groups_of_images(image, group), iou_threshold)
-    kept, num_kept = scene.place(np.zeros(0, np.int64)), np.zeros(len(counts), np.int64)
+    has_area = _has_area(boxes_xyxy)
+    rows, is_kept = np.flatnonzero(has_area), ~has_area
+    scene = _Scene(
+        boxes_xyxy.take(rows, axis=0),
+        _groups_of_images(image, group).take(rows),
+        iou_threshold,
+    )
+    is_kept[rows[_search(scene, image.take(rows), len(counts), max_kept)]] = True
+    row = np.flatnonzero(is_kept)
+    num_kept = np.bincount(image[row], minlength=len(counts))
+    position = np.arange(len(row)) - np.repeat(np.cumsum(num_kept) - num_kept, num_kept)
+    return row[position < max_kept]
+
+
+def _has_area(boxes_xyxy: np.ndarray) -> np.ndarray:
+    """Return (N,) bool: whether a box is finite, with left < right and top < bottom."""
+    left, top, right, bottom = boxes_xyxy.T
+    # What lies between finite edges is finite; a comparison with NaN is false.
+    is_finite = (left > -np.inf) & (top > -np.inf) & (right < np.inf) & (bottom < np.inf)
+    return is_finite & (left < right) & (top < bottom)
+
+
+def _search(scene: _Scene, image: np.ndarray, num_images: int, max_kept: int) -> np.ndarray:
+    """Return the rows of the scene that remain, until each image has max_kept or a few more."""
+    counts = np.bincount(image, minlength=num_images)
+    kept, num_kept = scene.place(np.zeros(0, np.int64)), np.zeros(num_images, np.int64)
     for rows in _stages(counts):
         rows = rows[num_kept[image[rows]] < max_kept]
         if len(rows) == 0:
             break
         found = scene.without_worse(scene.purged(scene.place(rows), kept))
         kept = _join(kept, found)
-        num_kept += np.bincount(image[found.row], minlength=len(counts))
-    row = np.sort(kept.row)
-    position = np.arange(len(row)) - np.repeat(np.cumsum(num_kept) - num_kept, num_kept)
-    return row[position < max_kept]
+        num_kept += np.bincount(image[found.row], minlength=num_images)
+    return kept.row
 
 
 def _stages(counts: np.ndarray) -> Iterator[np.ndarray]:

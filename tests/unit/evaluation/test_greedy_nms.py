@@ -119,3 +119,45 @@ def test_what_lies_beyond_the_first_thousands_is_found():
 def test_coordinates_of_any_size_keep_groups_apart():
     boxes = [[0, 0, 1e-30, 1], [0, 0, 1e-30, 1], [1e30, 0, 2e30, 1], [1e30, 0, 2e30, 1]]
     assert kept(boxes, [0, 0, 0, -1], 0.5) == [0, 2, 3]
+
+
+NO_AREA = {
+    "not a number": [np.nan, 0, 20, np.nan],
+    "infinite width": [-np.inf, 0, np.inf, 20],
+    "infinite centre": [-np.inf, -np.inf, -np.inf, -np.inf],
+    "infinite at one side": [0, 0, np.inf, 20],
+    "negative size": [20, 20, 0, 0],
+    "negative width": [20, 0, 0, 20],
+    "negative height": [0, 20, 20, 0],
+    "no height": [0, 5, 20, 5],
+}
+
+
+@pytest.mark.parametrize("box", NO_AREA.values(), ids=NO_AREA)
+def test_box_that_is_no_finite_rectangle_overlaps_nothing(box):
+    good = [0, 0, 20, 20]
+    for threshold in (0.0, 0.5, 1.0):
+        assert kept([box], [0], threshold) == [0]
+        assert kept([box, box, box], [0, 0, 0], threshold) == [0, 1, 2]
+        assert kept([box, box, box], [0, 0, 0], threshold, max_kept=2) == [0, 1]
+    assert kept([good, box, good, box, good], [0] * 5, 0.5) == [0, 1, 3]
+    assert kept([box, good, good, box], [0] * 4, 0.5, max_kept=2) == [0, 1]
+
+
+def test_boxes_that_are_no_finite_rectangle_leave_the_others_as_they_are():
+    random = np.random.Generator(np.random.Philox(4))
+    lengths = [0, 300, 1, 200]
+    centre, size = random.uniform(0, 60, (501, 2)), random.uniform(1, 40, (501, 2))
+    boxes_xyxy = np.concatenate((centre - size, centre + size), axis=1).astype(np.float32)
+    without_bad, bad = boxes_xyxy.copy(), random.choice(501, 60, replace=False)
+    boxes_xyxy[bad] = np.resize(np.array(list(NO_AREA.values()), np.float32), (60, 4))
+    without_bad[bad] = 0  # these overlap nothing either
+    group, images = random.integers(0, 2, 501), np.split(np.arange(501), np.cumsum(lengths)[:-1])
+    for threshold in (0.0, 0.3, 0.7):
+        for max_kept in (2, 30, 1000):
+            expected = [
+                index[kept_one_by_one(without_bad[index], group[index], threshold, max_kept)]
+                for index in images
+            ]
+            together = greedy_nms.suppress_greedily(boxes_xyxy, group, threshold, max_kept, lengths)
+            np.testing.assert_array_equal(together, np.concatenate(expected))
