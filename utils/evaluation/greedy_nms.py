@@ -15,6 +15,8 @@ import numpy as np
 # since most are removed at once. With fewer there are more calls, with more there are more
 # comparisons of boxes that others of them remove. Measured on real predictions.
 FIRST_STAGE, LAST_STAGE = 128, 2048
+PAIRS = 2**14  # of boxes compared at once: bounds the memory, and the time where boxes lie in heaps
+CROWD = 16  # kept boxes beside each row: where there are more, the best of them remove rows first
 ROUNDING = 1e-6  # more than what a bound is wrong by, as a part of it
 STEPS = 2**31  # into which the width of the scene is divided, to look for boxes beside a box
 
@@ -29,10 +31,11 @@ def suppress_greedily(
     """Return the rows that remain when each kept box removes the later ones that it overlaps.
 
     Args:
-        boxes_xyxy: (N, 4) float32, finite, best first, left <= right and top <= bottom.
+        boxes_xyxy: (N, 4) float32, best first. One without area, not finite or with right < left or
+            bottom < top overlaps nothing.
         group: (N,) int64; boxes of different groups never meet.
         iou_threshold: a box is removed when its IoU with a kept one is above this. IoU is in
-            float64; boxes that only touch or lack area have 0.
+            float64; boxes that only touch have 0.
         max_kept: the search in an image ends when this many are kept.
         lengths: how many rows each image has, one after the other; None: they are of one image.
 
@@ -41,18 +44,40 @@ def suppress_greedily(
     """
     counts = np.array([len(boxes_xyxy)] if lengths is None else lengths, np.int64)
     image = np.repeat(np.arange(len(counts)), counts)
-    scene = _Scene(boxes_xyxy, _groups_of_images(image, group), iou_threshold)
-    kept, num_kept = scene.place(np.zeros(0, np.int64)), np.zeros(len(counts), np.int64)
+    has_area = _has_area(boxes_xyxy)
+    rows, is_kept = np.flatnonzero(has_area), ~has_area
+    scene = _Scene(
+        boxes_xyxy.take(rows, axis=0),
+        _groups_of_images(image, group).take(rows),
+        iou_threshold,
+    )
+    is_kept[rows[_search(scene, image.take(rows), len(counts), max_kept)]] = True
+    row = np.flatnonzero(is_kept)
+    num_kept = np.bincount(image[row], minlength=len(counts))
+    position = np.arange(len(row)) - np.repeat(np.cumsum(num_kept) - num_kept, num_kept)
+    return row[position < max_kept]
+
+
+def _has_area(boxes_xyxy: np.ndarray) -> np.ndarray:
+    """Return (N,) bool: whether a box is finite, with left < right and top < bottom."""
+    left, top, right, bottom = np.ascontiguousarray(boxes_xyxy.T)
+    # What lies between finite edges is finite; a comparison with NaN is false.
+    is_finite = (left > -np.inf) & (top > -np.inf) & (right < np.inf) & (bottom < np.inf)
+    return is_finite & (left < right) & (top < bottom)
+
+
+def _search(scene: _Scene, image: np.ndarray, num_images: int, max_kept: int) -> np.ndarray:
+    """Return the rows of the scene that remain, until each image has max_kept or a few more."""
+    counts = np.bincount(image, minlength=num_images)
+    kept, num_kept = scene.place(np.zeros(0, np.int64)), np.zeros(num_images, np.int64)
     for rows in _stages(counts):
         rows = rows[num_kept[image[rows]] < max_kept]
         if len(rows) == 0:
             break
         found = scene.without_worse(scene.purged(scene.place(rows), kept))
         kept = _join(kept, found)
-        num_kept += np.bincount(image[found.row], minlength=len(counts))
-    row = np.sort(kept.row)
-    position = np.arange(len(row)) - np.repeat(np.cumsum(num_kept) - num_kept, num_kept)
-    return row[position < max_kept]
+        num_kept += np.bincount(image[found.row], minlength=num_images)
+    return kept.row
 
 
 def _stages(counts: np.ndarray) -> Iterator[np.ndarray]:
@@ -67,6 +92,11 @@ def _ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return (first[0], first[0] + 1, ...), so many numbers of each."""
     before = np.cumsum(counts) - counts
     return np.repeat(first - before, counts) + np.arange(counts.sum())
+
+
+def _cuts(counts: np.ndarray) -> np.ndarray:
+    """Return where to cut counts, so that a part adds up to less than PAIRS and one count more."""
+    return np.flatnonzero(np.diff(np.cumsum(counts) // PAIRS)) + 1
 
 
 def _groups_of_images(image: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -90,10 +120,22 @@ class _Placed(NamedTuple):
     def take(self, index: np.ndarray) -> _Placed:
         return _Placed(*(field.take(index, axis=0) for field in self))
 
+    def part(self, start: int, end: int) -> _Placed:
+        return _Placed(*(field[start:end] for field in self))
+
+    def divided(self, count: int) -> tuple[_Placed, _Placed]:
+        """Return those of the lowest row numbers, so many, and the others."""
+        is_lower = self.row < np.partition(self.row, count)[count]
+        return self.take(np.flatnonzero(is_lower)), self.take(np.flatnonzero(~is_lower))
+
 
 def _join(one: _Placed, other: _Placed) -> _Placed:
-    order = np.argsort(np.concatenate((one.place, other.place)), kind="stable")
-    return _Placed(*map(np.concatenate, zip(one, other, strict=True))).take(order)
+    both = _chain(one, other)
+    return both.take(np.argsort(both.place, kind="stable"))
+
+
+def _chain(*parts: _Placed) -> _Placed:
+    return _Placed(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 class _Scene:
@@ -133,24 +175,58 @@ class _Scene:
         return ((x.clip(self.left, self.right) - self.left) * scale).astype(np.int64)
 
     def purged(self, rows: _Placed, kept: _Placed) -> _Placed:
-        """Return the rows that overlap none of the kept ones."""
+        """Return the rows that overlap none of the kept ones.
+
+        Where many kept ones lie beside a row, the best of them come first. They remove most rows,
+        and the others are compared with what is left.
+        """
         start = np.searchsorted(kept.place, rows.first)
         counts = np.searchsorted(kept.place, rows.last, side="right") - start
-        position = np.repeat(np.arange(len(counts)), counts)
-        overlap = self._overlap(rows, position, kept, _ranges(start, counts))
+        if counts.sum() <= max(PAIRS, CROWD * len(counts)):
+            return self._purged_of(rows, kept, start, counts)
+        if len(counts) > LAST_STAGE:
+            firsts = range(0, len(counts), LAST_STAGE)
+            parts = [rows.part(first, first + LAST_STAGE) for first in firsts]
+            return _chain(*[self.purged(part, kept) for part in parts])
+        beside = kept.part(start.min(), (start + counts).max())
+        better, worse = beside.divided(max(CROWD, len(beside.row) // 4))
+        return self.purged(self.purged(rows, better), worse)
+
+    def _purged_of(
+        self, rows: _Placed, kept: _Placed, start: np.ndarray, counts: np.ndarray
+    ) -> _Placed:
+        """Return the rows that overlap none of the kept ones beside them, (N,) each from start."""
         stays = np.ones(len(counts), bool)
-        stays[position[overlap]] = False
+        for part in np.split(np.arange(len(counts)), _cuts(counts)):
+            position = np.repeat(part, counts[part])
+            other = _ranges(start[part], counts[part])
+            stays[position[self._overlap(rows, position, kept, other)]] = False
         return rows.take(np.flatnonzero(stays))
 
     def without_worse(self, rows: _Placed) -> _Placed:
         """Return the rows that stay, as if no other row came before them.
 
+        Of rows with too many pairs the better half is decided first: where boxes lie in heaps, it
+        removes most of the others before these are compared. The first images count as better here,
+        which changes nothing, since their boxes meet no others.
+        """
+        after = np.searchsorted(rows.place, rows.last, side="right")
+        counts = after - np.arange(1, len(after) + 1)
+        if counts.sum() <= PAIRS:
+            return self._decided(rows, counts)
+        better, worse = rows.divided(len(counts) // 2)
+        better = self.without_worse(better)
+        worse = self.without_worse(self.purged(worse, better))
+        return _join(better, worse)
+
+    def _decided(self, rows: _Placed, counts: np.ndarray) -> _Placed:
+        """Return the rows that stay, of which each is compared with so many after it.
+
         Each round lets those that seem to stay remove others. What a row's better ones do is
         settled a round before its own fate, so the rounds end.
         """
-        start = np.arange(1, len(rows.row) + 1)
-        counts = np.searchsorted(rows.place, rows.last, side="right") - start
-        one, other = np.repeat(start - 1, counts), _ranges(start, counts)
+        row = np.arange(len(counts))
+        one, other = np.repeat(row, counts), _ranges(row + 1, counts)
         overlap = self._overlap(rows, one, rows, other)
         one, other = one[overlap], other[overlap]
         is_better = rows.row[one] < rows.row[other]

@@ -14,7 +14,7 @@ from utils.data.sources.samples import Sample, table_of
 from utils.data.sources.splits import only_classes
 from utils.errors import UserError
 from utils.evaluation.greedy_nms import suppress_greedily
-from utils.evaluation.nms import SuppressionSettings, non_max_suppression
+from utils.evaluation.nms import SuppressionSettings, best_rows, non_max_suppression
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +186,15 @@ def test_boxes_without_area_are_neither_lost_nor_an_error():
         [[10, 10, 0, 8, 1, 0.9], [10, 10, 8, 0, 1, 0.8], [10, 10, 0, 8, 1, 0.7]], np.float32
     )
     assert len(non_max_suppression(decoded, SuppressionSettings(0.1, 0.5)).scores) == 3
+
+
+def test_box_that_is_no_finite_rectangle_is_kept_and_removes_nothing():
+    decoded = np.tile(np.array([[10, 10, 8, 8, 1, 0.9]], np.float32), (50, 1))
+    decoded[1:, 5] = 0.8
+    for box in ([np.nan] * 4, [10, 10, np.inf, 8], [-np.inf, -np.inf, 8, 8], [10, 10, -50, -50]):
+        decoded[7, :4] = box
+        found, row = best_rows(decoded, SuppressionSettings(0.1, 0.5))
+        assert row.tolist() == [0, 7] and len(found.scores) == 2
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
