@@ -163,13 +163,14 @@ class TrainBatches:
         return [reduced_size(size, self.items.reduction(size, self.image_size)) for size in sizes]
 
     def _source(self, index: int, place: int | None) -> SourceImage:
-        """Return a sample's image; `place` is the number that `recent` keeps it under, if any."""
+        """Return a sample's image; `place` is where `recent` keeps it, if it does."""
         sample = self.samples[index]
         size = sample.height, sample.width
         reduction = self.items.reduction(size, self.image_size)
         decoded = partial(self._decode, index, sample, reduction)
         if self.recent is not None and place is not None and not self._is_cached(index):
-            decoded = partial(self.recent.get, place, reduced_size(size, reduction), decoded)
+            decoded_size = reduced_size(size, reduction)
+            decoded = partial(self.recent.get, place, index, decoded_size, decoded)
         return SourceImage(
             size,
             sample.class_index,

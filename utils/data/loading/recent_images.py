@@ -45,16 +45,17 @@ class RecentImages:
         os.close(self._descriptor)
 
     def get(
-        self, number: int, size: tuple[int, int], decode: Callable[[], np.ndarray]
+        self, place: int, sample: int, size: tuple[int, int], decode: Callable[[], np.ndarray]
     ) -> np.ndarray:
-        """Return an image, (H, W, 3) uint8; decode and keep it if it is not there.
+        """Return the image of a sample, (H, W, 3) uint8; decode and keep it if it is not there.
 
         Args:
-            number: of its place in the order, from 0 up, over all epochs.
+            place: in the order, from 0 up, over all epochs; it says which slot the image takes.
+            sample: index, from 0 up. The mark, as an epoch may have another order (`order.Epoch`).
             size: (height, width) of what `decode` returns.
         """
-        start = number % self._num_slots * (_MARK.size + self._image_bytes)
-        mark = _MARK.pack(number + 1)
+        start = place % self._num_slots * (_MARK.size + self._image_bytes)
+        mark = _MARK.pack(sample + 1)
         with self._locked(start, fcntl.LOCK_SH):
             if os.pread(self._descriptor, _MARK.size, start) == mark:
                 image = np.empty((*size, 3), np.uint8)

@@ -87,6 +87,15 @@ def test_without_a_window_partners_come_from_all_samples(samples):
     )
 
 
+def test_another_order_of_the_same_epoch_gets_its_own_images(samples):
+    num_classes = 1 + max(int(sample.class_index.max()) for sample in samples)
+    scores = (0.9, *[0.0] * (num_classes - 1))  # order the epoch anew with --image-weights
+    expected = digest(make_loader(samples, RECIPES["weighted"]).batch(1, 1, scores))
+    loader = make_loader(samples, RECIPES["weighted"])
+    assert digest(loader.batch(1, 1)) != expected
+    assert digest(loader.batch(1, 1, scores)) == expected
+
+
 @pytest.mark.parametrize("name", ["shuffled", "quad"])
 def test_the_shards_of_two_ranks_are_the_batches_of_one_process(samples, name):
     recipe = RECIPES[name]
