@@ -20,7 +20,7 @@ from utils.data.loading.items import BOXES, Items
 from utils.data.loading.memory import require_memory
 from utils.data.loading.order import Epoch
 from utils.data.loading.quads import QUAD
-from utils.data.loading.recent_images import keep_recent_images
+from utils.data.loading.recent_images import FLAG, keep_recent_images
 from utils.data.loading.recipe import SQUARE, BatchRecipe
 from utils.data.loading.shared_slots import SLOTS_PER_WORKER
 from utils.data.loading.val_batches import ValBatches
@@ -123,7 +123,9 @@ def _with_recent_images(source: TrainBatches, workers: int, world: World) -> Tra
         return source
     ahead = source.batch_size * SLOTS_PER_WORKER * max(workers, 1)
     slots = min(window + ahead, source.num_images)
-    recent = keep_recent_images(source.image_sizes(), slots, world)
+    less = f"a smaller {FLAG}" if window > ahead else "fewer --workers or a smaller --batch-size"
+    remedy = f"use {less}, or leave it out"
+    recent = keep_recent_images(source.image_sizes(), slots, world, remedy)
     return dataclasses.replace(source, recent=recent)
 
 

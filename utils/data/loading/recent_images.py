@@ -84,7 +84,10 @@ def _attach(num_slots: int, image_bytes: int, duplicate: Any) -> RecentImages:
 
 
 def keep_recent_images(
-    sizes: Sequence[tuple[int, int]], num_slots: int, world: World = ALONE
+    sizes: Sequence[tuple[int, int]],
+    num_slots: int,
+    world: World = ALONE,
+    remedy: str = f"leave {FLAG} out",
 ) -> RecentImages:
     """Return an empty ring; the processes of a machine share one.
 
@@ -92,6 +95,7 @@ def keep_recent_images(
         sizes: (height, width) of every sample's image as it is decoded.
         num_slots: how many images are kept.
         world: the processes that call this together.
+        remedy: ends an error.
 
     Raises:
         UserError: there is not so much memory.
@@ -100,7 +104,6 @@ def keep_recent_images(
     descriptor = 0
     if world.process.local_rank == 0:
         num_bytes = num_slots * (_MARK.size + image_bytes)
-        remedy = f"use a smaller {FLAG}, or leave it out"
         require_memory(num_bytes, f"{FLAG}: {num_slots} decoded images", remedy)
         descriptor = os.memfd_create("recent-images")
         os.ftruncate(descriptor, num_bytes)

@@ -8,7 +8,7 @@ import pytest
 from tests.rank_threads import run_rank_threads
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.loading import batches
+from utils.data.loading import batches, memory
 from utils.data.loading.batches import TrainBatches
 from utils.data.loading.loader import TrainLoader
 from utils.data.loading.order import Epoch, place_in_window
@@ -17,6 +17,7 @@ from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import table_of
 from utils.data.sources.splits import load_split
+from utils.errors import UserError
 from utils.processes.world import ALONE
 
 NUM_SAMPLES, BATCH, WINDOW = 21, 4, 6
@@ -85,6 +86,24 @@ def test_without_a_window_partners_come_from_all_samples(samples):
     assert digests(make_loader(samples, BatchRecipe())) != digests(
         make_loader(samples, RECIPES["of all"])
     )
+
+
+@pytest.mark.parametrize(
+    ("window", "workers", "slots", "remedy"),
+    [
+        (6, 1, 14, "fewer --workers or a smaller --batch-size"),
+        (6, 2, NUM_SAMPLES, "fewer --workers or a smaller --batch-size"),
+        (9, 1, 17, "a smaller --mosaic-window"),
+    ],
+)
+def test_too_little_memory_names_what_takes_the_most(
+    samples, monkeypatch, window, workers, slots, remedy
+):
+    monkeypatch.setattr(memory, "free_memory", lambda: 1000)
+    recipe = BatchRecipe(mosaic_window=window)
+    message = f"--mosaic-window: {slots} decoded images .*; use {remedy}, or leave it out"
+    with pytest.raises(UserError, match=message):
+        make_loader(samples, recipe, workers)
 
 
 def test_another_order_of_the_same_epoch_gets_its_own_images(samples):

@@ -126,5 +126,5 @@ def test_the_ranks_of_a_machine_share_a_ring():
 
 def test_more_than_the_memory_that_is_free_is_refused(monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: 1000)
-    with pytest.raises(UserError, match="--mosaic-window: 50 decoded images .* smaller --mosaic"):
-        keep_recent_images(SIZES, 50)
+    with pytest.raises(UserError, match="--mosaic-window: 50 decoded images .* free; take fewer"):
+        keep_recent_images(SIZES, 50, remedy="take fewer")
