@@ -117,16 +117,18 @@ def _with_cache(source: _Source, kind: str, fraction: float, split: str, world: 
 
 
 def _with_recent_images(source: TrainBatches, workers: int, world: World) -> TrainBatches:
-    """Keep the images of the recipe's window; those that a cache keeps take no memory there."""
+    """Keep the images of the recipe's window, but for those that a cache keeps."""
     window = source.recipe.mosaic_window
     if not window:
         return source
     ahead = source.batch_size * SLOTS_PER_WORKER * max(workers, 1)
-    slots = min(window + ahead, source.num_images)
+    sizes = source.uncached_sizes()
+    slots = min(window + ahead, source.num_images) if sizes else 0
     less = f"a smaller {FLAG}" if window > ahead else "fewer --workers or a smaller --batch-size"
     remedy = f"use {less}, or leave it out"
-    recent = keep_recent_images(source.image_sizes(), slots, world, remedy)
-    return dataclasses.replace(source, recent=recent)
+    # Without images too: the caches of other machines may hold fewer, and all call it together.
+    recent = keep_recent_images(sizes, slots, world, remedy)
+    return dataclasses.replace(source, recent=recent) if sizes else source
 
 
 class TrainLoader(_Loader):

@@ -92,7 +92,8 @@ def keep_recent_images(
     """Return an empty ring; the processes of a machine share one.
 
     Args:
-        sizes: (height, width) of every sample's image as it is decoded.
+        sizes: (height, width) of the images that may be kept, as they are decoded; none for a
+            ring without slots.
         num_slots: how many images are kept.
         world: the processes that call this together.
         remedy: ends an error.
@@ -100,7 +101,7 @@ def keep_recent_images(
     Raises:
         UserError: there is not so much memory.
     """
-    image_bytes = 3 * max(height * width for height, width in sizes)
+    image_bytes = 3 * max((height * width for height, width in sizes), default=0)
     descriptor = 0
     if world.process.local_rank == 0:
         num_bytes = num_slots * (_MARK.size + image_bytes)

@@ -1,5 +1,7 @@
 """Mosaics of images near each other in the order: which, how often decoded, the same for all."""
 
+import dataclasses
+import threading
 from collections import Counter
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 from tests.rank_threads import run_rank_threads
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.loading import batches, memory
+from utils.data.loading import batches, image_cache, memory, recent_images
 from utils.data.loading.batches import TrainBatches
 from utils.data.loading.loader import TrainLoader
 from utils.data.loading.order import Epoch, place_in_window
@@ -104,6 +106,47 @@ def test_too_little_memory_names_what_takes_the_most(
     message = f"--mosaic-window: {slots} decoded images .*; use {remedy}, or leave it out"
     with pytest.raises(UserError, match=message):
         make_loader(samples, recipe, workers)
+
+
+@pytest.fixture
+def required(monkeypatch):
+    """Return the bytes that each ring required."""
+    sizes = []
+    monkeypatch.setattr(recent_images, "require_memory", lambda size, *_: sizes.append(size))
+    return sizes
+
+
+def with_a_large_one(samples):
+    return [dataclasses.replace(samples[0], height=127, width=127), *samples[1:]]
+
+
+def test_images_that_a_cache_keeps_take_no_memory(samples, required, monkeypatch):
+    slots, mark, mixed = WINDOW + 2 * BATCH, 8, with_a_large_one(samples)
+    make_loader(mixed, RECIPES["shuffled"])
+    assert required.pop() == slots * (mark + 3 * 127 * 127)
+    loader = make_loader(mixed, RECIPES["shuffled"], cache="ram")
+    assert loader.cached == "all" and loader._source.recent is None
+    assert sum(required) == 0
+    # Half of it is for the cache: the first image, and none after it.
+    monkeypatch.setattr(image_cache, "free_memory", lambda: 2 * (4096 + 3 * 127 * 127))
+    assert make_loader(mixed, RECIPES["shuffled"], cache="ram").cached == "part"
+    others = max(sample.height * sample.width for sample in mixed[1:])
+    assert required.pop() == slots * (mark + 3 * others)
+
+
+def test_machines_whose_caches_hold_all_and_a_part_start_together(samples, monkeypatch):
+    free = threading.local()  # each rank is a machine
+    monkeypatch.setattr(image_cache, "free_memory", lambda: free.bytes)
+
+    def rank(world):
+        free.bytes = 2**30 if world.process.is_main else 2 * (4096 + 3 * 100 * 100)
+        process = world.process._replace(local_rank=0)
+        with make_loader(
+            samples, RECIPES["shuffled"], cache="ram", world=world._replace(process=process)
+        ) as loader:
+            return loader.cached, loader._source.recent is None
+
+    assert run_rank_threads(2, rank) == [("all", True), ("part", False)]
 
 
 def test_another_order_of_the_same_epoch_gets_its_own_images(samples):
