@@ -119,7 +119,8 @@ def _with_cache(source: _Source, kind: str, fraction: float, split: str, world: 
 def _with_recent_images(source: TrainBatches, workers: int, world: World) -> TrainBatches:
     """Keep the images of the recipe's window, but for those that a cache keeps."""
     window = source.recipe.mosaic_window
-    if not window:
+    has_mosaics = source.augment.in_epoch(0).mosaic > 0  # later epochs have no others
+    if not window or not has_mosaics:
         return source
     ahead = source.batch_size * SLOTS_PER_WORKER * max(workers, 1)
     sizes = source.uncached_sizes()

@@ -1,17 +1,23 @@
 """Mosaics of images near each other in the order: which, how often decoded, the same for all."""
 
 import dataclasses
+import logging
 import threading
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import train
 from tests.rank_threads import run_rank_threads
 from tests.unit.data.batch_digest import EVERYTHING, digest
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading import batches, image_cache, memory, recent_images
 from utils.data.loading.batches import TrainBatches
+from utils.data.loading.items import BOXES
 from utils.data.loading.loader import TrainLoader
 from utils.data.loading.order import Epoch, place_in_window
 from utils.data.loading.recipe import BatchRecipe
@@ -39,8 +45,8 @@ def samples(tmp_path_factory):
     return load_split(load_dataset(draw_dataset(folder, config)), "train")
 
 
-def make_loader(samples, recipe, workers=0, cache="", world=ALONE):
-    return TrainLoader(samples, 64, BATCH, EVERYTHING, 0, workers, cache, world, recipe)
+def make_loader(samples, recipe, workers=0, cache="", world=ALONE, augment=EVERYTHING):
+    return TrainLoader(samples, 64, BATCH, augment, 0, workers, cache, world, recipe)
 
 
 def digests(loader, epoch=1, first=0):
@@ -147,6 +153,37 @@ def test_machines_whose_caches_hold_all_and_a_part_start_together(samples, monke
             return loader.cached, loader._source.recent is None
 
     assert run_rank_threads(2, rank) == [("all", True), ("part", False)]
+
+
+@pytest.mark.parametrize("without", [{"mosaic": 0.0}, {"mosaic_epochs": 0}], ids=str)
+def test_without_mosaics_nothing_is_kept_and_no_batch_changes(samples, required, without):
+    augment = dataclasses.replace(EVERYTHING, **without)
+    loader = make_loader(samples, RECIPES["shuffled"], augment=augment)
+    assert loader._source.recent is None and not required
+    assert digests(loader) == digests(make_loader(samples, BatchRecipe(), augment=augment))
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--override", "mosaic=0", "mixup=0.1"], ["mixup", "--mosaic-window"]),
+        (["--override", "mosaic=0.1"], []),
+    ],
+)
+def test_a_window_without_mosaics_is_told(samples, caplog, flags, told):
+    values, _ = read_train_flags(["--mosaic-window", "6", "--workers", "0", *flags])
+    config = TrainConfig(**values)
+    job = SimpleNamespace(
+        config=config,
+        hyp=read_hyperparameters(config.hyp, config.override),
+        train_samples=samples,
+        world=ALONE,
+        items=BOXES,
+    )
+    with caplog.at_level(logging.INFO):
+        train.train_loader(job).close()
+    reason = "it changes mosaics alone, and there are none (mosaic: 0)"
+    assert caplog.messages == [f"{name} has no effect: {reason}" for name in told]
 
 
 def test_another_order_of_the_same_epoch_gets_its_own_images(samples):
