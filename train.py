@@ -20,6 +20,7 @@ from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
 from utils.data.augment.copy_paste import why_nothing_is_pasted
 from utils.data.augment.transforms import require_transforms
 from utils.data.loading.loader import TrainLoader
+from utils.data.loading.recent_images import FLAG as MOSAIC_WINDOW
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import table_of
 from utils.data.sources.splits import load_split
@@ -129,7 +130,8 @@ def train_loader(job: Job) -> TrainLoader:
     workers = 0 if config.replay else loader_workers(config.workers, config.device)
     cache = "" if config.replay else config.cache
     size, batch, augment = config.image_size, config.batch_size, config.augmentation(job.hyp)
-    for name in augment.without_effect():
+    idle_window = [MOSAIC_WINDOW] if config.mosaic_window and not augment.mosaic else []
+    for name in (*augment.without_effect(), *idle_window):
         log.info("%s has no effect: it changes only mosaics, and there are none (mosaic: 0)", name)
     recipe = batch_recipe(config)
     if config.rect and augment.mosaic:

@@ -71,7 +71,7 @@ class TrainBatches:
     recipe: BatchRecipe = SQUARE
     stride: int = 32
     cache: ImageCache | None = None  # made for `image_sizes`
-    recent: RecentImages | None = None  # likewise; for the window of the recipe
+    recent: RecentImages | None = None  # for `uncached_sizes` and the window of the recipe
     items: Items = BOXES
 
     def __len__(self) -> int:
@@ -162,14 +162,20 @@ class TrainBatches:
         sizes = [(height, width) for height, width in self.samples.sizes.tolist()]
         return [reduced_size(size, self.items.reduction(size, self.image_size)) for size in sizes]
 
+    def uncached_sizes(self) -> list[tuple[int, int]]:
+        """Return those of `image_sizes` whose images no cache keeps."""
+        sizes = enumerate(self.image_sizes())
+        return [size for index, size in sizes if not self._is_cached(index)]
+
     def _source(self, index: int, place: int | None) -> SourceImage:
-        """Return a sample's image; `place` is the number that `recent` keeps it under, if any."""
+        """Return a sample's image; `place` is where `recent` keeps it, if it does."""
         sample = self.samples[index]
         size = sample.height, sample.width
         reduction = self.items.reduction(size, self.image_size)
         decoded = partial(self._decode, index, sample, reduction)
         if self.recent is not None and place is not None and not self._is_cached(index):
-            decoded = partial(self.recent.get, place, reduced_size(size, reduction), decoded)
+            decoded_size = reduced_size(size, reduction)
+            decoded = partial(self.recent.get, place, index, decoded_size, decoded)
         return SourceImage(
             size,
             sample.class_index,

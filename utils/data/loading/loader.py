@@ -20,7 +20,7 @@ from utils.data.loading.items import BOXES, Items
 from utils.data.loading.memory import require_memory
 from utils.data.loading.order import Epoch
 from utils.data.loading.quads import QUAD
-from utils.data.loading.recent_images import keep_recent_images
+from utils.data.loading.recent_images import FLAG, keep_recent_images
 from utils.data.loading.recipe import SQUARE, BatchRecipe
 from utils.data.loading.shared_slots import SLOTS_PER_WORKER
 from utils.data.loading.val_batches import ValBatches
@@ -117,14 +117,19 @@ def _with_cache(source: _Source, kind: str, fraction: float, split: str, world: 
 
 
 def _with_recent_images(source: TrainBatches, workers: int, world: World) -> TrainBatches:
-    """Keep the images of the recipe's window; those that a cache keeps take no memory there."""
+    """Keep the images of the recipe's window, but for those that a cache keeps."""
     window = source.recipe.mosaic_window
-    if not window:
+    has_mosaics = source.augment.in_epoch(0).mosaic > 0  # later epochs have no others
+    if not window or not has_mosaics:
         return source
     ahead = source.batch_size * SLOTS_PER_WORKER * max(workers, 1)
-    slots = min(window + ahead, source.num_images)
-    recent = keep_recent_images(source.image_sizes(), slots, world)
-    return dataclasses.replace(source, recent=recent)
+    sizes = source.uncached_sizes()
+    slots = min(window + ahead, source.num_images) if sizes else 0
+    less = f"a smaller {FLAG}" if window > ahead else "fewer --workers or a smaller --batch-size"
+    remedy = f"use {less}, or leave it out"
+    # Without images too: the caches of other machines may hold fewer, and all call it together.
+    recent = keep_recent_images(sizes, slots, world, remedy)
+    return dataclasses.replace(source, recent=recent) if sizes else source
 
 
 class TrainLoader(_Loader):

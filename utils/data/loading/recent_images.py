@@ -45,16 +45,17 @@ class RecentImages:
         os.close(self._descriptor)
 
     def get(
-        self, number: int, size: tuple[int, int], decode: Callable[[], np.ndarray]
+        self, place: int, sample: int, size: tuple[int, int], decode: Callable[[], np.ndarray]
     ) -> np.ndarray:
-        """Return an image, (H, W, 3) uint8; decode and keep it if it is not there.
+        """Return the image of a sample, (H, W, 3) uint8; decode and keep it if it is not there.
 
         Args:
-            number: of its place in the order, from 0 up, over all epochs.
+            place: in the order, from 0 up, over all epochs; it says which slot the image takes.
+            sample: index, from 0 up. The mark, as an epoch may have another order (`order.Epoch`).
             size: (height, width) of what `decode` returns.
         """
-        start = number % self._num_slots * (_MARK.size + self._image_bytes)
-        mark = _MARK.pack(number + 1)
+        start = place % self._num_slots * (_MARK.size + self._image_bytes)
+        mark = _MARK.pack(sample + 1)
         with self._locked(start, fcntl.LOCK_SH):
             if os.pread(self._descriptor, _MARK.size, start) == mark:
                 image = np.empty((*size, 3), np.uint8)
@@ -83,23 +84,27 @@ def _attach(num_slots: int, image_bytes: int, duplicate: Any) -> RecentImages:
 
 
 def keep_recent_images(
-    sizes: Sequence[tuple[int, int]], num_slots: int, world: World = ALONE
+    sizes: Sequence[tuple[int, int]],
+    num_slots: int,
+    world: World = ALONE,
+    remedy: str = f"leave {FLAG} out",
 ) -> RecentImages:
     """Return an empty ring; the processes of a machine share one.
 
     Args:
-        sizes: (height, width) of every sample's image as it is decoded.
+        sizes: (height, width) of the images that may be kept, as they are decoded; none for a
+            ring without slots.
         num_slots: how many images are kept.
         world: the processes that call this together.
+        remedy: ends an error.
 
     Raises:
         UserError: there is not enough memory.
     """
-    image_bytes = 3 * max(height * width for height, width in sizes)
+    image_bytes = 3 * max((height * width for height, width in sizes), default=0)
     descriptor = 0
     if world.process.local_rank == 0:
         num_bytes = num_slots * (_MARK.size + image_bytes)
-        remedy = f"use a smaller {FLAG}, or leave it out"
         require_memory(num_bytes, f"{FLAG}: {num_slots} decoded images", remedy)
         descriptor = os.memfd_create("recent-images")
         os.ftruncate(descriptor, num_bytes)

@@ -1,15 +1,23 @@
 """Mosaics of images near each other in the order: which, how often decoded, the same for all."""
 
+import dataclasses
+import logging
+import threading
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import train
 from tests.rank_threads import run_rank_threads
 from tests.unit.data.batch_digest import EVERYTHING, digest
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.loading import batches
+from utils.data.loading import batches, image_cache, memory, recent_images
 from utils.data.loading.batches import TrainBatches
+from utils.data.loading.items import BOXES
 from utils.data.loading.loader import TrainLoader
 from utils.data.loading.order import Epoch, place_in_window
 from utils.data.loading.recipe import BatchRecipe
@@ -17,6 +25,7 @@ from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import table_of
 from utils.data.sources.splits import load_split
+from utils.errors import UserError
 from utils.processes.world import ALONE
 
 NUM_SAMPLES, BATCH, WINDOW = 21, 4, 6
@@ -36,8 +45,8 @@ def samples(tmp_path_factory):
     return load_split(load_dataset(draw_dataset(folder, config)), "train")
 
 
-def make_loader(samples, recipe, workers=0, cache="", world=ALONE):
-    return TrainLoader(samples, 64, BATCH, EVERYTHING, 0, workers, cache, world, recipe)
+def make_loader(samples, recipe, workers=0, cache="", world=ALONE, augment=EVERYTHING):
+    return TrainLoader(samples, 64, BATCH, augment, 0, workers, cache, world, recipe)
 
 
 def digests(loader, epoch=1, first=0):
@@ -85,6 +94,105 @@ def test_without_a_window_partners_come_from_all_samples(samples):
     assert digests(make_loader(samples, BatchRecipe())) != digests(
         make_loader(samples, RECIPES["of all"])
     )
+
+
+@pytest.mark.parametrize(
+    ("window", "workers", "slots", "remedy"),
+    [
+        (6, 1, 14, "fewer --workers or a smaller --batch-size"),
+        (6, 2, NUM_SAMPLES, "fewer --workers or a smaller --batch-size"),
+        (9, 1, 17, "a smaller --mosaic-window"),
+    ],
+)
+def test_too_little_memory_names_what_takes_the_most(
+    samples, monkeypatch, window, workers, slots, remedy
+):
+    monkeypatch.setattr(memory, "free_memory", lambda: 1000)
+    recipe = BatchRecipe(mosaic_window=window)
+    message = f"--mosaic-window: {slots} decoded images .*; use {remedy}, or leave it out"
+    with pytest.raises(UserError, match=message):
+        make_loader(samples, recipe, workers)
+
+
+@pytest.fixture
+def required(monkeypatch):
+    """Return the bytes that each ring required."""
+    sizes = []
+    monkeypatch.setattr(recent_images, "require_memory", lambda size, *_: sizes.append(size))
+    return sizes
+
+
+def with_a_large_one(samples):
+    return [dataclasses.replace(samples[0], height=127, width=127), *samples[1:]]
+
+
+def test_images_that_a_cache_keeps_take_no_memory(samples, required, monkeypatch):
+    slots, mark, mixed = WINDOW + 2 * BATCH, 8, with_a_large_one(samples)
+    make_loader(mixed, RECIPES["shuffled"])
+    assert required.pop() == slots * (mark + 3 * 127 * 127)
+    loader = make_loader(mixed, RECIPES["shuffled"], cache="ram")
+    assert loader.cached == "all" and loader._source.recent is None
+    assert sum(required) == 0
+    # Half of it is for the cache: the first image, and none after it.
+    monkeypatch.setattr(image_cache, "free_memory", lambda: 2 * (4096 + 3 * 127 * 127))
+    assert make_loader(mixed, RECIPES["shuffled"], cache="ram").cached == "part"
+    others = max(sample.height * sample.width for sample in mixed[1:])
+    assert required.pop() == slots * (mark + 3 * others)
+
+
+def test_machines_whose_caches_hold_all_and_a_part_start_together(samples, monkeypatch):
+    free = threading.local()  # each rank is a machine
+    monkeypatch.setattr(image_cache, "free_memory", lambda: free.bytes)
+
+    def rank(world):
+        free.bytes = 2**30 if world.process.is_main else 2 * (4096 + 3 * 100 * 100)
+        process = world.process._replace(local_rank=0)
+        with make_loader(
+            samples, RECIPES["shuffled"], cache="ram", world=world._replace(process=process)
+        ) as loader:
+            return loader.cached, loader._source.recent is None
+
+    assert run_rank_threads(2, rank) == [("all", True), ("part", False)]
+
+
+@pytest.mark.parametrize("without", [{"mosaic": 0.0}, {"mosaic_epochs": 0}], ids=str)
+def test_without_mosaics_nothing_is_kept_and_no_batch_changes(samples, required, without):
+    augment = dataclasses.replace(EVERYTHING, **without)
+    loader = make_loader(samples, RECIPES["shuffled"], augment=augment)
+    assert loader._source.recent is None and not required
+    assert digests(loader) == digests(make_loader(samples, BatchRecipe(), augment=augment))
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--override", "mosaic=0", "mixup=0.1"], ["mixup", "--mosaic-window"]),
+        (["--override", "mosaic=0.1"], []),
+    ],
+)
+def test_a_window_without_mosaics_is_told(samples, caplog, flags, told):
+    values, _ = read_train_flags(["--mosaic-window", "6", "--workers", "0", *flags])
+    config = TrainConfig(**values)
+    job = SimpleNamespace(
+        config=config,
+        hyp=read_hyperparameters(config.hyp, config.override),
+        train_samples=samples,
+        world=ALONE,
+        items=BOXES,
+    )
+    with caplog.at_level(logging.INFO):
+        train.train_loader(job).close()
+    reason = "it changes mosaics alone, and there are none (mosaic: 0)"
+    assert caplog.messages == [f"{name} has no effect: {reason}" for name in told]
+
+
+def test_another_order_of_the_same_epoch_gets_its_own_images(samples):
+    num_classes = 1 + max(int(sample.class_index.max()) for sample in samples)
+    scores = (0.9, *[0.0] * (num_classes - 1))  # order the epoch anew with --image-weights
+    expected = digest(make_loader(samples, RECIPES["weighted"]).batch(1, 1, scores))
+    loader = make_loader(samples, RECIPES["weighted"])
+    assert digest(loader.batch(1, 1)) != expected
+    assert digest(loader.batch(1, 1, scores)) == expected
 
 
 @pytest.mark.parametrize("name", ["shuffled", "quad"])

@@ -24,7 +24,7 @@ def image(number: int) -> np.ndarray:
 
 
 def get(ring, number, decode=None):
-    return ring.get(number, SIZES[number % 3], decode or (lambda: image(number)))
+    return ring.get(number, number, SIZES[number % 3], decode or (lambda: image(number)))
 
 
 def test_an_image_is_there_until_another_takes_its_slot():
@@ -43,11 +43,19 @@ def test_an_image_is_there_until_another_takes_its_slot():
         get(ring, number, never)
 
 
+def test_another_sample_at_the_same_place_is_decoded():
+    ring = keep_recent_images(SIZES, num_slots=4)
+    get(ring, 0)
+    for _ in range(2):
+        np.testing.assert_array_equal(ring.get(0, 1, SIZES[1], lambda: image(1)), image(1))
+    np.testing.assert_array_equal(ring.get(4, 1, SIZES[1], never), image(1))  # an epoch later
+
+
 def test_an_image_that_is_no_block_of_memory_is_kept_as_it_is():
     ring = keep_recent_images(SIZES, num_slots=1)
     turned = image(1).transpose(1, 0, 2)
-    ring.get(0, (2, 7), lambda: turned)
-    np.testing.assert_array_equal(ring.get(0, (2, 7), never), turned)
+    ring.get(0, 1, (2, 7), lambda: turned)
+    np.testing.assert_array_equal(ring.get(0, 1, (2, 7), never), turned)
 
 
 # Dies in the middle of its image.
@@ -66,22 +74,22 @@ def cut_short(descriptor, content, start):
     return real(descriptor, content, start)
 
 os.pwrite = cut_short
-ring.get(2, (4, 4), lambda: np.full((4, 4, 3), 9, np.uint8))
+ring.get(2, 2, (4, 4), lambda: np.full((4, 4, 3), 9, np.uint8))
 """
 
 
 def test_half_an_image_of_a_process_that_died_is_not_seen():
     ring = keep_recent_images(SIZES, num_slots=2)
-    np.testing.assert_array_equal(ring.get(0, (4, 4), lambda: image(2)), image(2))
+    np.testing.assert_array_equal(ring.get(0, 0, (4, 4), lambda: image(2)), image(2))
     descriptor = ring._descriptor
     command = [sys.executable, "-c", WRITER, str(descriptor)]
     done = subprocess.run(command, cwd=PROJECT, pass_fds=[descriptor], check=False)
     assert done.returncode == -signal.SIGKILL
     for number in (0, 2):
         with pytest.raises(AssertionError, match="decoded again"):
-            ring.get(number, (4, 4), never)
-    np.testing.assert_array_equal(ring.get(2, (4, 4), lambda: image(2)), image(2))
-    np.testing.assert_array_equal(ring.get(2, (4, 4), never), image(2))
+            ring.get(number, number, (4, 4), never)
+    np.testing.assert_array_equal(ring.get(2, 2, (4, 4), lambda: image(2)), image(2))
+    np.testing.assert_array_equal(ring.get(2, 2, (4, 4), never), image(2))
 
 
 def test_a_reader_waits_for_the_writer_of_its_slot():
@@ -118,5 +126,5 @@ def test_the_ranks_of_a_machine_share_a_ring():
 
 def test_more_than_the_memory_that_is_free_is_refused(monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: 1000)
-    with pytest.raises(UserError, match="--mosaic-window: 50 decoded images .* smaller --mosaic"):
-        keep_recent_images(SIZES, 50)
+    with pytest.raises(UserError, match="--mosaic-window: 50 decoded images .* free; take fewer"):
+        keep_recent_images(SIZES, 50, remedy="take fewer")
