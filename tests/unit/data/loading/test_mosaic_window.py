@@ -182,7 +182,7 @@ def test_a_window_without_mosaics_is_told(samples, caplog, flags, told):
     )
     with caplog.at_level(logging.INFO):
         train.train_loader(job).close()
-    reason = "it changes mosaics alone, and there are none (mosaic: 0)"
+    reason = "it changes only mosaics, and there are none (mosaic: 0)"
     assert caplog.messages == [f"{name} has no effect: {reason}" for name in told]
 
 
