@@ -104,7 +104,7 @@ def test_several_processes_are_in_every_command_and_report(run, tmp_path):
     assert document["cells"][0]["images_per_second"] == pytest.approx((100 / 0.9 + 100 / 0.99) / 2)
     folder = tmp_path / "out" / "exp"
     for text in (printed, *((folder / f"compare.{kind}").read_text() for kind in ("md", "html"))):
-        assert "of warm-up, in turns, 2 processes a run" in text
+        assert "of warm-up, in turns, 2 processes per run" in text
     for text in ((folder / f"compare.{kind}").read_text() for kind in ("md", "html")):
         assert text.count("--nproc 2") == 4
 

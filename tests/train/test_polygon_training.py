@@ -78,7 +78,7 @@ def test_a_run_that_began_with_boxes_does_not_go_on_with_polygons(flags, tmp_pat
     del progress["data"]["train"]["polygons"]  # as states of an earlier version are
     header = dataclasses.replace(stored.header, progress=progress)
     save_checkpoint(path, dataclasses.replace(stored, header=header))
-    with pytest.raises(UserError, match="split train, are polygons, and the run began with the"):
+    with pytest.raises(UserError, match="split train, are polygons, and the run began with only"):
         start([*run, "--resume"])
 
 

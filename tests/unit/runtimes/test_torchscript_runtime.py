@@ -83,7 +83,7 @@ def test_a_program_is_refused_where_it_cannot_be_loaded(tmp_path):
     runtime = TorchScriptRuntime(path)
     assert runtime.metadata == METADATA
     message = (
-        "no TorchScript file"
+        "cannot read it as TorchScript"
         if device.supports("torchscript")
         else "which only PyTorch has; give --backend torch"
     )

@@ -103,7 +103,7 @@ def test_a_model_that_is_not_there_is_answered_by_those_that_are(server):
         (b"8BPS" + bytes(99), {}, (415, "unsupported_media_type", "PSD is not decoded; accept")),
         (JPEG, {"Accept": "text/html"}, (406, "not_acceptable", "no answer fits Accept; accepted")),
         (JPEG[:20], {}, (422, "bad_image", "broken JPEG header")),
-        (image_file(".png", 4, 64), {}, (422, "bad_image", "64x4 px, at least 10 px a side")),
+        (image_file(".png", 4, 64), {}, (422, "bad_image", "64x4 px; at least 10 px per side")),
         (image_file(".png", 201, 200), {}, (413, "too_many_pixels", "200x201 px are 40,200, over")),
         (bytes(MAX_BYTES + 1), {}, (413, "too_large", "the image file is larger than 100,000 byt")),
     ],

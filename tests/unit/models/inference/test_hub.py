@@ -268,7 +268,7 @@ def test_a_public_name_finds_weights_in_the_project(monkeypatch, tmp_path, weigh
     (tmp_path / "weights" / "yolov5n.safetensors").write_bytes(weights.read_bytes())
     assert hubconf.yolov5n(device="cpu").names == dict(enumerate(CLASS_NAMES))
     assert len(hubconf.yolov5s(path=str(weights), device="cpu", classes=5).names) == 5
-    with pytest.raises(UserError, match="classes=80.*knows 5"):
+    with pytest.raises(UserError, match="classes=80.*has 5"):
         hubconf.yolov5n(classes=80, device="cpu")
 
 
