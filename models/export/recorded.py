@@ -47,6 +47,7 @@ def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
     """Return the ONNX graph of the EMA of weights, BatchNorm folded; equal weights, equal bytes."""
     model: Any = detector_of_weights(checkpoint)  # its classes are those of this backend
     fold_batch_norm(model)
+    model.eval()  # what only training computes has no place in a graph
     kind = kind_of_flags(type(model.head), config)
     given, images, placement = given_images(config)
     predicted = predictions(model, images, config.half)

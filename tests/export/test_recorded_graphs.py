@@ -31,6 +31,7 @@ MODELS = {
     "p6": "models/hub/yolov5n6.yaml",
 }
 STATIC = ("yolov5n static", "yolov3-tiny static", "tiny static --batch-size=2")
+LARGE = "tiny static --imgsz=512"  # with maps of more than `models.blocks.conv.LARGE_MAP`
 DYNAMIC = tuple(
     f"{name} dynamic" for name in ("yolov5n", "yolov3-tiny", "attention", "ghost", "p6", "grey")
 )
@@ -50,7 +51,7 @@ class Written:
         }
         for name, cfg in (("tiny", write_tiny_model(folder)), ("grey", grey_model(folder))):
             self.models[name] = nn.frozen_copy(write_random_weights(str(cfg), self.weights(name)))
-        names = [*STATIC, *DYNAMIC, HALF, *(of_opset(opset) for opset in OPSETS)]
+        names = [*STATIC, LARGE, *DYNAMIC, HALF, *(of_opset(opset) for opset in OPSETS)]
         self.files = write_graphs(folder, {name: self.flags(name) for name in names})
 
     def weights(self, model: str) -> Path:
@@ -108,6 +109,11 @@ def assert_near(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> None
 def test_a_static_graph_returns_the_rows_of_its_model(written: Written, name: str) -> None:
     batch = 2 if "batch" in name else 1
     for found, wanted in written.rows(name, [(batch, 64, 64)]):
+        assert_near(found, wanted, TOLERANCE)
+
+
+def test_a_graph_of_large_maps_returns_the_rows_of_its_model(written: Written) -> None:
+    for found, wanted in written.rows(LARGE, [(1, 512, 512)]):
         assert_near(found, wanted, TOLERANCE)
 
 
