@@ -15,9 +15,8 @@ from utils.errors import UserError
 
 BATCHNORM_EPS = 1e-3
 BATCHNORM_MOMENTUM = 0.03
-LARGE_MAP = (
-    1 << 19
-)  # numbers: 2 MiB; 16 images at 320 px have 24 of YOLOv5n's 57 maps, 76 % in size
+# Numbers: 2 MiB. 16 images at 320 px have 24 of YOLOv5n's 57 maps, 76 % in size.
+LARGE_MAP = 1 << 19
 GHOST_KERNEL_SIZE = 5  # of the depthwise convolution
 
 

@@ -31,7 +31,7 @@ MODELS = {
     "p6": "models/hub/yolov5n6.yaml",
 }
 STATIC = ("yolov5n static", "yolov3-tiny static", "tiny static --batch-size=2")
-LARGE = "tiny static --imgsz=512"  # with maps of more than `models.blocks.conv.LARGE_MAP`
+LARGE = "tiny static --imgsz=1024"  # with maps of more than `models.blocks.conv.LARGE_MAP`
 DYNAMIC = tuple(
     f"{name} dynamic" for name in ("yolov5n", "yolov3-tiny", "attention", "ghost", "p6", "grey")
 )
@@ -113,7 +113,7 @@ def test_a_static_graph_returns_the_rows_of_its_model(written: Written, name: st
 
 
 def test_a_graph_of_large_maps_returns_the_rows_of_its_model(written: Written) -> None:
-    for found, wanted in written.rows(LARGE, [(1, 512, 512)]):
+    for found, wanted in written.rows(LARGE, [(1, 1024, 1024)]):
         assert_near(found, wanted, TOLERANCE)
 
 
