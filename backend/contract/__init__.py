@@ -26,9 +26,10 @@ Conventions
 from __future__ import annotations
 
 from backend.contract.dist import Dist, Stage
+from backend.contract.fused import Fused
 from backend.contract.inference import CAPABILITIES, Tensor
 from backend.contract.optim import MultiTensor, Optim, Optimizer
-from backend.contract.training import NN, Amp, Autograd, Device, Fused, Ops
+from backend.contract.training import NN, Amp, Autograd, Device, Ops
 
 __all__ = [
     "CAPABILITIES",
