@@ -313,12 +313,21 @@ class Autograd(inference.Autograd, Protocol):
         It is tried once per device, by compiling a small function and its gradient.
         """
 
-    def compiled(self, function: Callable[..., Any], most_shapes: int = 1) -> Callable[..., Any]:
+    def compiled(
+        self, function: Callable[..., Any], most_shapes: int = 1, graphs: bool = False
+    ) -> Callable[..., Any]:
         """Return the function, to be compiled with its gradient at its first call.
 
         The values differ only by rounding. It is compiled for each set of tensor shapes, up to
         `most_shapes` sets; calls with further shapes run the plain function. The time of compiling
         is logged.
+
+        Args:
+            graphs: on a GPU, record the kernels of a call and of its gradient, and launch them
+                together later. A call of a module then begins a pass: it overwrites what functions
+                compiled so have returned before, but not numbers (0-d) and gradients of the
+                module's parameters. No tensor that the module keeps may be replaced by another
+                between two calls, or each call is recorded anew.
 
         Raises:
             ValueError: the backend has no compiler for it.

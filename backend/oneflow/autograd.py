@@ -69,7 +69,9 @@ def compile_problem(device: str) -> str | None:
     return NO_COMPILER
 
 
-def compiled(function: Callable[..., Any], most_shapes: int = 1) -> Callable[..., Any]:
+def compiled(
+    function: Callable[..., Any], most_shapes: int = 1, graphs: bool = False
+) -> Callable[..., Any]:
     raise ValueError(NO_COMPILER)
 
 

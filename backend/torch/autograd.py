@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
+from torch.nn import Module
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from backend import checks
 from backend.contract import Stage
@@ -91,8 +92,41 @@ def _product(x: Tensor) -> Tensor:
     return (torch.sigmoid(x) * x).sum()
 
 
-def compiled(function: Callable[..., Any], most_shapes: int = 1) -> Callable[..., Any]:
-    optimized = torch.compile(function, dynamic=False)
+def compiled(
+    function: Callable[..., Any], most_shapes: int = 1, graphs: bool = False
+) -> Callable[..., Any]:
+    optimized = torch.compile(function, dynamic=False, mode="reduce-overhead" if graphs else None)
+    run = _for_shapes(function, optimized, most_shapes)
+    return _with_graphs(function, run) if graphs else run
+
+
+def _with_graphs(function: Callable[..., Any], run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what runs a function in graphs, whose memory the next pass overwrites.
+
+    The results and gradients of a graph lie there. What outlives a pass is copied: numbers as they
+    are returned, gradients when the next pass begins, if no update has used them up by then.
+    """
+    is_network = isinstance(function, Module)
+    trained = dict(function.named_parameters()) if is_network else {}
+
+    def run_in_graphs(*inputs: Any) -> Any:
+        if is_network:
+            for name, gradient in copy_gradients(trained).items():
+                trained[name].grad = gradient
+            torch.compiler.cudagraph_mark_step_begin()
+        return tree_map_only(Tensor, _own_number, run(*inputs))
+
+    return run_in_graphs
+
+
+def _own_number(x: Tensor) -> Tensor:
+    return x.clone() if x.ndim == 0 else x
+
+
+def _for_shapes(
+    function: Callable[..., Any], optimized: Callable[..., Any], most_shapes: int
+) -> Callable[..., Any]:
+    """Return what runs the compiled form for the first sets of shapes, and the plain one else."""
     seen: set[tuple[Any, ...]] = set()
     refused: set[tuple[Any, ...]] = set()
     name = getattr(function, "__qualname__", type(function).__name__)

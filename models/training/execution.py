@@ -18,6 +18,7 @@ from backend.checks import CPU
 from backend.contract import Tensor
 from models.detector import choose_layout
 from models.heads.base import Loss, LossTerms
+from models.training.graphs import graph_problem
 from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
 
@@ -34,6 +35,7 @@ class Execution:
     dtype: str  # in which the network computes; weights and loss are float32 beside halves
     channels_last: bool
     compiled: bool
+    graphs: bool = False  # whether what is compiled runs as CUDA graphs
 
     @property
     def autocast_dtype(self) -> str:
@@ -50,7 +52,7 @@ class Execution:
 
         Raw maps have the weights' dtype.
         """
-        forward = autograd.compiled(model) if self.compiled else model
+        forward = self._compile(model) if self.compiled else model
         if self.autocast_dtype == "float32":
             return forward
 
@@ -65,7 +67,10 @@ class Execution:
 
     def loss_of(self, loss: Loss) -> Callable[..., LossTerms]:
         """Return the loss itself or its compiled form."""
-        return loss.compiled(autograd.compiled) if self.compiled else loss
+        return loss.compiled(self._compile) if self.compiled else loss
+
+    def _compile(self, function: Callable[..., Any], most_shapes: int = 1) -> Callable[..., Any]:
+        return autograd.compiled(function, most_shapes, self.graphs)
 
 
 def choose_execution(config: TrainConfig, device: str, dtype: str) -> Execution:
@@ -80,16 +85,20 @@ def choose_execution(config: TrainConfig, device: str, dtype: str) -> Execution:
     computed = choose_precision(config.amp, device, dtype)
     channels_last = choose_layout(config.layout, device, computed)
     problem = autograd.compile_problem(device) if config.compile else None
-    execution = Execution(device, computed, channels_last, config.compile and problem is None)
+    is_compiled = config.compile and problem is None
+    without_graphs = graph_problem(config, device) if is_compiled else ""
+    graphs = is_compiled and not without_graphs
+    execution = Execution(device, computed, channels_last, is_compiled, graphs)
     log.info(
-        "%s%s, %s, %s%s",
+        "%s%s, %s, %s%s%s",
         computed,
         " (--amp auto; --amp off computes in float32)"
         if config.amp == "auto" and computed != dtype
         else "",
         execution.layout,
-        "compiled" if execution.compiled else "eager",
+        "compiled, as CUDA graphs" if graphs else "compiled" if is_compiled else "eager",
         f" (no --compile: {problem})" if problem else "",
+        f" (no CUDA graphs: {without_graphs})" if without_graphs and device != CPU else "",
     )
     return execution
 
