@@ -106,11 +106,10 @@ def _with_graphs(function: Callable[..., Any], run: Callable[..., Any]) -> Calla
     The results and gradients of a graph lie there. What outlives a pass is copied: numbers as they
     are returned, gradients when the next pass begins, if no update has used them up by then.
     """
-    is_network = isinstance(function, Module)
-    trained = dict(function.named_parameters()) if is_network else {}
+    trained = dict(function.named_parameters()) if isinstance(function, Module) else None
 
     def run_in_graphs(*inputs: Any) -> Any:
-        if is_network:
+        if trained is not None:  # a pass begins
             for name, gradient in copy_gradients(trained).items():
                 trained[name].grad = gradient
             torch.compiler.cudagraph_mark_step_begin()

@@ -19,6 +19,7 @@ import backend
 from backend.checks import CPU
 from backend.processes import local_world_size, this_process
 from backend.words import count
+from models.training.graphs import refusal
 from models.training.multi_scale import MultiScale
 from models.training.settling import settle
 from models.training.start import build_model
@@ -79,7 +80,7 @@ def fitting_batch(job: Job, device: str) -> int:
         return backend.device.peak_memory(lambda: run_steps(state, batch), device)
 
     present = backend.device.peak_memory(lambda: None, device)
-    budget = memory_budget(device, present)
+    budget = memory_budget(job.config, device, present)
     on_rank = -(-len(job.train_samples) // job.world.process.world_size)
     most = min(LARGEST_ON_CPU if device == CPU else LARGEST, on_rank)
     most = max(most // QUAD, 1) * QUAD if job.config.quad else most
@@ -109,12 +110,14 @@ def measured_state(job: Job, device: str) -> TrainState:
     return build_state(config, job.hyp, model, 1, device)
 
 
-def memory_budget(device: str, present: int) -> int:
+def memory_budget(config: TrainConfig, device: str, present: int) -> int:
     """Return the bytes that this process may have: those in use, and a fraction of the free."""
     free = backend.device.free_memory(device)
     if free is None:
         free = free_memory() // local_world_size()
-    return present + int(PART_OF_FREE * free)
+    # Graphs keep their memory: a batch of another size, which has no graph, needs as much beside.
+    steps = 2 if config.compile and not refusal(config, device) else 1
+    return present + int(PART_OF_FREE * free / steps)
 
 
 def run_steps(state: TrainState, batch: Batch) -> None:

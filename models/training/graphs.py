@@ -8,7 +8,6 @@ network, in which losses and gradients outlive a pass as in a training, proves t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -22,6 +21,7 @@ from models.blocks.conv import Conv
 from models.heads.base import LossTerms
 from models.proof import find_problem
 from utils.cli.train_config import TrainConfig
+from utils.report.stage_timer import StageTimer
 
 # A lost loss or gradient is another pass's, or nothing. TF32 rounds to 5e-4.
 TOLERANCE = 0.05
@@ -87,14 +87,16 @@ def trained(
     weights = dict(nn.named_parameters(network))
     optimizer = optim.SGD([(weights, 0.0)])
     forward, loss = compile_(network), compile_(cost)
-    terms, found = [], {}
+    terms: list[LossTerms] = []
+    found: dict[str, np.ndarray] = {}
     for update in range(UPDATES):
         for size in range(1, PASSES + 1):
-            images, factors = random.uniform(0, 1, IMAGES), random.uniform(0, size, MAPS)
-            inputs = (ops.tensor(x.astype(np.float32), device) for x in (images, factors))
-            terms.append(
-                autograd.value_and_backward(forward, loss, *inputs, lambda name: nullcontext())
+            images, factors = (
+                ops.tensor(random.uniform(0, most, shape).astype(np.float32), device)
+                for most, shape in ((1, IMAGES), (size, MAPS))
             )
+            stage = StageTimer(device)
+            terms.append(autograd.value_and_backward(forward, loss, images, factors, stage))
         gradients = autograd.copy_gradients(weights)
         found |= {f"gradient {update} of {n}": ops.to_numpy(x) for n, x in gradients.items()}
         optimizer.step([RATE], 0.0)

@@ -57,6 +57,14 @@ def test_running_out_of_memory_bounds_what_fits():
     assert fit_line(peaks, 1000) == 2
 
 
+def test_graphs_leave_half_of_the_memory_to_a_batch_without_one(monkeypatch):
+    monkeypatch.setattr(batch_size.backend.device, "free_memory", lambda device: 1000)
+    plain, compiled = TrainConfig(), TrainConfig(compile=True)
+    assert batch_size.memory_budget(plain, "cuda:0", 50) == 850
+    assert batch_size.memory_budget(compiled, "cuda:0", 50) == 450
+    assert batch_size.memory_budget(compiled, "cpu", 50) == 850
+
+
 def test_every_image_of_a_measured_batch_is_crowded():
     batch = crowded_batch(3, 64, 7)
     assert batch.images.shape == (3, 3, 64, 64) and batch.images.dtype == np.uint8

@@ -1,0 +1,225 @@
+"""A step in graphs leaves the weights, EMA and losses of a step without, bit for bit.
+
+No GPU is needed: `tests/graph_memory.py` does on a CPU the worst that graphs may do.
+"""
+
+import dataclasses
+import importlib
+import logging
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import backend
+from backend import nn, ops
+from backend.processes import Process
+from models.detector import Detector
+from models.graph import read_model_yaml
+from models.heads.base import LossTerms
+from models.training import execution, graphs
+from models.training.checkpointing import pending_gradients
+from models.training.settling import settle
+from models.training.state import build_state
+from models.training.step import train_step
+from tests.graph_memory import compile_steps, run_in_graph_memory
+from tests.small import (
+    write_outlined_dataset,
+    write_small_dataset,
+    write_tiny_model,
+    write_tiny_segmenter,
+)
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.train_config import parse_train_flags
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.loading.batch import Batch
+from utils.data.loading.items import BOXES
+from utils.data.loading.loader import TrainLoader
+from utils.data.loading.mask_items import MaskItems
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
+from utils.report.stage_timer import StageTimer
+
+ON_TORCH = pytest.mark.skipif(backend.use() != "torch", reason="OneFlow compiles no step")
+LOST = 4  # batch, and so the update that it is in
+IN_PIECES = "--micro-batch", "2", "--autobalance"
+
+
+class Inputs(NamedTuple):
+    """A model, and what it is trained on."""
+
+    cfg: Path
+    num_classes: int
+    batches: list[Batch]  # of 5, 2, 5, 5, 5, 5, 2, 5 and 5 images
+
+
+def inputs_of(data, cfg, items):
+    dataset = load_dataset(data)
+    samples = load_split(dataset, "train")
+    with TrainLoader(samples, 64, 5, AugmentConfig(), seed=0, workers=0, items=items) as loader:
+        whole, other, rest = loader.epoch(0)
+    batches = [whole, rest, other, whole, other, whole, rest, other, whole]
+    return Inputs(cfg, len(dataset.class_names), batches)
+
+
+@pytest.fixture(scope="module")
+def boxes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("boxes")
+    return inputs_of(write_small_dataset(folder), write_tiny_model(folder), BOXES)
+
+
+@pytest.fixture(scope="module")
+def masks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("masks")
+    return inputs_of(write_outlined_dataset(folder), write_tiny_segmenter(folder), MaskItems())
+
+
+def start(inputs, flags):
+    """Return a state that makes an update of each two batches."""
+    config = parse_train_flags(["--cfg", str(inputs.cfg), "--img", "64", "--batch", "5", *flags])
+    hyp = dataclasses.replace(read_hyperparameters(DEFAULT_HYPERPARAMETERS), warmup_epochs=0)
+    model = Detector(read_model_yaml(inputs.cfg, inputs.num_classes))
+    model.initialize(seed=0)
+    state = build_state(config, hyp, model, batches=len(inputs.batches), device="cpu")
+    state.schedule = dataclasses.replace(state.schedule, batch_size=32)
+    return state
+
+
+def losing(state):
+    """Have a batch lose its update."""
+    plain = state.step_loss
+
+    def loss(raw, targets, whole):
+        terms = plain(raw, targets, whole)
+        if state.batch_number != LOST:
+            return terms
+        infinite = {name: x * float("inf") for name, x in terms.by_name.items()}
+        return LossTerms(infinite, terms.total * float("inf"))
+
+    state.step_loss = loss
+
+
+def trained(inputs, flags):
+    """Return all that a training leaves: weights, EMA, optimizer, loss, and losses read late."""
+    state = start(inputs, ("--compile", *flags))
+    losing(state)
+    returned = [train_step(state, batch, StageTimer()) for batch in inputs.batches]
+    settle(state)
+    watch = state.watch.state()
+    parts = {
+        "weights": nn.state_arrays(state.model),
+        "EMA": nn.state_arrays(state.ema.model),
+        "optimizer": state.optimizer.state_arrays(),
+        "gradient": pending_gradients(state),  # of the last batch, half an update
+        "level weights": state.loss.state(),
+        "losses": {"read": watch["first_losses"], "mean": watch["sums"]},
+        "updates": {"lost": watch["skipped"]},
+        "total": {f"of batch {i}": ops.to_numpy(x.total) for i, x in enumerate(returned)},
+    }
+    return {f"{part} {n}": np.array(x) for part, found in parts.items() for n, x in found.items()}
+
+
+def trained_without_graphs(inputs, flags):
+    """Return the same of functions that run as they are, where graphs are not asked for."""
+    torch = importlib.import_module("backend.torch.autograd").torch
+    with pytest.MonkeyPatch.context() as patch:
+        compile_steps(patch, no_graphs="not asked for")
+        patch.setattr(torch, "compile", lambda function, dynamic, mode: function)
+        return trained(inputs, flags)
+
+
+def differing(found, wanted):
+    both = found.keys() & wanted.keys()
+    unequal = {name for name in both if not np.array_equal(found[name], wanted[name], True)}
+    return unequal | (found.keys() ^ wanted.keys())
+
+
+@ON_TORCH
+@pytest.mark.parametrize(
+    ("task", "flags", "passes"),
+    [
+        ("boxes", ("--multi_tensor_optimizer", "--optimizer", "AdamW", "--amp", "bf16"), 9),
+        ("boxes", IN_PIECES, 7 * 3 + 2),
+        ("boxes", ("--multi_tensor_optimizer", "--micro-batch", "3"), 7 * 2 + 2),
+        ("masks", (), 9),
+    ],
+)
+def test_graphs_leave_every_bit_of_a_training(request, monkeypatch, task, flags, passes):
+    inputs = request.getfixturevalue(task)
+    wanted = trained_without_graphs(inputs, flags)
+    assert wanted["updates lost"] == 1 and not np.isfinite(wanted["losses read"][LOST]).any()
+    memory = run_in_graph_memory(monkeypatch)
+    assert differing(trained(inputs, flags), wanted) == set()
+    assert memory.passes == passes
+
+
+@ON_TORCH
+@pytest.mark.parametrize(
+    ("copied", "instead", "lost"),
+    [
+        ("_own_number", lambda x: x, ("losses read", "level weights balance", "total of batch 0")),
+        ("copy_gradients", lambda parameters: {}, ("weights", "EMA", "gradient")),
+    ],
+)
+def test_a_copy_that_is_left_out_is_seen(boxes, monkeypatch, copied, instead, lost):
+    wanted = trained_without_graphs(boxes, IN_PIECES)
+    run_in_graph_memory(monkeypatch)
+    module = importlib.import_module("backend.torch.autograd")
+    monkeypatch.setattr(module, copied, instead)
+    found = differing(trained(boxes, IN_PIECES), wanted)
+    assert all(any(name.startswith(part) for name in found) for part in lost)
+    # The trial at the start of a run sees it too, and leaves the graphs alone.
+    assert " differs by nan" in graphs.trial_problem("cpu")
+
+
+@ON_TORCH
+def test_the_trial_passes_where_no_copy_is_left_out(monkeypatch):
+    memory = run_in_graph_memory(monkeypatch)
+    assert graphs.trial_problem("cpu") == ""
+    assert memory.passes == graphs.UPDATES * graphs.PASSES
+
+
+def test_a_compiler_that_fails_in_the_trial_is_a_reason_against_graphs(monkeypatch):
+    def fail(*arguments, **options):
+        raise RuntimeError("CUDA error: operation not permitted\nwhen stream is capturing")
+
+    monkeypatch.setattr(graphs.autograd, "compiled", fail)
+    problem = "RuntimeError: CUDA error: operation not permitted"
+    assert graphs.trial_problem("cpu") == problem
+
+
+@pytest.mark.parametrize(
+    ("flags", "device", "ranks", "reason"),
+    [
+        ((), "cpu", 1, "the device is a CPU"),
+        ((), "cuda:0", 2, "several processes exchange gradients"),
+        (("--dropout", "0.5"), "cuda:0", 1, "--dropout draws a new tensor"),
+        ((), "cuda:0", 1, ""),
+    ],
+)
+def test_what_cannot_be_recorded_is_not_tried(monkeypatch, flags, device, ranks, reason):
+    monkeypatch.setattr(graphs, "this_process", lambda: Process(world_size=ranks))
+    config = parse_train_flags(["--cfg", "yolov5n-cls.yaml", "--data", "imagenet10", *flags])
+    refused = graphs.refusal(config, device)
+    assert refused.startswith(reason) and bool(refused) is bool(reason)
+
+
+@ON_TORCH
+@pytest.mark.parametrize(
+    ("device", "no_graphs", "said"),
+    [
+        ("cuda:0", "", "compiled, as CUDA graphs"),
+        ("cuda:0", "its losses differ", "compiled (no CUDA graphs: its losses differ)"),
+        ("cpu", "the device is a CPU", "compiled"),
+    ],
+)
+def test_a_line_says_whether_a_compiled_step_runs_as_graphs(
+    monkeypatch, caplog, device, no_graphs, said
+):
+    compile_steps(monkeypatch, no_graphs)
+    config = parse_train_flags(["--compile", "--amp", "off", "--layout", "contiguous"])
+    with caplog.at_level(logging.INFO):
+        chosen = execution.choose_execution(config, device, "float32")
+    assert caplog.messages == [f"float32, contiguous, {said}"]
+    assert chosen.compiled and chosen.graphs is (no_graphs == "")
