@@ -16,8 +16,8 @@ if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import argparse
+import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ TARGETS_AN_IMAGE = 14
 PLAIN = "plain"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Candidate:
     """Flags of train.py, and how far its losses may be from the plain path's, relative to them."""
 
@@ -55,6 +55,7 @@ CANDIDATES = {
     "bf16": Candidate(("--amp", "bf16"), 0.03),
     "fp16": Candidate(("--amp", "fp16"), 0.01),
     "compiled": Candidate(("--compile",), 1e-4),
+    "compiled, no graphs": Candidate(("--compile",), 1e-4),
     "compiled, bf16": Candidate(("--compile", "--amp", "bf16"), 0.03),
 }
 
@@ -65,6 +66,7 @@ def usable(names: list[str], chosen: str) -> dict[str, Candidate]:
         "channels-last": None if device.supports("channels_last") else "one layout only",
         "bf16": None if "bfloat16" in amp.supported(chosen) else "no bfloat16 there",
         "fp16": None if "float16" in amp.supported(chosen) else "no float16 there",
+        "no graphs": "a CPU has no CUDA graphs" if chosen == CPU else None,
     }
     kept = {}
     for name in dict.fromkeys([PLAIN, *names]):
@@ -112,6 +114,10 @@ def start(name: str, candidate: Candidate, flags: argparse.Namespace, chosen: st
     state = build_state(config, hyp, model, batches=10**6, device=chosen)
     if name == "padded loss":
         state.step_loss = state.loss.compiled(lambda cost, most_shapes: cost)
+    if name == "compiled, no graphs":
+        one_by_one = dataclasses.replace(state.execution, graphs=False)
+        state.forward = one_by_one.forward_of(state.parallel)
+        state.step_loss = one_by_one.loss_of(state.loss)
     return state
 
 

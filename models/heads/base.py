@@ -99,7 +99,8 @@ class Loss(Protocol):
         """Return the same loss with its part on the device compiled, to rounding.
 
         Args:
-            compile_: `autograd.compiled`: takes a function and how many shapes it may have.
+            compile_: `autograd.compiled`: takes a function and how many shapes it may have. Of what
+                it returns, only numbers (0-d) outlive the pass.
         """
 
     def end_batch(self) -> None:

@@ -12,7 +12,7 @@ from tests.small import write_small_model
 def test_candidates_of_equal_losses_are_timed_and_written(monkeypatch, capsys, tmp_path):
     path, cfg = tmp_path / "steps.json", write_small_model(tmp_path)
     flags = f"train_step --device cpu --cfg {cfg} --img 64 --batch 2 --repeats 1 --warm-up 1"
-    asked = ["--only", "channels-last", "padded loss", "--json", str(path)]
+    asked = ["--only", "channels-last", "padded loss", "compiled, no graphs", "--json", str(path)]
     monkeypatch.setattr("sys.argv", [*flags.split(), *asked])
     train_step.main()
     printed = capsys.readouterr().out
@@ -22,6 +22,7 @@ def test_candidates_of_equal_losses_are_timed_and_written(monkeypatch, capsys, t
     else:
         assert names == ["plain", "channels-last", "padded loss"]
     assert "milliseconds a stage, mean" in printed and "backward" in printed
+    assert "compiled, no graphs: left out, a CPU has no CUDA graphs" in printed
 
 
 def test_other_losses_end_the_comparison():
