@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -113,9 +114,24 @@ def _with_graphs(function: Callable[..., Any], run: Callable[..., Any]) -> Calla
             for name, gradient in copy_gradients(trained).items():
                 trained[name].grad = gradient
             torch.compiler.cudagraph_mark_step_begin()
-        return tree_map_only(Tensor, _own_number, run(*inputs))
+        before = _left_out()
+        found = run(*inputs)
+        if _left_out() > before:
+            reason = "TORCH_LOGS=cudagraphs says why"
+            log.warning("%s is compiled, but not as a graph: %s", _name(function), reason)
+        return tree_map_only(Tensor, _own_number, found)
 
     return run_in_graphs
+
+
+def _left_out() -> int:
+    """Return how many compiled functions PyTorch has not recorded, for reasons of its own."""
+    compiler = sys.modules.get("torch._dynamo.utils")
+    return compiler.counters["inductor"]["cudagraph_skips"] if compiler else 0
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__qualname__", type(function).__name__))
 
 
 def _own_number(x: Tensor) -> Tensor:
@@ -128,7 +144,7 @@ def _for_shapes(
     """Return what runs the compiled form for the first sets of shapes, and the plain one else."""
     seen: set[tuple[Any, ...]] = set()
     refused: set[tuple[Any, ...]] = set()
-    name = getattr(function, "__qualname__", type(function).__name__)
+    name = _name(function)
 
     def run(*inputs: Any) -> Any:
         shapes = tuple(x.shape for x in tree_leaves(inputs) if isinstance(x, Tensor))
