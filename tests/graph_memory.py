@@ -40,6 +40,7 @@ class GraphMemory:
                 return memory.take(gradient)
 
         self._lent = Lent.apply
+        self._compile = self.torch.compile
 
     def take(self, x: Any) -> Any:
         copied = x.clone()
@@ -58,11 +59,28 @@ class GraphMemory:
 
         return run
 
+    def compile_traced(self, function: Any, dynamic: bool, mode: str | None) -> Any:
+        """Stand in for `torch.compile` with its own passes forward and backward, but no kernels.
+
+        So what a forward pass keeps for its backward pass lies in the memory too.
+        """
+        common = importlib.import_module("torch._dynamo.backends.common")
+        passes = common.aot_autograd(fw_compiler=self._recorded, bw_compiler=self._recorded)
+        return self._compile(function, dynamic=dynamic, backend=passes)
+
+    def _recorded(self, graph: Any, inputs: Any) -> Any:
+        def run(arguments: list[Any]) -> list[Any]:
+            found = graph(*arguments)
+            return [self.take(x) if isinstance(x, self.torch.Tensor) else x for x in found]
+
+        run._boxed_call = True  # type: ignore[attr-defined]  # it takes its arguments as one list
+        return run
+
     def begin_pass(self) -> None:
         """Stand in for `torch.compiler.cudagraph_mark_step_begin`."""
         self.passes += 1
         for x in self._kept:
-            x.fill_(float("nan"))
+            x.fill_(float("nan") if x.is_floating_point() else 0)
         self._kept.clear()
 
     def _lend(self, tree: Any) -> Any:

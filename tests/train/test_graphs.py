@@ -180,6 +180,24 @@ def test_the_trial_passes_where_no_copy_is_left_out(monkeypatch):
     assert memory.passes == graphs.UPDATES * graphs.PASSES
 
 
+@ON_TORCH
+@pytest.mark.parametrize(
+    ("left_out", "problem"),
+    [
+        ({}, ""),
+        ({"_own_number": lambda x: x}, "its losses differs by nan"),
+        ({"copy_gradients": lambda parameters: {}}, "its gradient 0 of"),
+    ],
+)
+def test_the_trial_holds_for_passes_that_the_compiler_made(monkeypatch, left_out, problem):
+    memory = run_in_graph_memory(monkeypatch)
+    monkeypatch.setattr(memory.torch, "compile", memory.compile_traced)
+    for name, instead in left_out.items():
+        monkeypatch.setattr(importlib.import_module("backend.torch.autograd"), name, instead)
+    found = graphs.trial_problem("cpu")
+    assert found.startswith(problem) and bool(found) is bool(problem)
+
+
 def test_a_compiler_that_fails_in_the_trial_is_a_reason_against_graphs(monkeypatch):
     def fail(*arguments, **options):
         raise RuntimeError("CUDA error: operation not permitted\nwhen stream is capturing")
