@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from backend.backend_error import BackendError
@@ -47,6 +48,15 @@ def require_cpu(backend: str, name: str) -> None:
             f"--device {name!r}: backend {backend} computes on the CPU; use --device cpu, or "
             f"--backend {others}"
         )
+
+
+def tf32_is_overridden() -> bool:
+    """Return whether NVIDIA's libraries were told to round nothing to TF32, for all frameworks.
+
+    Source: NVIDIA_TF32_OVERRIDE in the documentation of cuBLAS and cuDNN; any other value is the
+    same as none.
+    """
+    return os.environ.get("NVIDIA_TF32_OVERRIDE") == "0"
 
 
 def _listed(name: str, usable: Sequence[str]) -> list[str]:

@@ -46,6 +46,7 @@ from utils.data.sources.labels import scan_samples
 from utils.data.sources.samples import Sample, table_of
 from utils.data.sources.splits import images_of
 from utils.processes.command import run_command
+from utils.processes.host_memory import keep_freed_images
 
 DRAWN_SIZE = (480, 640)
 # Decoding takes as long as there is data. With grain of this standard deviation a JPEG has 160 KB
@@ -174,6 +175,7 @@ def main() -> None:
     flags.device = "cpu"
     device = choose_device(flags)
     cv2.setNumThreads(0)  # as in a worker
+    keep_freed_images()
     if flags.data:
         dataset = load_dataset(flags.data, splits=("train",))
         compare(

@@ -106,6 +106,7 @@ def start(name: str, candidate: Candidate, flags: argparse.Namespace, chosen: st
     from models.training.state import build_state
 
     given = ["--cfg", str(flags.cfg), "--img", str(flags.img), "--batch", str(flags.batch)]
+    given += ["--amp", "off"]  # a GPU would choose a half precision, for the plain path too
     config = parse_train_flags([*given, *candidate.flags])
     model = Detector(read_model_yaml(str(flags.cfg)))
     model.initialize(seed=0)

@@ -262,6 +262,13 @@ class Device(inference.Device, Protocol):
         """Return whether float32 convolutions on the device may round their inputs to TF32.
 
         TF32 keeps 10 of float32's 23 bits after the point: faster, and no longer the same work.
+        NVIDIA_TF32_OVERRIDE=0, set before the start, keeps every backend from it.
+        """
+
+    def compute_exactly(self, device: str) -> None:
+        """Make this process compute float32 convolutions and products on a device without TF32.
+
+        It stays so, on all GPUs. OneFlow 0.9 has no such switch: `rounds_to_tf32` still says yes.
         """
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import time
 from collections.abc import Callable
 
@@ -13,14 +12,13 @@ import oneflow
 from backend import checks
 from backend.checks import CPU
 from backend.contract import CAPABILITIES
-from backend.devices import own_device
+from backend.devices import own_device, tf32_is_overridden
 from backend.host_peak import peak_during
 
 # The wheel of 0.9.0 holds machine code for compute capabilities 6.0 to 8.6 and no PTX.
 LAST_SUPPORTED_MAJOR = 8
 FIRST_MAJOR_WITH_TF32 = 8
 NO_MEMORY = ("out of memory", "allocate failed", "_STATUS_ALLOC_FAILED")  # of a GPU, of a CPU
-TF32_VARIABLE = "ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"  # not set means on
 
 
 def resolve(name: str) -> str:
@@ -102,8 +100,14 @@ def describe(device: str) -> str:
 def rounds_to_tf32(device: str) -> bool:
     if device == CPU:
         return False
+    # 0.9 leaves convolutions to cuDNN's default, which is TF32. The variable that its documentation
+    # names, ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION, is read for matrix products alone.
     has_tf32 = oneflow.cuda.get_device_capability(device)[0] >= FIRST_MAJOR_WITH_TF32
-    return has_tf32 and os.environ.get(TF32_VARIABLE, "true").lower() in ("1", "true", "yes", "on")
+    return has_tf32 and not tf32_is_overridden()
+
+
+def compute_exactly(device: str) -> None:
+    """Do nothing: 0.9 has no switch for convolutions, and on a CPU it computes exactly."""
 
 
 def host_threads() -> int:

@@ -14,7 +14,7 @@ import torch
 from backend import checks
 from backend.checks import CPU
 from backend.contract import CAPABILITIES
-from backend.devices import own_device
+from backend.devices import own_device, tf32_is_overridden
 from backend.host_peak import peak_during
 from backend.words import count
 
@@ -116,8 +116,17 @@ def describe(device: str) -> str:
 def rounds_to_tf32(device: str) -> bool:
     if device == CPU:
         return False
-    has_tf32 = torch.cuda.get_device_capability(device)[0] >= FIRST_MAJOR_WITH_TF32
-    return has_tf32 and bool(torch.backends.cudnn.allow_tf32)
+    if torch.cuda.get_device_capability(device)[0] < FIRST_MAJOR_WITH_TF32:
+        return False
+    return bool(torch.backends.cudnn.allow_tf32) and not tf32_is_overridden()
+
+
+def compute_exactly(device: str) -> None:
+    if device != CPU:
+        # The older of PyTorch's two interfaces: all versions have it, and it cannot be read any
+        # more once the newer one (`fp32_precision`) has set convolutions alone.
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def host_threads() -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+import backend
 from backend import amp, autograd, dist, ops, use
 from backend.checks import CPU
 from backend.contract import Tensor
@@ -83,6 +84,8 @@ def choose_execution(config: TrainConfig, device: str, dtype: str) -> Execution:
         UserError: a precision or layout that the backend does not have on this device.
     """
     computed = choose_precision(config.amp, device, dtype)
+    if config.amp == "off":
+        backend.device.compute_exactly(device)
     channels_last = choose_layout(config.layout, device, computed)
     problem = autograd.compile_problem(device) if config.compile else None
     is_compiled = config.compile and problem is None
@@ -90,17 +93,25 @@ def choose_execution(config: TrainConfig, device: str, dtype: str) -> Execution:
     graphs = is_compiled and not without_graphs
     execution = Execution(device, computed, channels_last, is_compiled, graphs)
     log.info(
-        "%s%s, %s, %s%s%s",
-        computed,
-        " (--amp auto; --amp off computes in float32)"
-        if config.amp == "auto" and computed != dtype
-        else "",
+        "%s, %s, %s%s%s",
+        describe_precision(computed, device, chosen=config.amp == "auto" and computed != dtype),
         execution.layout,
         "compiled, as CUDA graphs" if graphs else "compiled" if is_compiled else "eager",
         f" (no --compile: {problem})" if problem else "",
         f" (no CUDA graphs: {without_graphs})" if without_graphs and device != CPU else "",
     )
     return execution
+
+
+def describe_precision(computed: str, device: str, chosen: bool) -> str:
+    """Return a precision in words: whether --amp auto chose it, and how a GPU rounds float32."""
+    if chosen:
+        return f"{computed} (--amp auto; --amp off computes in float32)"
+    if computed != "float32" or device == CPU:
+        return computed
+    if backend.device.rounds_to_tf32(device):
+        return "float32 (convolutions round to TF32; NVIDIA_TF32_OVERRIDE=0 keeps them from it)"
+    return "float32 (exact)"
 
 
 def choose_precision(asked: str, device: str, dtype: str) -> str:

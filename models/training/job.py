@@ -28,7 +28,7 @@ from models.training.threads import choose_step_threads
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.processes import watchdog
 from utils.processes.cores import loader_workers
-from utils.processes.host_memory import keep_freed_memory
+from utils.processes.host_memory import keep_freed_images, keep_freed_memory
 from utils.state.checkpoint import Checkpoint
 from utils.state.job import Job
 from utils.state.resume import load_state
@@ -70,6 +70,8 @@ def build(job: Job, checkpoint: Checkpoint | None, batches: int) -> TrainState:
     device = backend.device.resolve(job.config.device)
     if device == CPU:
         keep_freed_memory()
+    else:  # without workers the images are decoded here
+        keep_freed_images()
     if checkpoint is None:
         # The weights of --replay have been fitted already.
         fit = None if job.config.replay else partial(fit_to_labels, job=job)

@@ -134,6 +134,14 @@ def says_whether_products_lose_bits(b: Backend) -> None:
     assert b.device.rounds_to_tf32("cpu") is False
 
 
+@judges("device.compute_exactly")
+def says_whether_products_still_lose_bits_when_told_to_be_exact(b: Backend) -> None:
+    assert b.device.compute_exactly("cpu") is None
+    assert b.device.rounds_to_tf32("cpu") is False
+    b.device.compute_exactly(b.device.resolve(""))
+    says_whether_products_lose_bits(b)
+
+
 @judges("device.host_threads")
 @judges("device.set_host_threads")
 def threads_are_those_of_the_thread_that_asks(b: Backend) -> None:

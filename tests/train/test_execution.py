@@ -175,6 +175,14 @@ def test_a_cpu_trains_in_float32_unless_asked(training, caplog):
     assert "--amp" not in caplog.text
 
 
+@pytest.mark.parametrize(("flags", "told"), [((), []), (("--amp", "off"), ["cpu"])])
+def test_only_amp_off_asks_for_exact_float32(training, monkeypatch, flags, told):
+    asked = []
+    monkeypatch.setattr(backend.device, "compute_exactly", asked.append)
+    assert training[0](*flags).execution.dtype == "float32"
+    assert asked == told
+
+
 def test_validation_computes_in_the_precision_of_training(training):
     start, batches = training
     plain = start("--layout", "contiguous")

@@ -69,7 +69,7 @@ class TrainConfig(RecipeConfig):
         "(disk)")  # fmt: skip
     amp: str = flag("speed", "--amp", default="auto", choices=PRECISIONS,
         help="mixed precision: compute the network in half precision; auto: where a GPU gains from "
-        "it; off: all in float32")  # fmt: skip
+        "it; off: exact float32, if the backend can")  # fmt: skip
     layout: str = flag("speed", "--layout", default="auto", choices=LAYOUTS,
         help="memory layout of feature maps; auto: the one that is faster on the "
         "device")  # fmt: skip

@@ -25,6 +25,9 @@ from utils.processes.process_family import (
 POLL_SECONDS = 0.05
 SECONDS_TO_END = 10
 DEVICE_POLL_MILLISECONDS = 500
+# No side rounds float32 to TF32, since OneFlow 0.9 and other trainers have no flag for it. What the
+# user sets goes before.
+ALIKE = {"NVIDIA_TF32_OVERRIDE": "0"}
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ def run_process(
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 preexec_fn=ask_for_signal_when_parent_ends,
+                env={**ALIKE, **os.environ},
             )
             memory = PeakMemory(process.pid)
             timed_out = not _wait(process, start + timeout, (memory, *watchers))

@@ -293,6 +293,7 @@ register(
         ("device.free_memory", "takes a CPU for a GPU", lambda b: lambda device: 2**30),
         ("device.describe", "is several lines", lambda b: lambda device: "CPU\n2.13.0\n0.9.0"),
         ("device.rounds_to_tf32", "takes a CPU for a GPU", lambda b: lambda device: True),
+        ("device.compute_exactly", "knows GPUs only", failing("invalid device cpu")),
         ("device.is_out_of_memory", "takes any error for it", lambda b: lambda error: True),
         ("device.is_out_of_memory", "knows one kind", memory_error_alone),
         ("device.host_threads", "counts from none", lambda b: lambda: 0),

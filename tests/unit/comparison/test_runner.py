@@ -55,6 +55,18 @@ def test_output_exit_code_time_and_memory_are_known(tmp_path):
     assert outcome.peak_device_mib is None
 
 
+@pytest.mark.parametrize(("users", "seen"), [(None, "0"), ("1", "1")])
+def test_no_side_of_a_comparison_rounds_to_tf32_unless_the_user_says_so(
+    tmp_path, monkeypatch, users, seen
+):
+    if users is None:
+        monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
+    else:
+        monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", users)
+    assert run(tmp_path, "import os; print(os.environ['NVIDIA_TF32_OVERRIDE'])").exit_code == 0
+    assert (tmp_path / "log").read_text() == f"{seen}\n"
+
+
 def test_the_memory_of_a_process_in_a_session_of_its_own_counts(tmp_path):
     child = "import time; x = b'x' * (200 << 20); time.sleep(0.5)"
     code = (

@@ -30,6 +30,7 @@ from utils.data.loading.order import Epoch
 from utils.data.loading.shared_slots import SLOTS_PER_WORKER, SharedSlots
 from utils.data.loading.shared_source import SharedSource
 from utils.errors import DatasetError, LoaderError
+from utils.processes.host_memory import keep_freed_images
 
 NewArray = Callable[[tuple[int, ...]], np.ndarray]
 PARENTS_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
@@ -195,6 +196,7 @@ def _close_if_there(pool: weakref.ref[WorkerPool]) -> None:
 def _serve(source: BatchSource, workers: int, connection: Connection, slots: SharedSlots) -> None:
     """Answer requests (epoch, batch index) in a worker until the pipe ends."""
     cv2.setNumThreads(0)
+    keep_freed_images()
     tell_each(slots.note)
     while True:
         try:

@@ -3,11 +3,13 @@
 import gc
 import multiprocessing
 import os
+import platform
 import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ from tests.unit.data.loading.crashing_batches import (
     CrashingBatches,
     KilledBatches,
 )
+from tests.unit.data.loading.faulting_batches import MEBIBYTES, FaultingBatches
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.loader import TrainLoader
 from utils.data.loading.order import Epoch
@@ -162,6 +165,16 @@ def test_a_worker_that_dies_names_the_image_that_it_read(samples, batches, name,
     with pytest.raises(LoaderError, match=f"died: {name}, while it read {path}; repair or remove"):
         list(pool.run(Epoch(0)))
     assert worker_ids() == []
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
+def test_a_worker_keeps_the_memory_of_an_image_for_the_next_one(samples):
+    source = FaultingBatches(table_of(samples), 64, 2, AugmentConfig(), seed=0)
+    pool = WorkerPool(source, 1)
+    with closing(pool):
+        first = next(iter(pool.run(Epoch(0))))
+    # Freed at once, three arrays cost a fault for each page of 4 KiB, or of 2 MiB.
+    assert int(first.sample_indices[0]) < 3 * MEBIBYTES / 2
 
 
 DIE_HERE = """
