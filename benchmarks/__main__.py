@@ -26,9 +26,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import backend
+from backend.checks import CPU
 from backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
 from benchmarks.report import write_report
-from benchmarks.results import RUN, TESTS
+from benchmarks.results import COMPILED, RUN, TESTS, read_scripts
 from benchmarks.side_by_side import host
 from benchmarks.time_limit import TimeLimit, run_within
 from utils.cli.flags import new_parser
@@ -36,6 +37,7 @@ from utils.comparison.load import load_average
 from utils.comparison.machine import gpus
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
+from utils.files.project import PROJECT
 from utils.processes.command import run_command
 
 FOLDER = Path(__file__).parent
@@ -57,7 +59,7 @@ SMALL: dict[str, Sequence[str]] = {
     "metric": ("--images", "500", "--repeats", "3"),
     "epoch": ("--epochs", "2", "--img", "160"),
     "scan": ("--images", "2000", "--samples", "100000"),
-    "step_profile": ("--img", "160"),
+    "step_profile": ("--img", "160", "--batch", "4"),
     "tiles": ("--grid", "3", "--images", "9", "--repeats", "1"),
     "waiting": ("--busy", "0", "--rounds", "1"),
 }
@@ -66,6 +68,7 @@ SMALL_ON_GPU: dict[str, Sequence[str]] = {
     "epoch": ("--epochs", "2", "--img", "320", "--batch", "64"),
     "step_profile": (),
     "step_table": ("--execution", "eager"),
+    "step_table_compiled": ("--execution", "compiled"),
     "train_step": ("--only", "channels-last", "padded loss", "bf16", "fp16"),
 }
 NUMPY_ALONE = {"metric", "scan"}  # take no --backend and --device
@@ -78,7 +81,11 @@ ON_GPU = (
     "step_table", "step_profile", "ciou", "ema", "optimizer", "train_step", "val", "detect",
     "norm_silu", "upsample", "folding", "tests", "step_table_compiled",
 )  # fmt: skip
-COMPILED = {"step_table_compiled": ("--execution", "compiled")}
+
+
+TESTS_NAME = "tests"
+# On a GPU beside the scripts: the tests, and compiled steps apart from the eager ones.
+FURTHER = (TESTS_NAME, f"step_table{COMPILED}")
 
 
 class Job(NamedTuple):
@@ -98,26 +105,34 @@ def names() -> list[str]:
 
 def jobs(flags: argparse.Namespace, device: str) -> list[Job]:
     """Return what runs, in its order."""
-    if device == "cpu":
+    if device == CPU:
         asked = flags.only or [name for name in names() if name not in GPU_ALONE]
         return [job(name, flags, device) for name in asked]
-    wanted = flags.only or [*names(), "tests", "step_table_compiled"]
     order = [*ON_GPU, *names()]
-    return [job(name, flags, device) for name in sorted(wanted, key=order.index)]
+    wanted = sorted(flags.only or [*names(), *FURTHER], key=order.index)
+    return [job(name, flags, device) for name in wanted]
 
 
 def job(name: str, flags: argparse.Namespace, device: str) -> Job:
     """Return the process of one name, with its flags."""
-    if name == "tests":
-        line = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/conformance"]
-        return Job(name, line, output=flags.output / TESTS)
-    script = name.removesuffix("_compiled")
-    small = {**SMALL, **(SMALL_ON_GPU if device != "cpu" else {}), **COMPILED}.get(name, ())
+    if name == TESTS_NAME:
+        return Job(name, tests_line(), output=flags.output / TESTS)
+    script = name.removesuffix(COMPILED)
+    small = (SMALL if device == CPU else {**SMALL, **SMALL_ON_GPU}).get(name, ())
     line = [sys.executable, "-m", f"benchmarks.{script}", *small]
     if script not in NUMPY_ALONE:
-        own = "cpu" if script in CPU_ALONE else device
+        own = CPU if script in CPU_ALONE else device
         line += ["--backend", backend.use(), "--device", own]
     return Job(name, [*line, "--json", str(flags.output / f"{name}.json")], name in ONE_CORE)
+
+
+def tests_line() -> list[str]:
+    """Return the command of the tests that use a GPU where there is one, and end in minutes."""
+    named = sorted((PROJECT / "tests").glob("**/test_*gpu*.py"))
+    places = [PROJECT / "tests" / "conformance", PROJECT / "tests" / "unit" / "backend"]
+    places += [path for path in named if not set(places) & set(path.parents)]
+    where = [str(path.relative_to(PROJECT)) for path in places]
+    return [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *where]
 
 
 def run(job: Job, limit: TimeLimit) -> str:
@@ -128,7 +143,7 @@ def run(job: Job, limit: TimeLimit) -> str:
     environment.update({"OMP_NUM_THREADS": "1"} if job.one_core else {})
     code = run_within(job.line, environment, limit.left(), job.output)
     if code is None:
-        return f"the limit of {limit.minutes:g} minutes ended it"
+        return f"ended by --minutes {limit.minutes:g}"
     return "done" if code == 0 else f"failed with exit code {code}"
 
 
@@ -136,7 +151,8 @@ def run_all(all_jobs: Sequence[Job], flags: argparse.Namespace, limit: TimeLimit
     """Run all jobs; write run.json and the report after each. Return how many failed."""
     for unfinished in all_jobs:  # an earlier run's figures are none of this one
         (unfinished.output or Path(unfinished.line[-1])).unlink(missing_ok=True)
-    not_reached = f"not reached in {flags.minutes or 0:g} minutes"
+    read_scripts(flags.output)  # a damaged file there is told now, not after the first job
+    not_reached = f"not reached within --minutes {limit.minutes:g}"
     ended = {job.name: {"name": job.name, "state": not_reached} for job in all_jobs}
     for job in all_jobs:
         start = limit.seconds()
@@ -164,17 +180,17 @@ def main() -> None:
     add("--backend", choices=FRAMEWORKS)
     add("--device", default="cpu", help="cpu, 0, cuda:0")
     add("--output", type=Path, default=Path("runs/bench"), metavar="P", help="folder of the JSON")
-    add("--only", nargs="+", choices=names(), metavar="NAME", help="default: all")
+    add("--only", nargs="+", choices=[*names(), *FURTHER], metavar="NAME", help="default: all")
     add("--minutes", type=float, metavar="N", help="limit; default: 10 on a GPU, none on a CPU")
     flags = parser.parse_args()
     if flags.minutes is not None and not flags.minutes > 0:
         raise UserError(f"--minutes {flags.minutes}; a number above 0 is needed")
     backend.use(flags.backend)
     device = backend.device.resolve(flags.device)
-    if flags.minutes is None and device != "cpu":
+    if flags.minutes is None and device != CPU:
         flags.minutes = 10.0
     flags.output.mkdir(parents=True, exist_ok=True)
-    where = ", ".join([host(), *(gpus() if device != "cpu" else [])])
+    where = ", ".join([host(), *(gpus() if device != CPU else [])])
     failed = run_all(jobs(flags, device), flags, TimeLimit(flags.minutes), where)
     sys.exit(1 if failed else 0)
 

@@ -2,9 +2,9 @@
 
 Before: `results.py` reads both. After: `report.py` prints the lines.
 
-A ratio repeats if the second lies within the stated spread of the first: the range of the ratios
-turn by turn. Where a script knows no turns, the range is that of its times. A row without a plain
-path repeats if its median lies there.
+A ratio repeats if the second lies within the stated spread of the first: that is the middle half of
+the ratios turn by turn, and the ratio itself. Where a script knows no turns, it is what its fastest
+and slowest times allow. A row without a plain path repeats if its median lies between those.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def figure_of(plain: Timing | None, timing: Timing) -> Figure:
     if plain is None or math.isnan(timing.ratio):
         return Figure(timing.median, timing.fastest, timing.slowest, " ms")
     if timing.ratio_from is not None and timing.ratio_to is not None:
-        return Figure(timing.ratio, timing.ratio_from, timing.ratio_to, "")
+        spread = (timing.ratio, timing.ratio_from, timing.ratio_to)
+        return Figure(timing.ratio, min(spread), max(spread), "")
     low, high = timing.fastest / plain.slowest, timing.slowest / plain.fastest
     return Figure(timing.ratio, low, high, "")
 

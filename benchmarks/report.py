@@ -22,6 +22,7 @@ from benchmarks.goals import GOALS, Goal
 from benchmarks.repeats import compare_runs
 from benchmarks.results import Results, Script, read_results
 from benchmarks.side_by_side import Timing
+from benchmarks.step_profile import in_words
 from utils.cli.flags import new_parser
 from utils.comparison.words import NONE, number
 from utils.errors import UserError
@@ -63,7 +64,7 @@ def head_lines(results: Results) -> list[str]:
     run = results.run
     if run is None:
         return ["The scripts were run one by one.", ""]
-    limit = "none" if run["minutes"] is None else f"{number(run['minutes'])} minutes"
+    limit = "none" if run["minutes"] is None else f"--minutes {run['minutes']:g}"
     lines = [f"{run['host']}, {run['date']}, load average {number(run['load_average'])}"]
     lines[0] += f" at the end; time limit: {limit}."
     lines.append("")
@@ -89,7 +90,7 @@ def ratio_lines(scripts: Sequence[Script]) -> list[str]:
         )
         for script in scripts
         for plain, fast in script.compared()
-        if fast.images is None or fast.peak_bytes is None
+        if fast.peak_bytes is None
     ]  # fmt: skip
     if not rows:
         return []
@@ -120,7 +121,7 @@ def step_lines(scripts: Sequence[Script]) -> list[str]:
         )
         for script in scripts
         for timing in script.timings
-        if timing.images is not None and timing.peak_bytes is not None
+        if timing.peak_bytes is not None
     ]  # fmt: skip
     if not rows:
         return []
@@ -128,7 +129,20 @@ def step_lines(scripts: Sequence[Script]) -> list[str]:
         "model, batch", "step", "median, ms", "fastest to slowest", "images/s", "peak, GiB",
         "waits of the host", "others",
     )  # fmt: skip
-    return ["## Training steps", "", *table(heading, rows)]
+    return ["## Training steps", "", *speed_lines(scripts), *table(heading, rows)]
+
+
+def speed_lines(scripts: Sequence[Script]) -> list[str]:
+    """Return images/s by case and kind of step, as docs/en/performance.md has them."""
+    speeds = {
+        (timing.case, timing.name): number(images_per_second(timing))
+        for script in scripts
+        for timing in script.timings
+        if timing.peak_bytes is not None
+    }
+    cases, kinds = (list(dict.fromkeys(part)) for part in zip(*speeds, strict=True))
+    rows = [(case, *(speeds.get((case, kind), NONE) for kind in kinds)) for case in cases]
+    return ["Images/s:", "", *table(("model, batch", *kinds), rows)]
 
 
 def images_per_second(timing: Timing) -> float | None:
@@ -138,13 +152,7 @@ def images_per_second(timing: Timing) -> float | None:
 def profile_lines(scripts: Sequence[Script]) -> list[str]:
     lines = []
     for profile in (profile for script in scripts for profile in script.profiles):
-        busy, span = profile["busy_ms"], profile["span_ms"]
-        idle = f"{100 * (1 - busy / span):.0f} %" if span else NONE
-        lines += [
-            f"## One step of {profile['case']}", "",
-            f"{profile['launched']} kernels and copies in {number(span)} ms, of which the device",
-            f"idles {idle}.", "",
-        ]  # fmt: skip
+        lines += [f"## One step of {profile['case']}", "", f"{in_words(profile)}.", ""]
         rows = [(x["name"], number(x["milliseconds"])) for x in profile["operations"]]
         lines += table(("operation", "milliseconds of the device"), rows)
     return lines

@@ -27,7 +27,7 @@ TIMING = {
     "peak_bytes": OPTIONAL_COUNT, "host_waits": OPTIONAL_COUNT,
 }  # fmt: skip
 PROFILE = {
-    "case": str, "launched": int, "busy_ms": float, "span_ms": float,
+    "case": str, "launched": int, "kind": str, "busy_ms": float, "span_ms": float,
     "operations": [{"name": str, "milliseconds": float}],
 }  # fmt: skip
 SCRIPT = {
@@ -84,36 +84,54 @@ def read_results(folder: Path) -> Results:
     """Read the folder of a run.
 
     Raises:
-        UserError: it has no results, or a file that no benchmark wrote.
+        UserError: it has no results, or damaged ones.
     """
-    paths = sorted(path for path in folder.glob("*.json") if path.name != RUN)
-    run = folder / RUN
-    if not paths and not run.is_file():
+    scripts, run, tests = read_scripts(folder), folder / RUN, folder / TESTS
+    if not scripts and not run.is_file():
         raise UserError(
             f"{folder}: no results there; `python -m benchmarks --output {folder}` writes them"
         )
-    scripts = [Script(path.stem, **_read(path, SCRIPT)) for path in paths]
-    tests = folder / TESTS
     return Results(
         folder,
         scripts,
-        _read(run, WHOLE_RUN) if run.is_file() else None,
+        _complete(run, _read(run), WHOLE_RUN) if run.is_file() else None,
         tests.read_text(encoding="utf-8", errors="replace") if tests.is_file() else None,
     )
 
 
-def _read(path: Path, kind: Mapping[str, Any]) -> dict[str, Any]:
+def read_scripts(folder: Path) -> list[Script]:
+    """Read what scripts wrote into a folder; JSON without timings is none of theirs.
+
+    Raises:
+        UserError: a file is damaged.
+    """
+    found = {path.stem: (path, _read(path)) for path in sorted(folder.glob("*.json"))}
+    return [
+        Script(name, **_complete(path, document, SCRIPT))
+        for name, (path, document) in found.items()
+        if isinstance(document, dict) and "timings" in document
+    ]
+
+
+def _read(path: Path) -> Any:
+    try:
+        return _without_null(read_json(path))
+    except ValueError as error:
+        raise UserError(f"{path}: {error}; run the benchmarks again, or move it") from error
+
+
+def _complete(path: Path, document: Any, kind: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of a file, of which `kind` says what they are."""
     try:
-        document = complete(_without_null(read_json(path)), dict(kind))
+        members = complete(document, dict(kind))
     except ValueError as error:
         raise UserError(
-            f"{path}: {str(error) or 'it'} is not as this version of the benchmarks writes it; run "
-            "them again, or move the file elsewhere"
+            f"{path}: {str(error) or 'its value'} is not as this version of the benchmarks writes "
+            "it; run them again, or move the file"
         ) from error
-    if "timings" in document:
-        document["timings"] = [Timing(**row) for row in document["timings"]]
-    return document
+    if "timings" in members:
+        members["timings"] = [Timing(**row) for row in members["timings"]]
+    return members
 
 
 def _without_null(value: Any) -> Any:

@@ -100,7 +100,7 @@ def build_step(cell: Cell, device: str) -> Run:
     flags = (*FAST, "--amp", PRECISIONS[cell.precision], *EXECUTIONS[cell.execution])
     settings = argparse.Namespace(cfg=cell.cfg, img=cell.img, batch=cell.batch)
     state = start("step", Candidate(flags, 0.0), settings, device)
-    batch = draw_batch(cell.batch, cell.img, num_classes=80)
+    batch = draw_batch(cell.batch, cell.img, state.model.spec.num_classes)
     images = backend.device.host_bytes(batch.images.shape, device)
     images[...] = batch.images
     return stepping(train_step, state, batch._replace(images=images), StageTimer(device))
