@@ -181,7 +181,7 @@ def goal_row(goal: Goal, scripts: Sequence[Script]) -> tuple[str, ...]:
 def missing_lines(results: Results) -> list[str]:
     """Return what has no figure, and why."""
     jobs = results.run["jobs"] if results.run else []
-    rows = [(job["name"], "all", job["state"]) for job in jobs if job["state"] != "done"]
+    rows = [(job["name"], NONE, job["state"]) for job in jobs if job["state"] != "done"]
     rows += [(x.name, left["case"], left["reason"]) for x in results.scripts for left in x.left_out]
     return ["## Without a figure", "", *table(("job", "case", "reason"), rows)] if rows else []
 

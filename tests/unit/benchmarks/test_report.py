@@ -105,8 +105,8 @@ def test_what_has_no_figure_is_named_with_its_reason(tmp_path):
     (tmp_path / "tests.txt").write_text("\n".join(map(str, range(40))))
     text = report.markdown(read_results(tmp_path))
     assert section(text, "Without a figure")[2:] == [
-        ["nms", "all", "failed with exit code 1"],
-        ["epoch", "all", "not reached within --minutes 10"],
+        ["nms", "–", "failed with exit code 1"],
+        ["epoch", "–", "not reached within --minutes 10"],
         ["step_table", *left.values()],
     ]
     assert (

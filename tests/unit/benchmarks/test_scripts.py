@@ -224,7 +224,7 @@ def test_one_command_runs_every_script_and_names_those_that_fail(monkeypatch, tm
     lines = run_every(monkeypatch, "--device", "cpu", "--output", tmp_path / "bench")
     report = tmp_path / "bench" / "report.md"
     assert capsys.readouterr().out.endswith(f"\nreport in {report}\nnms: failed with exit code 1\n")
-    assert "| nms | all | failed with exit code 1 |" in report.read_text()
+    assert "| nms | – | failed with exit code 1 |" in report.read_text()
     scripts = [line[2].removeprefix("benchmarks.") for line in lines]
     assert {"metric", "nms", "val", "epoch", "step_profile"} <= set(scripts)
     assert not (every.NO_BENCHMARK | every.GPU_ALONE) & set(scripts)
@@ -243,7 +243,7 @@ def test_what_the_time_does_not_reach_is_named(monkeypatch, tmp_path, capsys):
     assert [line[2] for line in lines] == ["benchmarks.ciou"]
     printed = capsys.readouterr().out.splitlines()
     assert printed[-2:] == [f"{name}: not reached within --minutes 4" for name in ("ema", "metric")]
-    assert "| ema | all | not reached within --minutes 4 |" in (tmp_path / "report.md").read_text()
+    assert "| ema | – | not reached within --minutes 4 |" in (tmp_path / "report.md").read_text()
     assert not path.exists()  # no figure of an earlier run in this one
 
 
@@ -254,7 +254,7 @@ def test_a_job_has_the_time_that_is_left_and_one_that_is_ended_is_named(monkeypa
     with pytest.raises(SystemExit) as ended:
         run(monkeypatch, every, "--minutes", 1.5, "--only", "ciou", "--output", tmp_path)
     assert (left, ended.value.code) == ([90.0], 0)
-    assert "| ciou | all | ended by --minutes 1.5 |" in (tmp_path / "report.md").read_text()
+    assert "| ciou | – | ended by --minutes 1.5 |" in (tmp_path / "report.md").read_text()
 
 
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan"])
@@ -310,6 +310,16 @@ def test_a_number_of_runs_below_one_ends_with_two_lines(monkeypatch, capsys, nam
 def test_a_device_that_is_none_ends_with_one_message(monkeypatch, capsys, name):
     told = told_on_exit_2(monkeypatch, capsys, name, "--device", "toaster")
     assert told.count("error: ") == 1 and "toaster" in told
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+@pytest.mark.parametrize("name", sorted({*every.names(), every.FURTHER[1]} - every.NUMPY_ALONE))
+def test_a_job_gives_a_script_flags_that_it_knows(monkeypatch, capsys, tmp_path, name, device):
+    """Only the device, which is looked at when all flags are known, is wrong."""
+    _, _, script, *flags = every.job(name, SimpleNamespace(output=tmp_path), device).line
+    flags[flags.index("--device") + 1] = "toaster"
+    told = told_on_exit_2(monkeypatch, capsys, script.removeprefix("benchmarks."), *flags)
+    assert told.count("error: ") == 1 and "--device" in told and "toaster" in told
 
 
 @pytest.mark.parametrize("name", ["epoch", "loader", "val"])
