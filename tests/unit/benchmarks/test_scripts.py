@@ -13,7 +13,7 @@ import pytest
 
 import backend
 from benchmarks import __main__ as every
-from benchmarks import detect, epoch, nms, side_by_side, val
+from benchmarks import detect, epoch, nms, side_by_side, threads, val
 from benchmarks.time_limit import TimeLimit
 from tests.small import write_small_dataset, write_small_model
 from utils.data.sources.dataset import load_dataset
@@ -68,6 +68,16 @@ def test_the_forward_pass_alone_sees_every_image_once(monkeypatch, tmp_path):
     source = str(data.parent / "images" / "val")
     flags = SimpleNamespace(weights="", cfg=model, source=source, img=64, batch=4, images=5)
     assert sum(len(tensor) for tensor in detect.build(flags, "cpu").batches()) == 5
+
+
+def test_a_step_is_timed_by_its_threads_on_either_backend(monkeypatch, tmp_path):
+    path, model = tmp_path / "threads.json", write_small_model(tmp_path)
+    small = ("--img", 64, "--batch", 2, "--repeats", 1, "--device", "cpu", "--cfg", model)
+    own = backend.device.host_threads()  # so that the tests after this one have as many
+    run(monkeypatch, threads, *small, "--threads", own, "--json", path)
+    timings = json.loads(path.read_text())["timings"]
+    assert [timing["name"] for timing in timings] == [f"threads: {own}"] * 2
+    assert all(timing["fastest"] > 0 for timing in timings)
 
 
 def test_a_validation_that_measures_something_else_is_not_timed():
