@@ -47,15 +47,16 @@ SCALING = {
 }  # fmt: skip
 # What joins and reports the results.
 REPORT = {"goals", "repeats", "report", "results", "side_by_side", "time_limit"}
-# `audit`, `ring` and `shared_lines` time nothing, `limits` no fast path; `audit`, `formats` and
-# `serve` need weights and data, `beside` another trainer.
+# `audit`, `ring` and `shared_lines` time nothing; `audit`, `formats` and `serve` need weights and
+# data, `beside` another trainer.
 NO_BENCHMARK = {
-    "__init__", "__main__", "audit", "beside", "beside_work", "formats", "limits", "paste_and_warp",
+    "__init__", "__main__", "audit", "beside", "beside_work", "formats", "paste_and_warp",
     "ring", "serve", "serve_client", "shared_lines", *REPORT, *SCALING,
 }  # fmt: skip
 # Flags that make a script end sooner than its defaults. The goal of `detect` is for 640 px.
 SMALL: dict[str, Sequence[str]] = {
     "detect": ("--images", "12", "--repeats", "3"),
+    "limits": ("--repeats", "3"),
     "metric": ("--images", "500", "--repeats", "3"),
     "epoch": ("--epochs", "2", "--img", "160"),
     "scan": ("--images", "2000", "--samples", "100000"),
@@ -66,6 +67,7 @@ SMALL: dict[str, Sequence[str]] = {
 # In place of those of SMALL. Compiling takes a minute each time: `step_table` does it last.
 SMALL_ON_GPU: dict[str, Sequence[str]] = {
     "epoch": ("--epochs", "2", "--img", "320", "--batch", "64"),
+    "limits": ("--img", "640"),
     "step_profile": (),
     "step_table": ("--execution", "eager"),
     "step_table_compiled": ("--execution", "compiled"),
@@ -78,8 +80,8 @@ ONE_CORE = {"loader", "metric", "nms"}  # their figures are stated for one core
 LAST = ("val", "epoch", "waiting")  # they take longest
 # On a GPU, in the order of what they tell of it; the others follow.
 ON_GPU = (
-    "step_table", "step_profile", "ciou", "ema", "optimizer", "train_step", "val", "detect",
-    "norm_silu", "upsample", "folding", "tests", "step_table_compiled",
+    "step_table", "step_profile", "limits", "ciou", "ema", "optimizer", "train_step", "val",
+    "detect", "norm_silu", "upsample", "folding", "tests", "step_table_compiled",
 )  # fmt: skip
 
 
