@@ -153,9 +153,9 @@ def test_a_profile_of_several_steps_is_divided_among_them():
 
 
 def test_work_that_overlaps_is_counted_once_as_busy():
-    # 1 to 3 and 2 to 4 overlap, 2.5 to 3 lies within, nothing runs from 4 to 6.
-    pieces = [(6.0, 7.0), (1.0, 3.0), (2.0, 4.0), (2.5, 3.0)]
-    assert profile_of({"add": 5.5}, pieces) == DeviceProfile({"add": 5.5}, 4, 4.0, 6.0)
+    # 1 to 3 and 2 to 4 overlap, two lie within, nothing runs from 4 to 6.
+    pieces = [(6.0, 7.0), (1.0, 3.0), (2.0, 4.0), (2.5, 3.0), (3.25, 4.0)]
+    assert profile_of({"add": 6.25}, pieces) == DeviceProfile({"add": 6.25}, 5, 4.0, 6.0)
     assert profile_of({}, []) == DeviceProfile({}, 0, 0.0, 0.0)
 
 
