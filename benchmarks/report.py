@@ -78,7 +78,7 @@ def script_lines(scripts: Sequence[Script]) -> list[str]:
         for x in scripts
     ]
     heading = ("script", "machine", "date", "load average at the end", "flags")
-    return ["## Scripts", "", *table(heading, rows)]
+    return ["## Scripts", "", *table(heading, rows)] if rows else []
 
 
 def ratio_lines(scripts: Sequence[Script]) -> list[str]:
