@@ -12,6 +12,9 @@ COMPARE_ARGS ?=
 # `--seed N` tries other mutants, `--reader labels` one reader, `--mutants N` as many of each.
 FUZZ_ARGS ?=
 
+# Of `make bench-gpu`, which times what tells most first.
+MINUTES ?= 10
+
 # Any Python from 3.8 on; it only makes the environments in which the backends run.
 PYTHON ?= python3
 # Empty means both for `make setup`, torch for the other targets.
@@ -42,7 +45,7 @@ help:
 	@echo 'make fuzz [FUZZ_ARGS=...]      read damaged files of every kind, about 10 minutes'
 	@echo 'make lint                      run ruff and mypy'
 	@echo 'make bench [BACKEND=oneflow]   time every fast path and its plain path, about 10 minutes'
-	@echo 'make bench-gpu [BACKEND=...]   the same on the first GPU, and epochs by model and precision'
+	@echo 'make bench-gpu [MINUTES=10]    the first GPU: steps by model and precision, a profile, the rest'
 	@echo 'make docs                      build the site of docs/ into site/, in English and Chinese'
 	@echo 'make docs-serve                show it on this machine, and again after each change'
 	@echo 'make setup [BACKEND=...]       only make the environments that the other targets use'
@@ -101,7 +104,7 @@ bench:
 bench-gpu:
 	@$(PYTHON) -m utils.setup.environments $(DEMO_BACKEND)
 	@.venv/$(DEMO_BACKEND)/bin/python -m benchmarks --backend $(DEMO_BACKEND) --device 0 \
-		--output runs/bench-gpu
+		--output runs/bench-gpu --minutes $(MINUTES)
 
 docs:
 	@$(PYTHON) -m utils.setup.environments docs

@@ -134,7 +134,7 @@ def summarize(
         print(f"{case}, {name}: {1000 * images / median:.0f} images/s", flush=True)
     return [
         Timing(case, name, medians[name], min(times), max(times), len(times),
-            ratio=medians[name] / medians.get(reference, math.nan), others=others)
+            ratio=medians[name] / medians.get(reference, math.nan), others=others, images=images)
         for name, times in spent.items()
     ]  # fmt: skip
 

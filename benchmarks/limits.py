@@ -15,15 +15,16 @@ if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import argparse
+import statistics
 from pathlib import Path
 
 import backend
 from backend import amp, autograd, nn, ops
 from backend.checks import CPU
-from backend.select import FRAMEWORKS
-from benchmarks.side_by_side import Run, choose_device
+from benchmarks.side_by_side import Run, Timing, choose_device, machine, new_parser, write_json
 from benchmarks.train_step import Candidate, draw_batch, start
-from utils.cli.flags import from_one, new_parser
+from utils.cli.flags import from_one
+from utils.comparison.load import LoadWatch
 from utils.processes.command import run_command
 from utils.processes.host_memory import keep_freed_memory
 from utils.report.stage_timer import StageTimer
@@ -38,8 +39,13 @@ PASSES = 3  # a forward pass, and a backward pass that is two
 
 def fastest(run: Run, device: str, repeats: int) -> float:
     """Return the seconds of the fastest call."""
+    return min(seconds_of(run, device, repeats))
+
+
+def seconds_of(run: Run, device: str, repeats: int) -> list[float]:
+    """Return the seconds of so many calls, after one that warms up."""
     run()
-    return min(backend.device.milliseconds(run, device) for _ in range(repeats)) / 1000
+    return [backend.device.milliseconds(run, device) / 1000 for _ in range(repeats)]
 
 
 def convolution_rate(dtype: str, device: str, repeats: int) -> float:
@@ -59,8 +65,10 @@ def copy_rate(device: str, repeats: int) -> float:
     return 2 * COPIED / fastest(lambda: x * 1.0, device, repeats)
 
 
-def step_seconds(flags: argparse.Namespace, amp_flag: str, device: str) -> tuple[float, float]:
-    """Return the seconds of the fastest step, and its operations."""
+def step_seconds(
+    flags: argparse.Namespace, amp_flag: str, device: str
+) -> tuple[list[float], float]:
+    """Return the seconds of each step, and its operations."""
     from models.graph import plan_layers
     from models.operations import count_gflops
     from models.training.step import train_step
@@ -68,16 +76,22 @@ def step_seconds(flags: argparse.Namespace, amp_flag: str, device: str) -> tuple
     state = start("step", Candidate(("--amp", amp_flag), 0.0), flags, device)
     batch = draw_batch(flags.batch, flags.img, num_classes=80)
     timer = StageTimer(device)
-    seconds = fastest(lambda: train_step(state, batch, timer), device, flags.repeats)
+    seconds = seconds_of(lambda: train_step(state, batch, timer), device, flags.repeats)
     gflops = count_gflops(plan_layers(state.model.spec), flags.img)
     return seconds, PASSES * flags.batch * gflops * 1e9
 
 
+def rows(case: str, least: float, spent: list[float], others: float | None) -> list[Timing]:
+    """Return a step beside the milliseconds that it would take at the highest rate."""
+    median = statistics.median(spent)
+    return [
+        Timing(case, "at the best rate", least, least, least, len(spent), 1.0, others),
+        Timing(case, "step", median, min(spent), max(spent), len(spent), median / least, others),
+    ]
+
+
 def main() -> None:
-    parser = new_parser("python -m benchmarks.limits", "What a training step could take at least.")
-    parser.add_argument("--backend", choices=FRAMEWORKS)
-    parser.add_argument("--device", default="", help="cpu, 0, cuda:0")
-    parser.add_argument("--repeats", type=from_one, default=10, metavar="N", help="runs of each")
+    parser = new_parser("limits", "What a training step could take at least.", repeats=10)
     parser.add_argument("--cfg", type=Path, default=Path("models/yolov5n.yaml"))
     parser.add_argument("--img", type=from_one, default=320, help="side of the images, pixels")
     parser.add_argument("--batch", type=from_one, default=16, help="images per step")
@@ -85,19 +99,26 @@ def main() -> None:
     device = choose_device(flags)
     if device == CPU:
         keep_freed_memory()
+    timings: list[Timing] = []
     print(f"copies: {copy_rate(device, flags.repeats) / 1e9:.1f} GB/s")
     for dtype, amp_flag in PRECISIONS.items():
         if dtype != "float32" and dtype not in amp.supported(device):
             print(f"{dtype}: none on {device}")
             continue
         rate = convolution_rate(dtype, device, flags.repeats)
-        seconds, operations = step_seconds(flags, amp_flag, device)
-        least = operations / rate
+        load = LoadWatch()
+        spent, operations = step_seconds(flags, amp_flag, device)
+        seconds, least = min(spent), operations / rate
+        case = f"{flags.cfg.stem}, {flags.batch} x {flags.img} px, {dtype}"
+        milliseconds = [1000 * one for one in spent]
+        timings += rows(case, 1000 * least, milliseconds, load.others())
         print(
             f"{dtype}: convolutions {rate / 1e9:.0f} GFLOP/s; "
             f"a step of {operations / 1e9:.1f} GFLOP takes {1000 * seconds:.0f} ms, "
             f"at that rate {1000 * least:.0f}: {100 * least / seconds:.0f} % of it"
         )
+    if flags.json is not None:
+        write_json(flags.json, machine(device), timings, device)
 
 
 if __name__ == "__main__":

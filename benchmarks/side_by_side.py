@@ -11,9 +11,11 @@ import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 import backend
+from backend.checks import CPU
 from backend.select import FRAMEWORKS
 from backend.words import count
 from utils.cli import flags as cli
@@ -40,6 +42,9 @@ class Timing:
     ratio_from: float | None = None
     ratio_to: float | None = None
     ratio_fastest: float | None = None  # of the fastest run to the reference's fastest
+    images: int | None = None  # that one run computes
+    peak_bytes: int | None = None  # of the device's memory, in one run
+    host_waits: int | None = None  # of one run: how often the host waited for the device
 
 
 def bare_parser(module: str, description: str, repeats: int) -> argparse.ArgumentParser:
@@ -139,7 +144,7 @@ def finish(flags: argparse.Namespace, timings: Sequence[Timing], device: str) ->
     print("others: cores that other processes took meanwhile; their work disturbs the times")
     print(f"load average {load_average()} at the end")
     if flags.json is not None:
-        write_json(flags.json, machine(device), timings)
+        write_json(flags.json, machine(device), timings, device)
 
 
 def _turns(timing: Timing) -> str:
@@ -152,13 +157,26 @@ def _or_dash(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def write_json(path: Path, where: str, timings: Sequence[Timing]) -> None:
-    """Write the table with its machine and command."""
+def write_json(
+    path: Path, where: str, timings: Sequence[Timing], device: str = CPU, **more: object
+) -> None:
+    """Write the table with its machine, date and command.
+
+    Args:
+        more: further members of the document, as `results.py` reads them.
+    """
     rows = [
         {**asdict(timing), "ratio": None if math.isnan(timing.ratio) else timing.ratio}
         for timing in timings
     ]
-    load = load_average()
-    document = {"machine": where, "command": sys.argv, "load_average": load, "timings": rows}
+    document = {
+        "machine": where,
+        "device": device,
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "load_average": load_average(),
+        "timings": rows,
+        **more,
+    }
     with atomic_text_file(path) as file:
         json.dump(document, file, indent=1)

@@ -24,7 +24,7 @@ from pathlib import Path
 from backend import device
 from backend.checks import CPU
 from benchmarks.side_by_side import Timing, choose_device, finish, new_parser
-from benchmarks.train_step import CANDIDATES, PLAIN, draw_batch, start, stepping
+from benchmarks.train_step import PLAIN, Candidate, draw_batch, start, stepping
 from utils.cli.flags import from_one
 from utils.comparison.load import LoadWatch
 from utils.errors import UserError
@@ -76,7 +76,8 @@ def main() -> None:
 
     keep_freed_memory()
     batch = draw_batch(flags.batch, flags.img, num_classes=80)
-    state = start(PLAIN, CANDIDATES["channels-last"], flags, chosen)
+    # The layout that train.py takes by itself: OneFlow has one alone.
+    state = start(PLAIN, Candidate((), 0.0), flags, chosen)
     run = stepping(train_step, state, batch, StageTimer(chosen))
     case = f"{flags.cfg.stem}, {flags.batch} x {flags.img} px"
     finish(flags, time_threads(run, case, flags.threads, flags.repeats), chosen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -13,13 +14,20 @@ from tests.small import write_small_model
 
 def test_rate_operations_and_share_agree(monkeypatch, tmp_path, capsys):
     flags = ("--img", 64, "--batch", 2, "--repeats", 1, "--device", "cpu")
-    words = ("limits", *flags, "--cfg", write_small_model(tmp_path))
+    path = tmp_path / "limits.json"
+    words = ("limits", *flags, "--cfg", write_small_model(tmp_path), "--json", path)
     monkeypatch.setattr(limits, "CHANNELS", 16)
     monkeypatch.setattr("sys.argv", [*map(str, words)])
     limits.main()
     text = capsys.readouterr().out
     assert float(re.search(r"copies: (.*) GB/s", text)[1]) > 0
     assert re.findall(r"^\w+:", text, re.MULTILINE)[-2:] == ["float32:", "bfloat16:"]
+    limit, step, *_ = json.loads(path.read_text())["timings"]
+    assert limit["case"] == step["case"] == "narrow, 2 x 64 px, float32"
+    assert step["ratio"] == pytest.approx(step["median"] / limit["median"])
+    told = re.search(r"float32: .* at that rate (\d+): (\d+) % of it", text)
+    assert int(told[1]) == round(limit["median"])
+    assert int(told[2]) == round(100 * limit["median"] / step["median"])  # of one run
 
 
 def test_a_convolution_counts_two_operations_a_product(monkeypatch):

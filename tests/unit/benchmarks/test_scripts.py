@@ -5,13 +5,16 @@ import json
 import runpy
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import backend
 from benchmarks import __main__ as every
-from benchmarks import detect, epoch, nms, val
+from benchmarks import detect, epoch, nms, side_by_side, threads, val
+from benchmarks.time_limit import TimeLimit
 from tests.small import write_small_dataset, write_small_model
 from utils.data.sources.dataset import load_dataset
 from utils.errors import UserError
@@ -65,6 +68,16 @@ def test_the_forward_pass_alone_sees_every_image_once(monkeypatch, tmp_path):
     source = str(data.parent / "images" / "val")
     flags = SimpleNamespace(weights="", cfg=model, source=source, img=64, batch=4, images=5)
     assert sum(len(tensor) for tensor in detect.build(flags, "cpu").batches()) == 5
+
+
+def test_a_step_is_timed_by_its_threads_on_either_backend(monkeypatch, tmp_path):
+    path, model = tmp_path / "threads.json", write_small_model(tmp_path)
+    small = ("--img", 64, "--batch", 2, "--repeats", 1, "--device", "cpu", "--cfg", model)
+    own = backend.device.host_threads()  # so that the tests after this one have as many
+    run(monkeypatch, threads, *small, "--threads", own, "--json", path)
+    timings = json.loads(path.read_text())["timings"]
+    assert [timing["name"] for timing in timings] == [f"threads: {own}"] * 2
+    assert all(timing["fastest"] > 0 for timing in timings)
 
 
 def test_a_validation_that_measures_something_else_is_not_timed():
@@ -193,31 +206,92 @@ def test_a_training_that_fails_is_told_with_what_it_said(monkeypatch, tmp_path, 
         run(monkeypatch, epoch, "--epochs", 1)
 
 
-def run_every(monkeypatch, *flags):
+def run_every(monkeypatch, *flags, clock=lambda: 0.0):
     """The commands that one command runs, of which that of benchmarks.nms fails."""
     lines = []
 
-    def run_script(line, **_):
+    def run_within(line, environment, seconds, output):
         lines.append(line)
-        return SimpleNamespace(returncode=int(line[2] == "benchmarks.nms"))
+        write_rows(line)
+        return 1 if line[2] == "benchmarks.nms" else 0
 
-    monkeypatch.setattr(every.subprocess, "run", run_script)
+    monkeypatch.setattr(every, "run_within", run_within)
+    monkeypatch.setattr(every, "TimeLimit", lambda minutes: TimeLimit(minutes, clock))
     with pytest.raises(SystemExit) as ended:
         run(monkeypatch, every, *flags)
     assert ended.value.code == int("nms" in [line[2].removeprefix("benchmarks.") for line in lines])
     return lines
 
 
+def write_rows(line):
+    """Write the JSON of a script that is asked for it."""
+    if "--json" in line:
+        row = side_by_side.Timing("case", "name", 2.0, 1.0, 3.0, 1, 1.0)
+        side_by_side.write_json(Path(line[line.index("--json") + 1]), "machine", [row])
+
+
 def test_one_command_runs_every_script_and_names_those_that_fail(monkeypatch, tmp_path, capsys):
     lines = run_every(monkeypatch, "--device", "cpu", "--output", tmp_path / "bench")
-    assert capsys.readouterr().out.endswith("failed: nms\n")
+    report = tmp_path / "bench" / "report.md"
+    assert capsys.readouterr().out.endswith(f"\nreport in {report}\nnms: failed with exit code 1\n")
+    assert "| nms | – | failed with exit code 1 |" in report.read_text()
     scripts = [line[2].removeprefix("benchmarks.") for line in lines]
-    assert {"metric", "nms", "val", "epoch"} <= set(scripts)
-    assert not every.NO_BENCHMARK & set(scripts)
+    assert {"metric", "nms", "val", "epoch", "step_profile"} <= set(scripts)
+    assert not (every.NO_BENCHMARK | every.GPU_ALONE) & set(scripts)
     assert all(f"{tmp_path / 'bench' / name}.json" in line
                for name, line in zip(scripts, lines, strict=True))  # fmt: skip
     assert all(line[0] == sys.executable for line in lines)
-    assert (tmp_path / "bench").is_dir()
+
+
+def test_what_the_time_does_not_reach_is_named(monkeypatch, tmp_path, capsys):
+    """A clock on which each job takes a minute or two."""
+    ticks = iter(range(0, 6000, 60))
+    flags = ("--device", "cpu", "--minutes", 4, "--only", "ciou", "ema", "metric")
+    path = tmp_path / "metric.json"
+    path.write_text("of an earlier run")
+    lines = run_every(monkeypatch, *flags, "--output", tmp_path, clock=lambda: float(next(ticks)))
+    assert [line[2] for line in lines] == ["benchmarks.ciou"]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-2:] == [f"{name}: not reached within --minutes 4" for name in ("ema", "metric")]
+    assert "| ema | – | not reached within --minutes 4 |" in (tmp_path / "report.md").read_text()
+    assert not path.exists()  # no figure of an earlier run in this one
+
+
+def test_a_job_has_the_time_that_is_left_and_one_that_is_ended_is_named(monkeypatch, tmp_path):
+    left = []
+    monkeypatch.setattr(every, "run_within", lambda *words: left.append(words[2]))  # None: ended
+    monkeypatch.setattr(every, "TimeLimit", lambda minutes: TimeLimit(minutes, lambda: 0.0))
+    with pytest.raises(SystemExit) as ended:
+        run(monkeypatch, every, "--minutes", 1.5, "--only", "ciou", "--output", tmp_path)
+    assert (left, ended.value.code) == ([90.0], 0)
+    assert "| ciou | – | ended by --minutes 1.5 |" in (tmp_path / "report.md").read_text()
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan"])
+def test_a_limit_that_is_none_is_refused(monkeypatch, tmp_path, minutes):
+    with pytest.raises(UserError, match="--minutes"):
+        run(monkeypatch, every, f"--minutes={minutes}", "--output", tmp_path)
+
+
+def test_a_damaged_file_of_results_is_told_before_anything_runs(monkeypatch, tmp_path):
+    monkeypatch.setattr(every, "run_within", lambda *_: pytest.fail("a job was run"))
+    (tmp_path / "serve.json").write_text("{")
+    with pytest.raises(UserError, match="serve.json"):
+        run(monkeypatch, every, "--only", "ciou", "--output", tmp_path)
+
+
+def test_the_tests_of_a_gpu_are_a_job_whose_end_is_reported(monkeypatch, tmp_path):
+    def run_within(line, environment, seconds, output):
+        assert line[1:3] == ["-m", "pytest"] and "tests/conformance" in line
+        assert environment["YOLO_BACKEND"] == backend.use()
+        assert all((PROJECT / path).exists() for path in line[5:])
+        output.write_text("3 passed in 2 s")
+        return 0
+
+    monkeypatch.setattr(every, "run_within", run_within)
+    with pytest.raises(SystemExit):
+        run(monkeypatch, every, "--only", "tests", "--output", tmp_path)
+    assert "## Tests\n\n```\n3 passed in 2 s\n```\n" in (tmp_path / "report.md").read_text()
 
 
 @pytest.mark.parametrize("name", every.names())
@@ -249,23 +323,45 @@ def test_a_device_that_is_none_ends_with_one_message(monkeypatch, capsys, name):
     assert told.count("error: ") == 1 and "toaster" in told
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+@pytest.mark.parametrize("name", sorted({*every.names(), every.FURTHER[1]} - every.NUMPY_ALONE))
+def test_a_job_gives_a_script_flags_that_it_knows(monkeypatch, capsys, tmp_path, name, device):
+    """Only the device, which is looked at when all flags are known, is wrong."""
+    _, _, script, *flags = every.job(name, SimpleNamespace(output=tmp_path), device).line
+    flags[flags.index("--device") + 1] = "toaster"
+    told = told_on_exit_2(monkeypatch, capsys, script.removeprefix("benchmarks."), *flags)
+    assert told.count("error: ") == 1 and "--device" in told and "toaster" in told
+
+
 @pytest.mark.parametrize("name", ["epoch", "loader", "val"])
 def test_data_that_are_none_end_with_one_message(monkeypatch, capsys, name):
     told = told_on_exit_2(monkeypatch, capsys, name, "--device", "cpu", "--data", "absent.yaml")
     assert told.count("error: ") == 1 and "absent.yaml" in told
 
 
-def test_on_a_gpu_only_what_can_run_there_does(monkeypatch, tmp_path):
+def test_on_a_gpu_what_tells_most_comes_first_and_some_on_the_cpu(monkeypatch, tmp_path):
     monkeypatch.setattr("backend.device.resolve", lambda device: "cuda:0")
-    only = ("--only", "loader", "ciou", "epoch")
-    lines = run_every(monkeypatch, "--device", 0, "--output", tmp_path, *only)
-    devices = [(line[2], line[line.index("--device") + 1], "--table" in line) for line in lines]
-    assert devices == [
-        ("benchmarks.loader", "cpu", False),
-        ("benchmarks.ciou", "cuda:0", False),
-        ("benchmarks.epoch", "cuda:0", False),
-        ("benchmarks.epoch", "cuda:0", True),
+    only = ("epoch", "loader", "ciou", "step_table_compiled", "step_profile", "step_table")
+    lines = run_every(monkeypatch, "--device", 0, "--output", tmp_path, "--only", *only)
+    found = [(line[2], line[line.index("--device") + 1], Path(line[-1]).stem) for line in lines]
+    assert found == [
+        ("benchmarks.step_table", "cuda:0", "step_table"),
+        ("benchmarks.step_profile", "cuda:0", "step_profile"),
+        ("benchmarks.ciou", "cuda:0", "ciou"),
+        ("benchmarks.step_table", "cuda:0", "step_table_compiled"),
+        ("benchmarks.loader", "cpu", "loader"),
+        ("benchmarks.epoch", "cuda:0", "epoch"),
     ]
+    executions = [line[line.index("--execution") + 1] for line in (lines[0], lines[3])]
+    assert executions == ["eager", "compiled"]
+    assert json.loads((tmp_path / "run.json").read_text())["minutes"] == 10
+
+
+def test_on_a_gpu_every_script_the_tests_and_compiled_steps_run(monkeypatch, tmp_path):
+    monkeypatch.setattr("backend.device.resolve", lambda device: "cuda:0")
+    jobs = every.jobs(SimpleNamespace(only=None, output=tmp_path), "cuda:0")
+    assert sorted(job.name for job in jobs) == sorted([*every.names(), *every.FURTHER])
+    assert jobs[0].name == "step_table" and jobs[-1].name in every.LAST
 
 
 def test_every_script_is_imported_before_a_backend_is_chosen():

@@ -1,0 +1,251 @@
+"""Images per second of training steps: model by batch, in each precision, eager and compiled.
+
+    python -m benchmarks.step_table --device 0
+
+Noise and drawn boxes are the images, so that no dataset is needed. All of train.py's fast paths are
+on. Steps follow each other as in a training, without a wait between them; one lasts from one mark
+in the device's queue to the next. Each row is a process of its own. A row that the framework or the
+memory cannot do is named with its reason. The JSON is written after each row: a run that is ended
+keeps those that it has, and names the others.
+"""
+
+from __future__ import annotations
+
+from utils.processes.start import start_command
+
+if __name__ == "__main__":
+    start_command()  # before what may be slow to import, or missing
+
+import argparse
+import json
+import logging
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import backend
+from backend import amp, autograd
+from backend.checks import CPU
+from benchmarks.side_by_side import Run, Timing, choose_device, machine, new_parser, write_json
+from benchmarks.train_step import Candidate, draw_batch, start, stepping
+from utils.cli.flags import from_one
+from utils.comparison.load import LoadWatch
+from utils.comparison.words import number
+from utils.processes.command import run_command
+from utils.processes.host_memory import keep_freed_memory
+from utils.report.stage_timer import StageTimer
+
+FAST = ("--bbox_iou_optim", "--multi_tensor_optimizer")
+PRECISIONS = {"float32": "off", "bfloat16": "bf16"}  # and train.py's --amp
+EXECUTIONS = {"eager": (), "compiled": ("--compile",)}
+NOT_REACHED = "not reached before the end"
+GIB = 2**30
+
+
+class NotMeasuredError(Exception):
+    """Why a row has no figure."""
+
+
+class Cell(NamedTuple):
+    """What one row of the table trains."""
+
+    model: str  # n, s, m, l, x, or a model YAML
+    batch: int
+    img: int
+    precision: str
+    execution: str
+
+    @property
+    def cfg(self) -> Path:
+        return Path(self.model if "." in self.model else f"models/yolov5{self.model}.yaml")
+
+    @property
+    def case(self) -> str:
+        return f"{self.model}, {self.batch} x {self.img} px"
+
+    @property
+    def name(self) -> str:
+        return f"{self.precision}, {self.execution}"
+
+
+def cells_of(flags: argparse.Namespace) -> list[Cell]:
+    """Return the rows: the cheapest to begin first, so that a run that is ended has most."""
+    return [
+        Cell(model, batch, flags.img, precision, execution)
+        for execution, model, batch, precision in product(
+            flags.execution, flags.models, flags.batch, flags.precision
+        )
+    ]
+
+
+def build_step(cell: Cell, device: str) -> Run:
+    """Return a training step with all fast paths, on a batch in page-locked memory.
+
+    Raises:
+        NotMeasuredError: backend or device cannot do it.
+    """
+    if cell.precision != "float32" and cell.precision not in amp.supported(device):
+        raise NotMeasuredError(f"no {cell.precision} with {backend.use()} on {device}")
+    problem = autograd.compile_problem(device) if cell.execution == "compiled" else None
+    if problem is not None:
+        raise NotMeasuredError(f"not compiled: {problem}")
+    from models.training.step import train_step
+
+    flags = (*FAST, "--amp", PRECISIONS[cell.precision], *EXECUTIONS[cell.execution])
+    settings = argparse.Namespace(cfg=cell.cfg, img=cell.img, batch=cell.batch)
+    state = start("step", Candidate(flags, 0.0), settings, device)
+    batch = draw_batch(cell.batch, cell.img, state.model.spec.num_classes)
+    images = backend.device.host_bytes(batch.images.shape, device)
+    images[...] = batch.images
+    return stepping(train_step, state, batch._replace(images=images), StageTimer(device))
+
+
+def seconds_of_steps(run: Run, device: str, steps: int) -> list[float]:
+    """Return the seconds of each of so many steps that follow each other."""
+    marks = [backend.device.mark(device)]
+    for _ in range(steps):
+        run()
+        marks.append(backend.device.mark(device))
+    pairs = zip(marks[:-1], marks[1:], strict=True)
+    return [backend.device.seconds_between(*pair) for pair in pairs]
+
+
+def measure(cell: Cell, device: str, warm_up: int, steps: int) -> Timing:
+    """Return the row of a cell.
+
+    Raises:
+        NotMeasuredError: backend, device or memory cannot do it.
+    """
+    try:
+        run = build_step(cell, device)
+        warnings = warnings_of(run, warm_up)
+        if cell.execution == "compiled" and warnings:
+            raise NotMeasuredError("; ".join(warnings))
+        load = LoadWatch()
+        spent = [1000 * seconds for seconds in seconds_of_steps(run, device, steps)]
+        return Timing(
+            cell.case, cell.name, statistics.median(spent), min(spent), max(spent), steps,
+            math.nan, load.others(), images=cell.batch,
+            peak_bytes=backend.device.peak_memory(run, device),
+            host_waits=backend.device.host_waits(run, device),
+        )  # fmt: skip
+    except Exception as error:
+        if not backend.device.is_out_of_memory(error):
+            raise
+        raise NotMeasuredError("out of memory") from error
+
+
+class Warnings(logging.Handler):
+    """Keeps the warnings of the backend, such as that of a step that could not be compiled."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+def warnings_of(run: Run, times: int) -> list[str]:
+    """Run a step so many times; return what was warned of."""
+    handler = Warnings()
+    logging.getLogger().addHandler(handler)
+    try:
+        for _ in range(times):
+            run()
+    finally:
+        logging.getLogger().removeHandler(handler)
+    return handler.messages
+
+
+def in_a_process(cell: Cell, flags: argparse.Namespace, device: str) -> Timing:
+    """Measure a cell in a process of its own.
+
+    Raises:
+        NotMeasuredError: as `measure`, or the process failed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "cell.json"
+        line = [sys.executable, "-m", "benchmarks.step_table", "--backend", backend.use()]
+        line += ["--device", device, "--models", cell.model, "--batch", str(cell.batch)]
+        line += ["--img", str(cell.img), "--precision", cell.precision]
+        line += ["--execution", cell.execution, "--warm-up", str(flags.warm_up)]
+        line += ["--repeats", str(flags.repeats), "--json", str(path)]
+        done = subprocess.run(
+            line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
+        )
+        if done.returncode != 0:
+            said = (done.stderr.strip().splitlines() or ["nothing was printed"])[-1]
+            raise NotMeasuredError(f"exit code {done.returncode}: {said}")
+        document = json.loads(path.read_text(encoding="utf-8"))
+    for left in document["left_out"]:
+        raise NotMeasuredError(left["reason"])
+    (row,) = document["timings"]
+    return Timing(**{**row, "ratio": math.nan})
+
+
+def measure_all(cells: Sequence[Cell], flags: argparse.Namespace, device: str) -> None:
+    """Measure each cell, print its row, and write the JSON."""
+    timings: list[Timing] = []
+    left_out = {cell: NOT_REACHED for cell in cells}
+    for cell in cells:
+        write(flags.json, timings, left_out, device)
+        try:
+            if len(cells) == 1:
+                timing = measure(cell, device, flags.warm_up, flags.repeats)
+            else:
+                timing = in_a_process(cell, flags, device)
+            timings.append(timing)
+            del left_out[cell]
+            print(f"{cell.case}, {cell.name}: {in_words(timing)}", flush=True)
+        except NotMeasuredError as error:
+            left_out[cell] = str(error)
+            print(f"{cell.case}, {cell.name}: not measured: {error}", flush=True)
+    write(flags.json, timings, left_out, device)
+
+
+def in_words(timing: Timing) -> str:
+    speed = 1000 * (timing.images or 0) / timing.median
+    waits = "" if timing.host_waits is None else f", the host waits {timing.host_waits} times"
+    return (
+        f"{number(timing.median)} ms ({number(timing.fastest)} to {number(timing.slowest)}), "
+        f"{number(speed)} images/s, {number((timing.peak_bytes or 0) / GIB)} GiB{waits}"
+    )
+
+
+def write(
+    path: Path | None, timings: Sequence[Timing], left_out: dict[Cell, str], device: str
+) -> None:
+    if path is not None:
+        rows = [
+            {"case": f"{cell.case}, {cell.name}", "reason": reason}
+            for cell, reason in left_out.items()
+        ]
+        write_json(path, machine(device), timings, device, left_out=rows)
+
+
+def main() -> None:
+    parser = new_parser("step_table", "Images per second of training steps.", repeats=20)
+    add = parser.add_argument
+    add("--models", nargs="+", default=["n", "s", "m"], metavar="M",
+        help="n, s, m, l, x, or a model YAML")  # fmt: skip
+    add("--batch", nargs="+", type=from_one, default=[16, 64], metavar="N")
+    add("--img", type=from_one, default=640, metavar="PX")
+    add("--precision", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
+    add("--execution", nargs="+", choices=EXECUTIONS, default=list(EXECUTIONS))
+    add("--warm-up", type=from_one, default=5, metavar="N", help="steps before the timed ones")
+    flags = parser.parse_args()
+    device = choose_device(flags)
+    if device == CPU:
+        keep_freed_memory()
+    measure_all(cells_of(flags), flags, device)
+
+
+if __name__ == "__main__":
+    run_command(main)
