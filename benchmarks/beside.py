@@ -195,8 +195,9 @@ def ratio_lines(runs: Runs) -> list[str]:
     ours, other = runs.values()
     kinds = {
         "epochs": epoch_ratios(other, ours),
+        "processor, epochs": epoch_ratios(other, ours, "processor_seconds"),
         "whole runs": process_ratios(other, ours),
-        "processor time": process_ratios(other, ours, "processor_seconds"),
+        "processor, runs": process_ratios(other, ours, "processor_seconds"),
     }
     lines = []
     for name, ratios in kinds.items():
@@ -204,12 +205,12 @@ def ratio_lines(runs: Runs) -> list[str]:
             low, high = number(found.min), number(found.max)
             pairs = f"{low} to {high} in {count(found.count, 'pair')}"
             said = verdict(ratios, len(ours))
-            lines.append(f"{name:<16}{number(found.median):>10}  {pairs}: {said}")
+            lines.append(f"{name:<18}{number(found.median):>10}  {pairs}: {said}")
         else:
-            lines.append(f"{name:<16}{'-':>10}  one of the two wrote no rows to be timed by")
+            lines.append(f"{name:<18}{'-':>10}  one of the two wrote no rows to be timed by")
     if busy := sum(map(is_busy, [*ours, *other])):
         of = f"{busy} of {count(len(ours + other), 'run')}"
-        lines.append(f"TAKEN UNDER LOAD, {of}: of these ratios that of processor time is surest")
+        lines.append(f"TAKEN UNDER LOAD, {of}: of these ratios those of processor time are surest")
     return lines
 
 
