@@ -276,6 +276,8 @@ def main() -> None:
     flags = parser().parse_args()
     if not flags.timeout > 0:
         raise UserError(f"--timeout {flags.timeout}; a number above 0 is needed")
+    if flags.json is not None and not flags.json.parent.is_dir():  # known only hours later, else
+        raise UserError(f"--json {flags.json}: make its folder {flags.json.parent} first")
     pin(flags.cpus)
     machine = describe_machine()
     cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))

@@ -187,6 +187,7 @@ def test_a_trainer_that_fails_is_told_with_what_it_said(run, tmp_path):
         (["--other", "python 'x"], "--other=python 'x: No closing quotation"),
         (["--cpus", "0,x"], "--cpus 0,x: numbers out of "),
         (["--cpus", "99999"], "--cpus 99999: numbers out of "),
+        (["--json", "none/such.json"], "--json none/such.json: make its folder none first"),
         (["--timeout", "0"], "--timeout 0.0; a number above 0 is needed"),
     ],
 )
