@@ -195,8 +195,9 @@ def ratio_lines(runs: Runs) -> list[str]:
     ours, other = runs.values()
     kinds = {
         "epochs": epoch_ratios(other, ours),
+        "processor, epochs": epoch_ratios(other, ours, "processor_seconds"),
         "whole runs": process_ratios(other, ours),
-        "processor time": process_ratios(other, ours, "processor_seconds"),
+        "processor, runs": process_ratios(other, ours, "processor_seconds"),
     }
     lines = []
     for name, ratios in kinds.items():
@@ -204,12 +205,12 @@ def ratio_lines(runs: Runs) -> list[str]:
             low, high = number(found.min), number(found.max)
             pairs = f"{low} to {high} in {count(found.count, 'pair')}"
             said = verdict(ratios, len(ours))
-            lines.append(f"{name:<16}{number(found.median):>10}  {pairs}: {said}")
+            lines.append(f"{name:<18}{number(found.median):>10}  {pairs}: {said}")
         else:
-            lines.append(f"{name:<16}{'-':>10}  one of the two wrote no rows to be timed by")
+            lines.append(f"{name:<18}{'-':>10}  one of the two wrote no rows to be timed by")
     if busy := sum(map(is_busy, [*ours, *other])):
         of = f"{busy} of {count(len(ours + other), 'run')}"
-        lines.append(f"TAKEN UNDER LOAD, {of}: of these ratios that of processor time is surest")
+        lines.append(f"TAKEN UNDER LOAD, {of}: of these ratios those of processor time are surest")
     return lines
 
 
@@ -275,6 +276,8 @@ def main() -> None:
     flags = parser().parse_args()
     if not flags.timeout > 0:
         raise UserError(f"--timeout {flags.timeout}; a number above 0 is needed")
+    if flags.json is not None and not flags.json.parent.is_dir():  # known only hours later, else
+        raise UserError(f"--json {flags.json}: make its folder {flags.json.parent} first")
     pin(flags.cpus)
     machine = describe_machine()
     cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))

@@ -19,6 +19,7 @@ from utils.files.yaml import parse_yaml
 
 EPOCHS, BATCHES, CACHE = "epochs", "batches per epoch", "cache"
 BARS = "its progress bars count to"
+IMAGES = ("training images", "validation images")
 OPTIONS = {  # by their names in opt.yaml: ours, and YOLOv5's
     "image_size": "image size",
     "imgsz": "image size",
@@ -27,8 +28,9 @@ OPTIONS = {  # by their names in opt.yaml: ours, and YOLOv5's
 }
 WORK = {  # by their names in work.json
     "parameters": "parameters",
-    "train_images": "training images",
-    "validation.images": "validation images",
+    "precision": "precision",
+    "train_images": IMAGES[0],
+    "validation.images": IMAGES[1],
     "batches_sha1": "SHA-1 of the batches",
 }
 PARAMETERS = re.compile(r"\b(\d[\d,]*) parameters\b")
@@ -96,7 +98,7 @@ class Work(NamedTuple):
 
 def compare_work(ours: Mapping[str, Any], other: Mapping[str, Any]) -> Work:
     """Compare what two runs say of their work."""
-    ours, other = _with_batches(ours, other), _with_batches(other, ours)
+    ours, other = _with_bars(ours, other), _with_bars(other, ours)
     work = Work([], [], [])
     for name in dict.fromkeys((EPOCHS, BATCHES, *OPTIONS.values(), *WORK.values())):
         if name not in ours or name not in other:
@@ -108,9 +110,15 @@ def compare_work(ours: Mapping[str, Any], other: Mapping[str, Any]) -> Work:
     return work
 
 
-def _with_batches(said: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is said, and of the progress bars the one that counts the other's batches."""
-    if BATCHES not in beside or BARS not in said:
-        return dict(said)
-    batches, totals = beside[BATCHES], said[BARS]
-    return {**said, BATCHES: batches if batches in totals else " or ".join(map(str, totals))}
+def _with_bars(said: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is said, and of the progress bars those that count what the other counts.
+
+    A trainer that has bars has one of its batches: none of that length is a difference. It need not
+    have one of its images: none of that length says nothing of them.
+    """
+    totals = said.get(BARS, [])
+    found = {name: beside[name] for name in IMAGES if beside.get(name) in totals}
+    if totals and BATCHES in beside:
+        batches = beside[BATCHES]
+        found[BATCHES] = batches if batches in totals else " or ".join(map(str, totals))
+    return {**found, **said}

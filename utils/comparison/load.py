@@ -66,7 +66,12 @@ def _all_seconds() -> float | None:
 
 def _own_seconds() -> float:
     """Return the processor time of this process and of all that it started."""
-    seconds = sum(os.times()[:4])
+    return sum(os.times()[:2]) + children_seconds()
+
+
+def children_seconds() -> float:
+    """Return the processor time of all processes that this one started, directly or not."""
+    seconds = sum(os.times()[2:4])  # of those that ended
     for process in descendants(os.getpid()):
         with contextlib.suppress(OSError):  # it may have ended meanwhile
             fields = Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()

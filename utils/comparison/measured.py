@@ -10,8 +10,9 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from utils.comparison.load import children_seconds
 from utils.comparison.plan import VARIANTS, Turn
 from utils.comparison.runner import Outcome
 from utils.errors import UserError
@@ -26,6 +27,13 @@ MAX_NOTES = 5
 Document = dict[str, Any]
 
 
+class Arrival(NamedTuple):
+    """When a row was first seen."""
+
+    seconds: float
+    processor_seconds: float  # that all runs until then have taken
+
+
 class ArrivingRows:
     """When each row of a growing CSV file was first seen; call it again and again.
 
@@ -35,13 +43,14 @@ class ArrivingRows:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._before = self._rows()
-        self.arrivals: list[float] = []
+        self.arrivals: list[Arrival] = []
 
     def __call__(self) -> None:
         rows = self._rows()
         if rows < self._before:
             self._before = 0
-        self.arrivals += [time.monotonic()] * (rows - self._before - len(self.arrivals))
+        if new := rows - self._before - len(self.arrivals):
+            self.arrivals += [Arrival(time.monotonic(), children_seconds())] * new
 
     def _rows(self) -> int:
         """Count the rows below the heading."""
@@ -51,13 +60,18 @@ class ArrivingRows:
             return max(file.read(MAX_BYTES).count(b"\n") - 1, 0)
 
     def epochs(self, warm_up: int) -> list[Document]:
-        """Return the seconds between rows, by epoch.
+        """Return the seconds and the processor time between rows, by epoch.
 
         The first epoch includes the start-up and is left out, as are rows first seen together.
         """
         gaps = zip(self.arrivals, self.arrivals[1:], strict=False)
         return [
-            {"epoch": number, "counted": number >= warm_up, "seconds": end - start}
+            {
+                "epoch": number,
+                "counted": number >= warm_up,
+                "seconds": end.seconds - start.seconds,
+                "processor_seconds": end.processor_seconds - start.processor_seconds,
+            }
             for number, (start, end) in enumerate(gaps, start=1)
             if end > start
         ]
@@ -170,8 +184,11 @@ def notes(variant: str, log: Path) -> list[str]:
 
 
 def log_tail(log: Path) -> list[str]:
-    """Return the last lines that a run printed."""
-    return log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
+    """Return the last lines that a run printed, as a terminal would show them."""
+    with open_regular(log) as file:
+        lines = file.read().decode(errors="replace").split("\n")
+    # A progress bar writes over itself: what it showed before says nothing.
+    return [line.rstrip("\r").rpartition("\r")[2] for line in lines if line][-LOG_LINES:]
 
 
 def reason(tail: Sequence[str]) -> list[str]:

@@ -41,21 +41,23 @@ def counted_epochs(run: Document) -> list[Document]:
     return [epoch for epoch in run["epochs"] if epoch["counted"]]
 
 
-def epoch_ratios(reference: Sequence[Document], candidate: Sequence[Document]) -> list[float]:
-    """Divide the candidate's seconds by the reference's: same round and epoch, same batches.
+def epoch_ratios(
+    reference: Sequence[Document], candidate: Sequence[Document], time: str = "seconds"
+) -> list[float]:
+    """Divide the candidate's time by the reference's: same round and epoch, same batches.
 
     Args:
         reference, candidate: runs of two cells.
+        time: which one, by its name in an epoch: "seconds", "processor_seconds".
     """
-    left, right = _epoch_seconds(reference), _epoch_seconds(candidate)
-    return [right[key] / left[key] for key in left if key in right]
+    left, right = _epoch_times(reference, time), _epoch_times(candidate, time)
+    # Processor time is counted in ticks: an epoch that mostly waits may have taken none.
+    return [right[key] / left[key] for key in left if key in right and left[key] > 0]
 
 
-def _epoch_seconds(runs: Sequence[Document]) -> dict[tuple[int, int], float]:
+def _epoch_times(runs: Sequence[Document], time: str) -> dict[tuple[int, int], float]:
     return {
-        (run["round"], epoch["epoch"]): epoch["seconds"]
-        for run in runs
-        for epoch in counted_epochs(run)
+        (run["round"], epoch["epoch"]): epoch[time] for run in runs for epoch in counted_epochs(run)
     }
 
 

@@ -38,13 +38,16 @@ options = {"imgsz": flags.img, "batch_size": flags.batch_size, "cache": flags.ca
     if name not in flags.ignores))
 (folder / "weights" / "best.pt").write_bytes(b"cos\\nsystem\\n(S'exit 1'\\ntR.")
 print(f"summary: 214 layers, {flags.parameters} parameters", flush=True)
-end = time.process_time() + 0.2
-while time.process_time() < end:
-    pass
+def work(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+work(0.2)
 with open(folder / "results.csv", "w", buffering=1) as file:
     print("               epoch,      train/box_loss", file=file)
     for epoch in range(flags.epochs - ("epochs" in flags.ignores)):
         time.sleep(flags.seconds)
+        work(0.05)
         total = flags.batches
         print(f"100%|#####| {total}/{total} [00:01<00:00, 9.0it/s]", flush=True)
         print(f"{epoch}, 0.5", file=file)
@@ -100,8 +103,10 @@ def test_both_run_in_turns_and_are_timed_by_one_clock(run):
     ratio = next(line for line in printed.splitlines() if line.startswith("epochs"))
     found = statistics.median(left / right for left, right in zip(ours, other, strict=True))
     assert float(ratio.split()[1]) == pytest.approx(found, abs=0.01) and "in 4 pairs" in ratio
+    for line, times in (("processor, epochs", "in 4 pairs"), ("processor, runs", "in 2 pairs")):
+        assert any(text.startswith(line) and times in text for text in printed.splitlines())
     assert "equal work: epochs, image size, batch size, cache, parameters" in printed
-    assert "not said by both, so not compared: batches per epoch, training images" in printed
+    assert "so not compared: batches per epoch, precision, training images" in printed
     assert "UNDER LOAD" not in printed
 
 
@@ -182,6 +187,7 @@ def test_a_trainer_that_fails_is_told_with_what_it_said(run, tmp_path):
         (["--other", "python 'x"], "--other=python 'x: No closing quotation"),
         (["--cpus", "0,x"], "--cpus 0,x: numbers out of "),
         (["--cpus", "99999"], "--cpus 99999: numbers out of "),
+        (["--json", "none/such.json"], "--json none/such.json: make its folder none first"),
         (["--timeout", "0"], "--timeout 0.0; a number above 0 is needed"),
     ],
 )
@@ -198,13 +204,34 @@ def write_run(folder, log="", options="", work=None):
     return read_work(folder, folder / "log", 2)
 
 
-def test_progress_bars_tell_the_number_of_batches(tmp_path):
-    ours = write_run(tmp_path / "ours", work={"batches": 46, "train_images": 364})
+def test_progress_bars_tell_the_number_of_batches_and_images(tmp_path):
+    ours = write_run(
+        tmp_path / "ours",
+        work={"batches": 46, "train_images": 364, "validation": {"images": 99}},
+    )
     bars = "scan 364/364 [00:01<00:00]\r 22/23 [00:01<\r{0}/{0} [00:09<00:00, 2.4it/s]\n 1/2"
     for total, unequal in ((23, []), (19, ["batches per epoch: 23 in ours, 19 or 364 in the "])):
         other = write_run(tmp_path / str(total), log=bars.format(total))
-        found = compare_work(ours, other).unequal
-        assert [line[: len(wanted)] for line, wanted in zip(found, unequal, strict=True)] == unequal
+        found = compare_work(ours, other)
+        lines = zip(found.unequal, unequal, strict=True)
+        assert [line[: len(wanted)] for line, wanted in lines] == unequal
+        assert "training images" in found.equal and "validation images" in found.not_said
+
+
+def test_a_bar_is_no_answer_to_what_a_trainer_says_itself(tmp_path):
+    ours = write_run(tmp_path / "ours", work={"batches": 46, "train_images": 364})
+    bars = "364/364 [00:01<00:00]\r23/23 [00:01<00:00]"
+    other = write_run(tmp_path / "other", log=bars, work={"train_images": 300})
+    assert compare_work(ours, other).unequal == ["training images: 364 in ours, 300 in the other"]
+
+
+def test_the_precision_is_compared_or_named_as_not_said(tmp_path):
+    ours = write_run(tmp_path / "ours", work={"precision": "bfloat16"})
+    other = write_run(tmp_path / "other", work={"precision": "float32"})
+    found = compare_work(ours, other)
+    assert found.unequal == ["precision: bfloat16 in ours, float32 in the other"]
+    silent = write_run(tmp_path / "silent", work={})
+    assert "precision" in compare_work(ours, silent).not_said
 
 
 @pytest.mark.parametrize(
@@ -238,7 +265,7 @@ def test_our_trainer_beside_itself_does_equal_work(monkeypatch, tmp_path, capsys
     beside.main()
     document = json.loads(path.read_text())
     assert document["work"]["unequal"] == document["work"]["not_said"] == []
-    assert len(document["work"]["equal"]) == 9
+    assert len(document["work"]["equal"]) == 10
     (ours,), (twin,) = document["runs"].values()
     assert (
         ours["work"]["batches per epoch"] == 3 and len(ours["epochs"]) == len(twin["epochs"]) == 1

@@ -87,6 +87,11 @@ def test_ratios_pair_the_same_epoch_of_the_same_round_without_warm_up():
     reference = [run(seconds=(9, 1, 2)), run(seconds=(9, 4, 5), number=2)]
     candidate = [run(seconds=(90, 2, 6)), run(seconds=(90, 8), number=2)]
     assert epoch_ratios(reference, candidate) == [2.0, 3.0, 2.0]
+    for one, times in ((reference[0], (0.0, 4.0)), (candidate[0], (1.0, 3.0))):
+        for epoch, seconds in zip(one["epochs"][1:], times, strict=True):
+            epoch["processor_seconds"] = seconds
+    pairs = epoch_ratios(reference[:1], candidate[:1], "processor_seconds")
+    assert pairs == [0.75]  # no ratio to an epoch that took no tick
     assert process_ratios([run(process=2.0)], [run(process=5.0), run(number=2)]) == [2.5]
 
 

@@ -46,6 +46,11 @@ def test_the_log_of_another_trainer_is_shown_as_it_is(tmp_path):
     assert (len(run["log_tail"]), run["log_tail"][0]) == (15, "6")
 
 
+def test_of_a_progress_bar_only_what_it_showed_last_is_told(tmp_path):
+    text = "starting\r\n 0/9\r 5/9\r 9/9 done\nValueError: 3\n"
+    assert failed(tmp_path, "mine", text)["log_tail"] == ["starting", " 9/9 done", "ValueError: 3"]
+
+
 def test_what_all_processes_say_of_an_option_is_noted_once(tmp_path):
     log = tmp_path / "log"
     log.write_text("rank 1: --amp fp16: slow\nstarting\n--amp fp16: slow\n")

@@ -186,6 +186,23 @@ def test_epochs_of_another_trainer_are_the_times_between_its_rows(tmp_path):
     assert [epoch["epoch"] for epoch in rows.epochs(0)] == [1, 2, 3]  # the last two came together
 
 
+def test_processor_time_of_an_epoch_is_that_of_the_processes_that_were_started(tmp_path):
+    path, spin = tmp_path / "results.csv", "import time\nwhile time.process_time() < 0.5: pass"
+    rows, text = ArrivingRows(path), "epoch,loss\n"
+    for work in (None, spin, None):
+        if work:
+            subprocess.run([sys.executable, "-c", work], check=True)
+        else:  # what this process does itself is not the trainer's
+            end = time.process_time() + 0.3
+            while time.process_time() < end:
+                pass
+        text += "0,1\n"
+        path.write_text(text)
+        rows()
+    busy, idle = (epoch["processor_seconds"] for epoch in rows.epochs(0))
+    assert busy > 0.4 and idle < 0.1
+
+
 @pytest.mark.parametrize("anew", [False, True])
 def test_rows_that_were_there_before_the_run_are_no_epochs(tmp_path, anew):
     path = tmp_path / "results.csv"
