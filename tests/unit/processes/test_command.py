@@ -38,6 +38,16 @@ OTHER_PIPE = "def main():\n    raise BrokenPipeError(32, 'Broken pipe', 'camera'
     [
         (UserError("--img 3: a multiple of 32 is needed"), EXIT_USER_ERROR, "error: --img 3"),
         (OSError(28, "No space left on device"), EXIT_USER_ERROR, "error: [Errno 28] No space"),
+        (
+            OSError(24, "Too many open files"),
+            EXIT_USER_ERROR,
+            "error: [Errno 24] Too many open files; raise this shell's limit by `ulimit -n 65536`",
+        ),
+        (
+            OSError(27, "File too large", "a.csv"),
+            EXIT_USER_ERROR,
+            "error: [Errno 27] File too large: 'a.csv'; raise this shell's limit by `ulimit -f",
+        ),
         (LoaderError("loader worker 0 died: SIGKILL"), EXIT_FAILED, "error: loader worker"),
         (
             LoaderError(BUG),
