@@ -78,6 +78,7 @@ def test_what_is_no_defect_of_the_command_ends_it_with_a_message(error, code, me
         (os.mkdir, "it exists and is not a file"),
         (os.mkfifo, "it exists and is not a file"),
         (lambda path: path.symlink_to(path.parent / "gone" / "file"), "no file can be written"),
+        (lambda path: path.symlink_to(path), "no file can be written"),
         (lambda path: path.parent.rmdir(), "no file can be written"),
     ],
 )
