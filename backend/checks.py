@@ -110,6 +110,14 @@ def several_values(shape: Sequence[int]) -> None:
         )
 
 
+def several_values_over_ranks(count: int) -> None:
+    """Require several values per channel, of the maps of all ranks together."""
+    if count < 2:
+        raise ValueError(
+            f"BatchNorm needs several values per channel in training, not {count} of all ranks"
+        )
+
+
 def not_empty(shape: Sequence[int], dim: int) -> None:
     if shape[dim] == 0:
         raise ValueError(f"no largest value along dimension {dim} of shape {tuple(shape)}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from backend import checks
+
 
 def normalize(
     x: Any, norm: Any, ops: Any, sum_over_ranks: Callable[[Any], Any]
@@ -21,12 +23,17 @@ def normalize(
 
     Returns:
         The normalized x; mean (C,) and unbiased variance (C,), for the running statistics.
+
+    Raises:
+        ValueError: all ranks together have one value per channel, or none.
     """
     channels = x.shape[1]
     pixels = float(x.shape[0] * x.shape[2] * x.shape[3])
     own_count = ops.full((1,), pixels, ops.dtype_of(x), ops.device_of(x))
     sums = sum_over_ranks(ops.cat([x.sum((0, 2, 3)), own_count], 0))
     mean, count = sums[:channels] / sums[channels:], sums[channels:].detach()
+    if pixels <= 1.0:  # only then does the host wait for the number: each rank of one or none does
+        checks.several_values_over_ranks(int(ops.to_numpy(count)[0]))
     centred = x - mean.reshape(1, channels, 1, 1)
     variance = sum_over_ranks((centred * centred).sum((0, 2, 3))) / count
     factor = (variance + norm.eps) ** -0.5 * norm.weight

@@ -15,7 +15,8 @@ from typing import Any
 
 FLOAT = 4  # bytes
 # Sums over all ranks that synchronised BatchNorm takes for a layer: mean (with the count), variance
-# and, backward, the gradients of both (backend/sync_batch_norm.py).
+# and, backward, the gradients of both (backend/sync_batch_norm.py). PyTorch on GPUs gathers once
+# and sums once instead.
 SYNC_SUMS = 4
 # Exchanges of a few numbers each batch: the loss's counts, its values, and whether to stop, asked
 # as arrays whose lengths are gathered first.

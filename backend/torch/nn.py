@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributed import group
 from torch.nn import Module, functional
+from torch.nn.modules import _functions
 
-from backend import checks, sync_batch_norm
+from backend import checks, collectives, sync_batch_norm
+from backend.processes import this_process
 from backend.torch import dist, multi_tensor, ops
 from backend.torch.device import resolve
 
@@ -89,12 +92,30 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
         super()._save_to_state_dict(*arguments)  # type: ignore[no-untyped-call]
 
     def _normalize_over_ranks(self, x: Tensor) -> Tensor:
+        if has_kernels_over_ranks(x):
+            return self._normalize_by_kernels(x)
         full = x.to(self.weight.dtype)  # half precision would not hold the sums
         y, mean, variance = sync_batch_norm.normalize(full, self, ops, dist.SumOverRanks.apply)
         self.running_mean.lerp_(mean, self.momentum)
         self.running_var.lerp_(variance, self.momentum)
         self.count_batch()
         return y.to(x.dtype)
+
+    def _normalize_by_kernels(self, x: Tensor) -> Tensor:
+        # Without images it would send zeros of the dtype of x: bytes that other ranks do not await.
+        sent = x if len(x) else x.to(self.weight.dtype)
+        collectives.begin()
+        y = _functions.SyncBatchNorm.apply(
+            sent, self.weight, self.bias, self.running_mean, self.running_var, self.eps,
+            self.momentum, group.WORLD, this_process().world_size,
+        )  # fmt: skip
+        self.count_batch()
+        return y.to(x.dtype)
+
+
+def has_kernels_over_ranks(x: Tensor) -> bool:
+    """Return whether the function of PyTorch's own SyncBatchNorm takes a map: it is for GPUs."""
+    return x.is_cuda and this_process().world_size > 1
 
 
 class MaxPool2d(torch.nn.MaxPool2d):
@@ -202,9 +223,6 @@ def last_batch_statistics(module: Module) -> Iterator[None]:
 
 
 def synchronize_batch_norm(module: Module) -> None:
-    # PyTorch's own is for GPUs only; it replaces the layers inside the module.
-    if all(parameter.is_cuda for parameter in module.parameters()):
-        torch.nn.SyncBatchNorm.convert_sync_batchnorm(module)
     for part in module.modules():
         if isinstance(part, BatchNorm2d):
             part.over_ranks = True

@@ -1,19 +1,23 @@
-"""Take an image of a page: python -m tests.browser.screenshot PAGE IMAGE [WIDTH] [dark]"""
+"""Take an image of a page: python -m tests.browser.screenshot PAGE IMAGE [--width N] [--dark]"""
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 from tests.browser.chromium import chromium
 
 
 def main() -> None:
-    source, target, *options = sys.argv[1:]
-    width = next((int(option) for option in options if option.isdecimal()), 1100)
+    parser = argparse.ArgumentParser(prog="python -m tests.browser.screenshot")
+    parser.add_argument("page", type=Path)
+    parser.add_argument("image", type=Path, help="file to write")
+    parser.add_argument("--width", type=int, default=1100, help="of the window, pixels")
+    parser.add_argument("--dark", action="store_true", help="as who prefers dark colours sees it")
+    options = parser.parse_args()
     with chromium() as page:
-        page.open(Path(source), width, dark="dark" in options)
-        page.screenshot(Path(target))
+        page.open(options.page, options.width, dark=options.dark)
+        page.screenshot(options.image)
 
 
 if __name__ == "__main__":

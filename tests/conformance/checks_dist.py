@@ -312,3 +312,13 @@ def a_large_mean_does_not_cancel(b: Backend) -> None:
     wanted = centred / np.sqrt(variance + 1e-5).reshape(1, 3, 1, 1)
     # float32 holds numbers near 1000 to 6e-5, and the deviation is about 0.3.
     assert_equal(found, wanted.astype("float32"), tolerance=5e-4)
+
+
+@judges("nn.synchronize_batch_norm")
+def one_value_of_all_ranks_is_refused(b: Backend) -> None:
+    module = b.nn.BatchNorm2d(3)
+    b.nn.synchronize_batch_norm(module)
+    images = [np.ones((n, 3, 1, 1), "float32") for n in [1] + [0] * (this_process().world_size - 1)]
+    assert_raises(ValueError, lambda: module(b.ops.tensor(mine(images))), "several values")
+    for name, array in b.nn.state_arrays(module).items():
+        assert np.isfinite(array).all(), name

@@ -11,7 +11,7 @@ from tests.site.build import build
 from utils.files.json import read_json
 from utils.files.project import PROJECT
 
-MEGABYTES = 15
+MEGABYTES = 14
 
 
 def pages() -> set[Path]:
@@ -55,6 +55,7 @@ def test_each_page_is_built_in_both_languages(site):
 def test_the_site_is_light(site):
     weight = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
     assert weight < MEGABYTES * 1e6
+    assert not list(site.rglob("*.map"))  # sources of the theme's scripts
 
 
 @pytest.mark.parametrize(("folder", "word"), [(".", "PyTorch"), ("zh", "检测器")])

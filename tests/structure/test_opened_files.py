@@ -38,6 +38,7 @@ ALLOWED = {
     ("utils/processes/numa/topology.py", "read_text"): "/sys",
     ("utils/processes/process_family.py", "read_text"): "/proc",
     ("utils/processes/private_network.py", "open"): "/proc",
+    ("utils/processes/start.py", "open"): "the null device",
     ("utils/processes/suspend.py", "read_text"): "what its own launcher has written",
     ("utils/processes/exit_status.py", "open"): "to write, of a file that is open",
     ("utils/files/atomic.py", "open"): "to write, and what it has written",

@@ -1,6 +1,6 @@
 """A flag in one place: its names, default, help and check, as a field of a settings dataclass.
 
-`add_flags` gives a parser the flags of such a class, `check_flags` belongs into its
+`add_flags` gives a parser the flags of such a class, `check_flags` is called in its
 `__post_init__`, and `dataclasses.fields` tells the defaults without any command line.
 """
 

@@ -44,8 +44,10 @@ def require_status_file() -> None:
     name = os.environ.get(STATUS_FILE)
     if name is None:
         return
-    path = Path(name).resolve()
-    if not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+    path = Path(os.path.realpath(name))
+    is_loop = path.is_symlink()  # of links: any other was followed
+    place = path if path.exists() else path.parent
+    if is_loop or not path.parent.is_dir() or not os.access(place, os.W_OK):
         problem = "no file can be written there"
     elif path.exists() and not path.is_file():
         problem = "it exists and is not a file"

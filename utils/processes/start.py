@@ -7,6 +7,7 @@ Python 3.8.
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 
 from utils.files.project import PROJECT
@@ -20,10 +21,24 @@ EXIT_USER_ERROR = 2
 def start_command() -> None:
     """End this process with one line at Ctrl-C, and if its Python cannot run a command."""
     end_at_interrupt()
+    open_closed_streams()
     problem = python_problem()
     if problem:
         sys.stderr.write(f"error: {problem}\n")
         sys.exit(EXIT_USER_ERROR)
+
+
+def open_closed_streams() -> None:
+    """Have the null device in place of standard streams that are closed, as by `>&-`.
+
+    Otherwise the next file that is opened gets the number of one, and what a library, a crash or a
+    process of ours prints is written into it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)  # the smallest free number, so that of `name`
+            os.set_inheritable(nowhere, True)  # by processes that are started here
+            setattr(sys, name, os.fdopen(nowhere, mode, closefd=False))
 
 
 def python_problem() -> str | None:

@@ -21,6 +21,7 @@ from utils.processes.interrupt import end_at_interrupt, raise_at_interrupt
 if __name__ == "__main__":
     end_at_interrupt()  # while the others are imported
 
+import argparse
 import fcntl
 import hashlib
 import json
@@ -331,7 +332,17 @@ def end_with_message(work: Callable[[], None]) -> None:
 
 def main() -> None:
     """Make the environments that the command line names."""
-    prepare_all(sys.argv[1:], PROJECT, os.environ)
+    parser = argparse.ArgumentParser(
+        prog="python3 -m utils.setup.environments",
+        description="Make Python environments ready in .venv/, with the packages of requirements/.",
+    )
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"one of {', '.join(ENVIRONMENTS)}; without names those of all backends are made",
+    )
+    prepare_all(parser.parse_args().names, PROJECT, os.environ)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Before: the flags are parsed. After: `processes/launch.py`, then data and weight
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from pathlib import Path
@@ -129,7 +130,7 @@ def check_public_size(size: int, cfg: str) -> None:
 
     Whoever builds the model asks again, by its own stride.
     """
-    if not cfg or find_model(cfg).resolve().is_relative_to(PROJECT / "models"):
+    if not cfg or Path(os.path.realpath(find_model(cfg))).is_relative_to(PROJECT / "models"):
         check_image_size(size, PUBLIC_STRIDE)
 
 

@@ -25,7 +25,7 @@ PIXEL_STRIDE = 1021
 
 
 class WorkRecord:
-    """A hash of the batches in their order.
+    """A hash of the batches in their order; of several processes, of this one's shards.
 
     Each hash covers the hash before and the next batch: a run that resumes needs only the last.
     """

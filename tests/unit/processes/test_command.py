@@ -38,6 +38,16 @@ OTHER_PIPE = "def main():\n    raise BrokenPipeError(32, 'Broken pipe', 'camera'
     [
         (UserError("--img 3: a multiple of 32 is needed"), EXIT_USER_ERROR, "error: --img 3"),
         (OSError(28, "No space left on device"), EXIT_USER_ERROR, "error: [Errno 28] No space"),
+        (
+            OSError(24, "Too many open files"),
+            EXIT_USER_ERROR,
+            "error: [Errno 24] Too many open files; raise this shell's limit by `ulimit -n 65536`",
+        ),
+        (
+            OSError(27, "File too large", "a.csv"),
+            EXIT_USER_ERROR,
+            "error: [Errno 27] File too large: 'a.csv'; raise this shell's limit by `ulimit -f",
+        ),
         (LoaderError("loader worker 0 died: SIGKILL"), EXIT_FAILED, "error: loader worker"),
         (
             LoaderError(BUG),
@@ -68,6 +78,7 @@ def test_what_is_no_defect_of_the_command_ends_it_with_a_message(error, code, me
         (os.mkdir, "it exists and is not a file"),
         (os.mkfifo, "it exists and is not a file"),
         (lambda path: path.symlink_to(path.parent / "gone" / "file"), "no file can be written"),
+        (lambda path: path.symlink_to(path), "no file can be written"),
         (lambda path: path.parent.rmdir(), "no file can be written"),
     ],
 )

@@ -336,6 +336,14 @@ def test_changed_lock_leaves_the_cached_environment_to_other_checkouts(checkout,
     assert python.resolve().is_relative_to(checkout.root)
 
 
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_command_says_what_it_takes(flag):
+    command = [sys.executable, "-m", "utils.setup.environments", flag]
+    result = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "[NAME ...]" in result.stdout and "one of torch, oneflow, docs" in result.stdout
+
+
 def test_command_ends_with_one_message_and_exit_code_2():
     command = [sys.executable, "-m", "utils.setup.environments", "jax"]
     result = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)

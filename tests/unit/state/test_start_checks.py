@@ -208,3 +208,11 @@ def test_a_place_for_runs_that_cannot_be_written_to_names_flag_place_and_next_st
             f"--project {project} --name exp: no folder can be made in {tmp_path}/"
         )
         assert ": Not a directory; give a --project that can be written to" in text
+
+
+def test_a_loop_of_links_for_cfg_is_left_to_whoever_reads_it(tmp_path):
+    loop = tmp_path / "loop.yaml"
+    loop.symlink_to(loop)
+    start_checks.check_public_size(100, str(loop))  # no public model, so any size passes here
+    with pytest.raises(UserError, match="--img 100"):
+        start_checks.check_public_size(100, "yolov5n.yaml")

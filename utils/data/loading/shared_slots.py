@@ -27,6 +27,8 @@ class SharedSlots:
     64 MB in a default container, does not apply.
     """
 
+    _descriptor = -1  # not open
+
     def __init__(self, slot_bytes: int, descriptor: int | None = None):
         slot_bytes = max(slot_bytes, 1)  # a rank may have no image; mapping 0 bytes fails
         # First, since __del__ closes it whatever fails below.
@@ -40,7 +42,8 @@ class SharedSlots:
         return _attach_slots, (self._slot_bytes, reduction.DupFd(self._descriptor))
 
     def __del__(self) -> None:
-        os.close(self._descriptor)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
 
     def images(self, batch_index: int, workers: int, shape: tuple[int, ...]) -> np.ndarray:
         """Return the uint8 array of a batch's images; a worker's batches take its slots in turn."""

@@ -72,6 +72,8 @@ def with_arrays(value: Any, arrays: Iterator[np.ndarray]) -> Any:
 class _Memory:
     """Copies of arrays in a file without a name."""
 
+    descriptor = -1  # not open
+
     def __init__(self, arrays: Sequence[np.ndarray]):
         self.descriptor, self.places = os.memfd_create("loader-samples"), []
         end = 0
@@ -84,7 +86,8 @@ class _Memory:
                 np.ndarray(place.shape, array.dtype, memory, place.offset)[...] = array
 
     def __del__(self) -> None:
-        os.close(self.descriptor)
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
 
 
 def _attach(empty: BatchSource, places: Sequence[_Place], duplicate: Any) -> BatchSource:

@@ -156,7 +156,7 @@ def _find_yaml(argument: Path, tells: bool) -> Path:
     if os.path.isdir(argument):
         raise DatasetError(unrecognised_text(argument))
     known = ", ".join([*BUILT_INS, *sorted(path.name for path in YAML_FOLDER.glob("*.yaml"))])
-    looked_at = " and ".join(str(path.resolve()) for path in candidates)
+    looked_at = " and ".join(map(os.path.realpath, candidates))  # takes a loop of links too
     raise DatasetError(
         f"--data {argument}: no dataset YAML at {looked_at}; "
         f"give the path of one, or a known name: {known}"

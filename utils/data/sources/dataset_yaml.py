@@ -144,7 +144,7 @@ class _DatasetYaml:
         return True
 
     def _not_found(self, key: str, value: str, candidates: Sequence[Path]) -> DatasetError:
-        places = dict.fromkeys(str(path.resolve()) for path in candidates)
+        places = dict.fromkeys(map(os.path.realpath, candidates))
         next_step = "correct the path, or put the images there"
         if download := self.document.get("download"):
             next_step += (

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import gc
+import os
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,8 +14,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.unit.data.sources.test_samples import make_sample
+from utils.data.loading.shared_slots import SharedSlots
 from utils.data.loading.shared_source import SharedSource
 from utils.data.sources.samples import SampleTable, table_of
 
@@ -80,3 +85,16 @@ def test_a_source_without_any_sample_is_sent_too():
     source = dataclasses.replace(make_source(0), samples=table_of([]))
     ((found, *_),) = answers(SharedSource(source), 1)
     assert found == (checksums(source), [], (0, 4))
+
+
+@pytest.mark.parametrize(
+    "share", [lambda: SharedSlots(1), lambda: SharedSource(make_source(1)).__reduce__()]
+)
+def test_a_limit_on_open_files_is_told_once(share, monkeypatch):
+    def refuse(name: str) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    with pytest.raises(OSError, match="Too many open files"):
+        share()
+    gc.collect()  # what was half made has no file to close: an error of it would be one of pytest

@@ -111,6 +111,13 @@ def test_a_yaml_without_names_and_images_is_an_error_for_each_split(dataset):
     assert "key 'names'" in error_of(dataset / "cells.yaml", splits=())
 
 
+def test_a_loop_of_links_is_no_dataset(tmp_path):
+    loop = tmp_path / "loop.yaml"
+    loop.symlink_to(loop)
+    with pytest.raises(UserError, match=f"--data {loop}: no dataset YAML at {loop} and "):
+        load_dataset(str(loop))
+
+
 def test_a_fifo_is_named_as_what_it_is(dataset):
     os.mkfifo(dataset / "pipe.txt")
     train = error_of(write_yaml(dataset / "cells.yaml", train="pipe.txt"))
