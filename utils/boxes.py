@@ -7,9 +7,10 @@ import numpy as np
 
 def cxcywh_to_xyxy(boxes_cxcywh: np.ndarray) -> np.ndarray:
     """Convert (..., 4) centre and size to left, top, right, bottom; unit and float dtype stay."""
-    half_size = boxes_cxcywh[..., 2:4] / 2
-    centre = boxes_cxcywh[..., 0:2]
-    return np.concatenate((centre - half_size, centre + half_size), axis=-1)
+    # A column by itself: NumPy takes twice as long for columns of two.
+    x, y, width, height = (boxes_cxcywh[..., column] for column in range(4))
+    width, height = width / 2, height / 2
+    return np.stack((x - width, y - height, x + width, y + height), axis=-1)
 
 
 def xyxy_to_cxcywh(boxes_xyxy: np.ndarray) -> np.ndarray:

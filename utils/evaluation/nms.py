@@ -102,7 +102,8 @@ def _candidates(
     assert decoded.dtype == np.float32, f"decoded is {decoded.dtype}: cast the raw maps to float32"
     # No class score exceeds 1, so an objectness below the threshold already decides.
     above = np.flatnonzero(decoded[:, 4] > settings.confidence_threshold)
-    decoded = decoded[above]
+    if len(above) < len(decoded):  # else a copy of many columns is saved
+        decoded = decoded[above]
     boxes_xyxy = cxcywh_to_xyxy(decoded[:, :4])
     scores = decoded[:, 5:] * decoded[:, 4:5]
     num_classes = scores.shape[1]
