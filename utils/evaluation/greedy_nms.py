@@ -14,7 +14,7 @@ import numpy as np
 # Rows of an image that are decided together, at first and at most: each time half as many more,
 # since most are removed at once. With fewer there are more calls, with more there are more
 # comparisons of boxes that others of them remove. Measured on real predictions.
-FIRST_STAGE, LAST_STAGE = 128, 2048
+FIRST_STAGE, LAST_STAGE = 96, 2048
 PAIRS = 2**14  # of boxes compared at once: bounds the memory, and the time where boxes lie in heaps
 CROWD = 16  # kept boxes beside each row: where there are more, the best of them remove rows first
 ROUNDING = 1e-6  # more than what a bound is wrong by, as a part of it

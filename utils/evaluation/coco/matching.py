@@ -173,15 +173,19 @@ def match_greedily(candidates: MatchCandidates, size: SizeRange) -> Matches:
 
 def position_in_run(values: np.ndarray) -> np.ndarray:
     """Return (N,) int64: how many equal values directly precede each value."""
-    starts = _run_starts(values)
-    lengths = np.diff(starts, append=len(values))
-    return np.arange(len(values)) - np.repeat(starts, lengths)
+    position = np.arange(len(values))
+    return position - np.maximum.accumulate(position * _starts_run(values))
 
 
 def _run_starts(values: np.ndarray) -> np.ndarray:
+    return np.flatnonzero(_starts_run(values))
+
+
+def _starts_run(values: np.ndarray) -> np.ndarray:
+    """Return (N,) bool: whether another value precedes each value, or none."""
     starts = np.ones(len(values), bool)
-    starts[1:] = values[1:] != values[:-1]
-    return np.flatnonzero(starts)
+    np.not_equal(values[1:], values[:-1], out=starts[1:])
+    return starts
 
 
 def _runs(values: np.ndarray) -> list[slice]:
