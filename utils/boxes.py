@@ -77,5 +77,5 @@ def pairwise_iou(
 
 def _corner_and_size(boxes_xyxy: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return left, top, width, height of boxes (N, 4), each (N,) float64."""
-    left, top, right, bottom = boxes_xyxy.T.astype(np.float64, order="C")
+    left, top, right, bottom = (edge.astype(np.float64) for edge in boxes_xyxy.T)
     return left, top, right - left, bottom - top
