@@ -33,11 +33,11 @@ FOLDER = Path(__file__).parent
 SCALING = {
     "scaling", "scaling_measure", "scaling_model", "scaling_rank", "scaling_tables", "scaling_words"
 }  # fmt: skip
-# `audit`, `ring` and `shared_lines` time nothing, `limits` no fast path; `audit`, `formats` and
-# `serve` need weights and data, `beside` another trainer.
+# `audit`, `ring` and `shared_lines` time nothing, `limits` no fast path; `audit`, `formats`,
+# `serve` and `val_host` need weights and data, `beside` another trainer.
 NO_BENCHMARK = {
     "__init__", "__main__", "audit", "beside", "beside_work", "formats", "limits", "paste_and_warp",
-    "ring", "serve", "serve_client", "shared_lines", "side_by_side", *SCALING,
+    "ring", "serve", "serve_client", "shared_lines", "side_by_side", "val_host", *SCALING,
 }  # fmt: skip
 # Flags that make a script end sooner than its defaults.
 SMALL: dict[str, Sequence[str]] = {
