@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from utils.detections import Detections, GroundTruth
+from utils.evaluation.ordering import order_by_class
 from utils.evaluation.overlap import BOXES, Overlap
 
 IOU_THRESHOLDS = np.linspace(0.50, 0.95, 10)
@@ -73,7 +74,7 @@ def find_candidates(
     Args:
         found: `Detections`, or whatever else has scores and classes, and what overlap compares.
     """
-    order = np.lexsort((-found.scores, found.class_index))
+    order = order_by_class(found.class_index, found.scores)
     rank = position_in_run(found.class_index[order])
     order, rank = order[rank < MAX_DETECTIONS_PER_CLASS], rank[rank < MAX_DETECTIONS_PER_CLASS]
     best = found.take(order)
@@ -120,7 +121,7 @@ def by_class_and_score(candidates: MatchCandidates) -> MatchCandidates:
     """Sort detections by class and descending score, where equal ones keep their order, and pairs
     by the rank of their detection, then by detection, IoU and object.
     """
-    order = np.lexsort((-candidates.scores, candidates.class_index))
+    order = order_by_class(candidates.class_index, candidates.scores)
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     detection, target = place[candidates.pair_detection], candidates.pair_object
