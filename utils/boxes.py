@@ -9,7 +9,8 @@ def cxcywh_to_xyxy(boxes_cxcywh: np.ndarray) -> np.ndarray:
     """Convert (..., 4) centre and size to left, top, right, bottom; unit and float dtype stay."""
     # A column by itself: NumPy takes twice as long for columns of two.
     x, y, width, height = (boxes_cxcywh[..., column] for column in range(4))
-    width, height = width / 2, height / 2
+    two = boxes_cxcywh.dtype.type(2)  # NumPy 1 makes float64 of a single number over 2
+    width, height = width / two, height / two
     return np.stack((x - width, y - height, x + width, y + height), axis=-1)
 
 
