@@ -158,11 +158,17 @@ def rows_in_range(lowest: int, highest: int, num_rows: int) -> None:
         raise ValueError(f"row indices {lowest} to {highest} reach outside 0 to {num_rows - 1}")
 
 
-def row_condition(shape: Sequence[int], dtype: str, tensor_shape: Sequence[int]) -> None:
-    """Require a bool condition over the first dimensions of a tensor."""
-    wanted = tuple(tensor_shape)[: max(len(shape), 1)]
-    if tuple(shape) != wanted or dtype != "bool":
-        raise ValueError(f"a condition must be {wanted} bool, not {tuple(shape)} {dtype}")
+def row_places(places: Sequence[np.ndarray], tensor_shape: Sequence[int]) -> None:
+    """Require indices of rows in one or more of the first dimensions of a tensor."""
+    if not 0 < len(places) <= len(tensor_shape) or len({index.shape for index in places}) != 1:
+        raise ValueError(
+            f"places must be indices of one to {len(tensor_shape)} dimensions, equally many of "
+            f"each, not of shapes {[index.shape for index in places]}"
+        )
+    for index, size in zip(places, tensor_shape, strict=False):
+        row_index(index.shape, index.dtype.name)
+        if len(index):
+            rows_in_range(int(index.min()), int(index.max()), size)
 
 
 def row_values(

@@ -47,11 +47,12 @@ SCALING = {
 }  # fmt: skip
 # What joins and reports the results.
 REPORT = {"goals", "repeats", "report", "results", "side_by_side", "time_limit"}
-# `audit`, `ring` and `shared_lines` time nothing; `audit`, `formats` and `serve` need weights and
-# data, `beside` another trainer.
+# `audit`, `ring` and `shared_lines` time nothing; `audit`, `formats`, `serve` and `val_host` need
+# weights and data, `beside` another trainer.
 NO_BENCHMARK = {
     "__init__", "__main__", "audit", "beside", "beside_work", "formats", "paste_and_warp",
-    "ring", "serve", "serve_client", "shared_lines", *REPORT, *SCALING,
+    "ring", "serve", "serve_client", "shared_lines", "val_host", *REPORT,
+    *SCALING,
 }  # fmt: skip
 # Flags that make a script end sooner than its defaults. The goal of `detect` is for 640 px.
 SMALL: dict[str, Sequence[str]] = {

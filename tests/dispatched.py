@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import backend
+from backend import ops
 from utils.report.stage_timer import StageTimer
 
 # They give the host a number of the device, or sizes that depend on one.
@@ -44,6 +45,8 @@ def dispatched(run: Callable[[StageTimer], object]) -> dict[str, Counter[str]]:
     class Counting(mode):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
             name = function.overloadpacket.__name__
+            if name == "index" and any(map(_is_mask, args[1])):
+                name = "masked_select"  # how many rows it gives depends on numbers of the device
             if not (name.startswith(("empty", "new_empty")) or _is_view(function)):
                 found.setdefault(stages.stage, Counter())[name] += 1
             return function(*args, **(kwargs or {}))
@@ -57,6 +60,10 @@ def _is_view(function) -> bool:
     """Return whether an operation gives its argument's memory and does not write to it."""
     aliases = [value.alias_info for value in function._schema.returns]
     return any(alias is not None and not alias.is_write for alias in aliases)
+
+
+def _is_mask(index) -> bool:
+    return index is not None and ops.dtype_of(index) == "bool"
 
 
 def total(found: dict[str, Counter[str]]) -> Counter[str]:

@@ -66,6 +66,13 @@ class Ops(Protocol):
     def to_numpy(self, x: Tensor) -> np.ndarray:
         """Copy to host memory, detached; the copy is complete when the call returns."""
 
+    def to_numpy_later(self, x: Tensor) -> Callable[[], np.ndarray]:
+        """Begin a copy to the host; the function returned gives what `to_numpy` gives now.
+
+        It waits for what was queued before this call, and not for what is queued after it where
+        the framework can tell them apart. What is done to x later does not change the copy.
+        """
+
     def dtype_of(self, x: Tensor) -> str:
         """Return the name of the dtype, "float32" for instance."""
 
@@ -129,16 +136,17 @@ class Ops(Protocol):
         The range is checked only on a CPU, where it costs little.
         """
 
-    def take_where(self, x: Tensor, condition: Tensor) -> Tensor:
-        """Return x[condition], (K, ...): the rows of x where the condition holds, in order.
+    def take_at(self, x: Tensor, places: Sequence[np.ndarray]) -> Tensor:
+        """Return x[places], (K, ...): rows of x, in the order of their places.
 
+        The host does not wait for the device, as it would to learn which rows a condition means.
         On a CPU only these rows are copied, even if x is permuted.
 
         Args:
-            condition: bool, of one or more of the first dimensions of x.
+            places: for one or more of the first dimensions of x, the index of each row, (K,) int64.
 
         Raises:
-            ValueError: another shape or dtype of the condition.
+            ValueError: other shapes or dtypes, or an index outside its dimension.
         """
 
     def upsample_nearest_2x(self, x: Tensor) -> Tensor:

@@ -143,13 +143,6 @@ class Ops(inference.Ops, Protocol):
             ValueError: unequal numbers of tensors.
         """
 
-    def to_numpy_later(self, x: Tensor) -> Callable[[], np.ndarray]:
-        """Begin a copy to the host; the function returned gives what `to_numpy` gives now.
-
-        It waits for what was queued before this call, and not for what is queued after it where
-        the framework can tell them apart. What is done to x later does not change the copy.
-        """
-
 
 class NN(inference.NN, Protocol):
     """Functions of modules whose weights change."""

@@ -41,20 +41,23 @@ def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
 
 
 def to_numpy(x: Tensor) -> np.ndarray:
-    array = np.empty(tuple(x.shape), dtype_of(x))
-    if array.size == 0:
-        return array
-    # `Tensor.numpy()` waits for the scheduler on a busy CPU: up to 4.6 ms, even for little data. Of
-    # such data, to queue a copy and wait for it takes 0.09 ms at most (docs/en/performance.md).
-    oneflow.from_numpy(array).copy_(x.detach().cpu())
-    synchronize(device_of(x))
-    return array
+    return to_numpy_later(x)()
 
 
 def to_numpy_later(x: Tensor) -> Callable[[], np.ndarray]:
-    # A copy, which later changes of x do not reach.
-    copied = x.detach().clone()
-    return lambda: to_numpy(copied)
+    array = np.empty(tuple(x.shape), dtype_of(x))
+    if array.size == 0:
+        return lambda: array
+    # `Tensor.numpy()` waits for the scheduler on a busy CPU: up to 4.6 ms, even for little data. Of
+    # such data, to queue a copy and wait for it takes 0.09 ms at most (docs/en/performance.md).
+    oneflow.from_numpy(array).copy_(x.detach().cpu())
+    device = device_of(x)
+
+    def read() -> np.ndarray:
+        synchronize(device)
+        return array
+
+    return read
 
 
 def is_one(lost: Tensor | None) -> bool:
@@ -281,10 +284,12 @@ def restore_(values: Sequence[Tensor], others: Sequence[Tensor], lost: Tensor) -
             value.detach().copy_(tensor(np.asarray(kept), device_of(value)))
 
 
-def take_where(x: Tensor, condition: Tensor) -> Tensor:
-    checks.row_condition(condition.shape, dtype_of(condition), x.shape)
-    if x.is_cuda or x.numel() == 0:
-        return x[condition]
+def take_at(x: Tensor, places: Sequence[np.ndarray]) -> Tensor:
+    checks.row_places(places, x.shape)
+    if x.numel() == 0:
+        return zeros((len(places[0]), *x.shape[len(places) :]), dtype_of(x), device_of(x))
+    if x.is_cuda:
+        return x[tuple(tensor(index, device_of(x)) for index in places)]
     # On a CPU indexing copies a permuted tensor first, 0.5 s for the raw maps of a batch. With its
     # dimensions ordered by stride it is flat, and single numbers can be taken from it.
     strides = x.stride()
@@ -292,9 +297,9 @@ def take_where(x: Tensor, condition: Tensor) -> Tensor:
     steps = _steps([x.shape[dim] for dim in order])
     step = dict(zip(order, steps, strict=True))
     position: np.ndarray = np.zeros(1, np.int64)
-    for dim, index in enumerate(np.nonzero(to_numpy(condition))):
+    for dim, index in enumerate(places):
         position = position + index * step[dim]
-    for dim in range(condition.ndim, x.ndim):
+    for dim in range(len(places), x.ndim):
         position = position[..., None] + np.arange(x.shape[dim]) * step[dim]
     taken = x.permute(*order).reshape(-1)[tensor(position.reshape(-1), device_of(x))]
     return taken.reshape(*position.shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -22,6 +22,11 @@ def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
 
 def to_numpy(x: Tensor) -> np.ndarray:
     return values([x])[0]
+
+
+def to_numpy_later(x: Tensor) -> Callable[[], np.ndarray]:
+    array = to_numpy(x)  # nothing is queued
+    return lambda: array
 
 
 def dtype_of(x: Tensor) -> str:
@@ -121,10 +126,11 @@ def take_rows(x: Tensor, index: Tensor) -> Tensor:
     return apply("Gather", (x, index), (*index.shape, *x.shape[1:]), x.dtype, axis=0)
 
 
-def take_where(x: Tensor, condition: Tensor) -> Tensor:
-    checks.row_condition(condition.shape, condition.dtype, x.shape)
-    index = np.flatnonzero(to_numpy(condition))
-    rows = x.reshape(int(np.prod(condition.shape)), *x.shape[condition.ndim :])
+def take_at(x: Tensor, places: Sequence[np.ndarray]) -> Tensor:
+    checks.row_places(places, x.shape)
+    sizes = x.shape[: len(places)]
+    index = np.ravel_multi_index(tuple(places), sizes)
+    rows = x.reshape(int(np.prod(sizes)), *x.shape[len(places) :])
     return take_rows(rows, constant(index))
 
 

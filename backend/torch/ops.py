@@ -318,9 +318,9 @@ def restore_(values: Sequence[Tensor], others: Sequence[Tensor], lost: Tensor) -
         torch._foreach_copy_(list(values), shaped)
 
 
-def take_where(x: Tensor, condition: Tensor) -> Tensor:
-    checks.row_condition(condition.shape, dtype_of(condition), x.shape)
-    return x[condition]
+def take_at(x: Tensor, places: Sequence[np.ndarray]) -> Tensor:
+    checks.row_places(places, x.shape)
+    return x[tuple(tensor(index, device_of(x)) for index in places)]
 
 
 def _cross_entropy(

@@ -175,10 +175,19 @@ def full_refuses_what_is_not_there(b: Backend) -> None:
 
 
 @judges("ops.to_numpy_later")
-def gives_what_was_there_when_it_began(b: Backend) -> None:
+def gives_what_is_there(b: Backend) -> None:
     for dtype in DTYPES:
-        array = uniform((2, 3), dtype, 0, 200)
-        assert_equal(b.ops.to_numpy_later(b.ops.tensor(array))(), array)
+        for shape in ((2, 3), (), (0, 3)):
+            array = uniform(shape, dtype, 0, 200)
+            assert_equal(b.ops.to_numpy_later(b.ops.tensor(array))(), array)
+    array = uniform((4, 5, 6))
+    assert_equal(
+        b.ops.to_numpy_later(b.ops.tensor(array).permute(2, 0, 1))(), array.transpose(2, 0, 1)
+    )
+
+
+@judges("ops.to_numpy_later", trains=True)
+def gives_what_was_there_when_it_began(b: Backend) -> None:
     x = b.autograd.variable(np.ones((1000,)))
     read = b.ops.to_numpy_later(x)
     b.ops.ema_update_([x.detach()], [b.full((1000,), 3.0, "float64")], 0.5)

@@ -9,43 +9,48 @@ import numpy as np
 from tests.conformance.judging import Backend, assert_equal, assert_raises, judges, uniform
 
 
-@judges("ops.take_where")
-def takes_rows_where_the_condition_holds(b: Backend) -> None:
+@judges("ops.take_at")
+def takes_rows_in_the_order_of_their_places(b: Backend) -> None:
     for dtype in ("float32", "float64", "int64"):
         x = uniform((2, 3, 4, 5), dtype, -9, 9)
         for order in ((0, 1, 2, 3), (0, 2, 3, 1), (3, 1, 0, 2)):
             permuted, array = b.ops.tensor(x).permute(*order), x.transpose(order)
             for ndim in (1, 2, 3, 4):
-                chosen = uniform(array.shape[:ndim], seed=ndim) > 0.5
-                for condition in (chosen, np.zeros_like(chosen), np.ones_like(chosen)):
-                    found = b.ops.take_where(permuted, b.ops.tensor(condition))
-                    assert_equal(b.ops.to_numpy(found), array[condition])
+                for count in (0, 1, 50):  # some rows more than once
+                    places = [
+                        uniform((count,), "int64", 0, size, seed=dim)
+                        for dim, size in enumerate(array.shape[:ndim])
+                    ]
+                    found = b.ops.take_at(permuted, places)
+                    assert_equal(b.ops.to_numpy(found), array[tuple(places)])
 
 
-@judges("ops.take_where")
+@judges("ops.take_at")
 def takes_rows_of_a_part_and_of_nothing(b: Backend) -> None:
-    x = uniform((4, 6))
-    condition = np.array([True, False])
+    x, places = uniform((4, 6)), [np.array([1, 0, 1])]
     for part in (np.s_[1:3], np.s_[::2]):
-        found = b.ops.take_where(b.ops.tensor(x)[part], b.ops.tensor(condition))
-        assert_equal(b.ops.to_numpy(found), x[part][condition])
-    for shape in ((0, 3), (3, 0)):
-        condition = np.ones(shape[:1], bool)
-        found = b.ops.take_where(b.zeros(shape), b.ops.tensor(condition))
-        assert_equal(b.ops.to_numpy(found), np.zeros(shape, "float32"))
+        found = b.ops.take_at(b.ops.tensor(x)[part], places)
+        assert_equal(b.ops.to_numpy(found), x[part][tuple(places)])
+    found = b.ops.take_at(b.zeros((2, 0)), places)
+    assert_equal(b.ops.to_numpy(found), np.zeros((3, 0), "float32"))
+    found = b.ops.take_at(b.zeros((0, 3)), [np.zeros(0, np.int64)])
+    assert_equal(b.ops.to_numpy(found), np.zeros((0, 3), "float32"))
 
 
-@judges("ops.take_where")
-def refuses_another_condition(b: Backend) -> None:
-    x = b.zeros((2, 3))
-    for condition, text in (
-        (b.zeros((3,), "bool"), "(3,)"),
-        (b.zeros((2, 3, 1), "bool"), "(2, 3, 1)"),
-        (b.zeros((), "bool"), "()"),
-        (b.zeros((2,), "uint8"), "uint8"),
-        (b.zeros((2,), "int64"), "int64"),
+@judges("ops.take_at")
+def refuses_other_places(b: Backend) -> None:
+    x, index = b.zeros((2, 3)), np.array([0, 1])
+    for places, text in (
+        ([], "one to 2"),
+        ([index, index, index], "one to 2"),
+        ([index, index[:1]], "(1,)"),
+        ([index.reshape(1, 2)], "(1, 2)"),
+        ([index.astype(np.uint8)], "uint8"),
+        ([index > 0], "bool"),
+        ([index, index + 2], "2 to 3"),
+        ([index - 1], "-1"),
     ):
-        assert_raises(ValueError, lambda c=condition: b.ops.take_where(x, c), text)
+        assert_raises(ValueError, lambda p=places: b.ops.take_at(x, p), text)
 
 
 @judges("ops.cells")

@@ -46,11 +46,8 @@ def suppress_greedily(
     image = np.repeat(np.arange(len(counts)), counts)
     has_area = _has_area(boxes_xyxy)
     rows, is_kept = np.flatnonzero(has_area), ~has_area
-    scene = _Scene(
-        boxes_xyxy.take(rows, axis=0),
-        _groups_of_images(image, group).take(rows),
-        iou_threshold,
-    )
+    group = _groups_of_images(image, group)
+    scene = _Scene(boxes_xyxy.take(rows, axis=0), group.take(rows), iou_threshold)
     is_kept[rows[_search(scene, image.take(rows), len(counts), max_kept)]] = True
     row = np.flatnonzero(is_kept)
     num_kept = np.bincount(image[row], minlength=len(counts))
@@ -112,13 +109,14 @@ class _Placed(NamedTuple):
     place: np.ndarray  # int64: the group, and the centre along x
     first: np.ndarray  # int64: places of what can overlap it enough
     last: np.ndarray
-    y: np.ndarray  # float64, centre
-    reach_y: np.ndarray  # float64: how far from it the centre of such boxes lies
-    box_xyxy: np.ndarray  # (K, 4) float64
-    area: np.ndarray  # float64
+    left: np.ndarray  # float64, as those that follow
+    top: np.ndarray
+    right: np.ndarray
+    bottom: np.ndarray
+    area: np.ndarray
 
     def take(self, index: np.ndarray) -> _Placed:
-        return _Placed(*(field.take(index, axis=0) for field in self))
+        return _Placed(*(field.take(index) for field in self))
 
     def part(self, start: int, end: int) -> _Placed:
         return _Placed(*(field[start:end] for field in self))
@@ -153,21 +151,20 @@ class _Scene:
 
     def place(self, rows: np.ndarray) -> _Placed:
         """Lay out rows."""
-        box = self.boxes_xyxy.take(rows, axis=0).astype(np.float64)
-        size, centre = box[:, 2:] - box[:, :2], (box[:, :2] + box[:, 2:]) / 2
-        reach = np.full_like(size, np.inf)
+        # A column after the other: NumPy takes ten times as long for columns of two.
+        columns = self.boxes_xyxy.take(rows, axis=0).T
+        left, top, right, bottom = columns.astype(np.float64, order="C")
+        width, x, reach = right - left, (left + right) / 2, np.inf
         if self.iou_threshold > 0:
             part = (1 - self.iou_threshold) / min(1.0, 2 * self.iou_threshold)
-            reach = size * (part * (1 + ROUNDING))
-        x, reach_x = centre[:, 0], reach[:, 0]
+            reach = width * (part * (1 + ROUNDING))
         group = self.group.take(rows)
-        places = [group + self._step_of(at) for at in (x, x - reach_x, x + reach_x)]
-        order = np.argsort(places[0])
-        area = size[:, 0] * size[:, 1]
+        place, first, last = (group + self._step_of(at) for at in (x, x - reach, x + reach))
         # One step more, for what the computation rounds.
-        return _Placed(
-            rows, places[0], places[1] - 1, places[2] + 1, centre[:, 1], reach[:, 1], box, area
-        ).take(order)
+        placed = _Placed(
+            rows, place, first - 1, last + 1, left, top, right, bottom, width * (bottom - top)
+        )
+        return placed.take(np.argsort(place))
 
     def _step_of(self, x: np.ndarray) -> np.ndarray:
         width = self.right - self.left
@@ -241,16 +238,12 @@ class _Scene:
     def _overlap(
         self, rows: _Placed, one: np.ndarray, others: _Placed, other: np.ndarray
     ) -> np.ndarray:
-        """Return which pairs, near along x, have an IoU above the threshold."""
-        near = np.flatnonzero(
-            abs(rows.y.take(one) - others.y.take(other)) <= rows.reach_y.take(one)
-        )
-        one, other = one.take(near), other.take(near)
-        box, other_box = rows.box_xyxy.take(one, axis=0), others.box_xyxy.take(other, axis=0)
-        common = np.minimum(box[:, 2:], other_box[:, 2:])
-        common -= np.maximum(box[:, :2], other_box[:, :2])
-        common = common.clip(0)
-        intersection = common[:, 0] * common[:, 1]
+        """Return which pairs have an IoU above the threshold, (Q,) int64."""
+        right = np.minimum(rows.right.take(one), others.right.take(other))
+        width = right - np.maximum(rows.left.take(one), others.left.take(other))
+        bottom = np.minimum(rows.bottom.take(one), others.bottom.take(other))
+        height = bottom - np.maximum(rows.top.take(one), others.top.take(other))
+        # One of them may stay negative: then so is the IoU.
+        intersection = width.clip(0) * height
         union = rows.area.take(one) + others.area.take(other) - intersection
-        iou = np.divide(intersection, union, out=np.zeros_like(union), where=union > 0)
-        return near[iou > self.iou_threshold]
+        return np.flatnonzero(intersection / union > self.iou_threshold)

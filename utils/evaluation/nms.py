@@ -14,6 +14,7 @@ from utils.boxes import cxcywh_to_xyxy
 from utils.detections import Detections
 from utils.detections import SuppressionSettings as SuppressionSettings
 from utils.evaluation.greedy_nms import suppress_greedily
+from utils.evaluation.ordering import descending_order
 
 MAX_CANDIDATES = 30000
 
@@ -74,7 +75,7 @@ def _survivors(
     images: Sequence[Detections], settings: SuppressionSettings, max_candidates: int
 ) -> list[np.ndarray]:
     """Return which of each image `suppress_overlapping` keeps, (K,) int64, best first."""
-    orders = [_descending_order(found.scores)[:max_candidates] for found in images]
+    orders = [descending_order(found.scores)[:max_candidates] for found in images]
     lengths = [len(order) for order in orders]
     boxes: list[np.ndarray] = [np.zeros((0, 4), np.float32)]
     groups: list[np.ndarray] = [np.zeros(0, np.int64)]
@@ -102,7 +103,8 @@ def _candidates(
     assert decoded.dtype == np.float32, f"decoded is {decoded.dtype}: cast the raw maps to float32"
     # No class score exceeds 1, so an objectness below the threshold already decides.
     above = np.flatnonzero(decoded[:, 4] > settings.confidence_threshold)
-    decoded = decoded[above]
+    if len(above) < len(decoded):  # else a copy of many columns is saved
+        decoded = decoded[above]
     boxes_xyxy = cxcywh_to_xyxy(decoded[:, :4])
     scores = decoded[:, 5:] * decoded[:, 4:5]
     num_classes = scores.shape[1]
@@ -117,12 +119,3 @@ def _candidates(
         position, row, class_index = position[wanted], row[wanted], class_index[wanted]
     found = Detections(boxes_xyxy.take(row, axis=0), scores.ravel()[position], class_index)
     return found, above[row]
-
-
-def _descending_order(scores: np.ndarray) -> np.ndarray:
-    """Return (N,) int64 indices that sort positive float32 scores: highest first, ties by index."""
-    # The bits of a positive float rise with its value. Packed with the index they are unique, so
-    # a plain sort is stable: 0.3 ms for 60,000 scores where a stable argsort takes 4 ms.
-    descending_bits = (~scores.view(np.uint32)).astype(np.uint64) << np.uint64(32)
-    packed = np.sort(descending_bits | np.arange(len(scores), dtype=np.uint64))
-    return (packed & np.uint64(0xFFFFFFFF)).astype(np.int64)

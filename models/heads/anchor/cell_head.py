@@ -194,20 +194,22 @@ class CellHead(Head):
 
         These are all whose objectness is above the threshold; a few just below are among them.
         With trained weights and 0.001 it is one row of ten: decoding and fetching every row took
-        ten times as long. The host waits for the device twice: for which rows, and for them.
+        ten times as long. The host waits for the device twice: for which rows, and for them. Both
+        copies go into page-locked memory where there is some, and what lies between needs no wait.
         """
         lowest = logit(confidence_threshold - SCORE_ROUNDING)
         levels = range(len(raw)) if levels is None else levels
         above = [raw[level][..., BOX_CHANNELS] > lowest for level in levels]
-        flat = ops.to_numpy(ops.cat([x.reshape(x.shape[0], -1) for x in above], dim=1))
+        flat = ops.to_numpy_later(ops.cat([x.reshape(x.shape[0], -1) for x in above], dim=1))()
         ends = np.cumsum([math.prod(x.shape[1:]) for x in above])
         images, decoded = [], []
         for level, x, part in zip(levels, above, np.split(flat, ends[:-1], axis=1), strict=True):
-            image, *places = np.unravel_index(np.flatnonzero(part), x.shape)
-            images.append(image)
-            decoded.append(self._decode_at(level, ops.take_where(raw[level], x), *places))
+            places = np.unravel_index(np.flatnonzero(part), x.shape)
+            images.append(places[0])
+            decoded.append(self._decode_at(level, ops.take_at(raw[level], places), *places[1:]))
         image = np.concatenate(images)
-        rows = ops.to_numpy(ops.cat(decoded)).take(np.argsort(image, kind="stable"), axis=0)
+        rows = ops.to_numpy_later(ops.cat(decoded))()
+        rows = rows.take(np.argsort(image, kind="stable"), axis=0)
         return np.split(rows, np.cumsum(np.bincount(image, minlength=len(flat)))[:-1])
 
     def compared_boxes(self, decoded: Any, settings: SuppressionSettings) -> np.ndarray:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tests.conformance.judging import Backend
 from tests.conformance.wrong.registry import register
 
 
 def rows_as_if_contiguous(b: Backend) -> Any:
-    def take_where(x: Any, condition: Any) -> Any:
-        right = b.ops.take_where(x, condition)
+    def take_at(x: Any, places: Any) -> Any:
+        right = b.ops.take_at(x, places)
         rows = b.ops.tensor(b.ops.to_numpy(x).ravel("F").reshape(x.shape))
-        return right if x.ndim < 3 else b.ops.take_where(rows, condition)
+        return right if x.ndim < 3 else b.ops.take_at(rows, places)
 
-    return take_where
+    return take_at
 
 
 def rows_first(b: Backend) -> Any:
@@ -37,11 +39,11 @@ register(
             "counts from the centres",
             lambda b: lambda height, width, like: b.ops.cells(height, width, like) + 0.5,
         ),
-        ("ops.take_where", "takes a permuted tensor for a flat one", rows_as_if_contiguous),
+        ("ops.take_at", "takes a permuted tensor for a flat one", rows_as_if_contiguous),
         (
-            "ops.take_where",
-            "takes the other rows",
-            lambda b: lambda x, c: b.ops.take_where(x, b.ops.tensor(~b.ops.to_numpy(c))),
+            "ops.take_at",
+            "takes rows in ascending order",
+            lambda b: lambda x, places: b.ops.take_at(x, [np.sort(index) for index in places]),
         ),
     )
 )

@@ -13,9 +13,10 @@ import pytest
 
 import backend
 from benchmarks import __main__ as every
-from benchmarks import detect, epoch, nms, side_by_side, threads, val
+from benchmarks import detect, epoch, nms, side_by_side, threads, val, val_host
 from benchmarks.time_limit import TimeLimit
 from tests.small import write_small_dataset, write_small_model
+from tests.tiny_weights import write_tiny_weights
 from utils.data.sources.dataset import load_dataset
 from utils.errors import UserError
 from utils.files.project import PROJECT
@@ -42,6 +43,19 @@ def test_a_validation_is_timed_both_ways(monkeypatch, tmp_path):
     timings = json.loads(path.read_text())["timings"]
     assert [timing["name"] for timing in timings] == ["plain", "overlapped"]
     assert all(timing["case"] == "6 images, 64 px, batch 4" for timing in timings)
+
+
+def test_the_parts_of_the_hosts_work_add_up(monkeypatch, tmp_path):
+    data, weights = write_small_dataset(tmp_path), write_tiny_weights(tmp_path)
+    path = tmp_path / "host.json"
+    small = ("--img", 64, "--batch", 4, "--workers", 0, "--repeats", 3, "--device", "cpu")
+    run(monkeypatch, val_host, "--data", data, "--weights", weights, *small, "--json", path)
+    together, *parts = json.loads(path.read_text())["timings"]
+    assert [part["name"] for part in parts] == ["NMS", "matching", "figures at the end"]
+    assert together["case"] == "6 images, 64 px, batch 4"
+    assert together["ratio"] == 1
+    assert sum(part["fastest"] for part in parts) <= together["fastest"] <= together["median"]
+    assert all(0 < part["fastest"] <= part["median"] <= part["slowest"] for part in parts)
 
 
 def test_detection_is_timed_beside_the_forward_pass(monkeypatch, tmp_path, capsys):

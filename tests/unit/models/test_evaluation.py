@@ -1,5 +1,6 @@
 """The overlapped loop finds what image after image finds, and ends on any error."""
 
+import importlib
 import subprocess
 import sys
 import threading
@@ -9,11 +10,13 @@ import cv2
 import numpy as np
 import pytest
 
+import backend
 from backend import autograd, ops
 from models import evaluation
 from models.detector import Detector, images_to_tensor
 from models.graph import read_model_yaml
 from models.heads.base import LossTerms
+from tests.dispatched import dispatched, total, waits
 from tests.small import write_small_model
 from utils.boxes import xyxy_to_cxcywh
 from utils.cli.val_config import parse_val_flags
@@ -26,6 +29,9 @@ from utils.evaluation.coco.metric import DetectionEvaluator
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from utils.files.project import PROJECT
 
+ON_TORCH = pytest.mark.skipif(
+    backend.use() != "torch", reason="OneFlow does not tell which operations it is asked for"
+)
 CLASS_NAMES = ("a", "b")
 SIZES = ((48, 80), (96, 64), (64, 64), (30, 96), (90, 70))  # (height, width)
 SETTINGS = SuppressionSettings(confidence_threshold=0.001, max_detections=30)
@@ -225,11 +231,34 @@ def test_rows_above_the_threshold_are_all_decoded(model, threshold):
 
 @pytest.mark.parametrize("threshold", [0.0, 0.3, 1.0])
 def test_a_batch_is_read_from_the_device_twice(model, monkeypatch, threshold):
-    raw, read = model(ops.tensor(np.zeros((2, 3, 64, 64), np.float32))), []
-    to_numpy = ops.to_numpy
-    monkeypatch.setattr(ops, "to_numpy", lambda x: read.append(x) or to_numpy(x))
+    raw, events = model(ops.tensor(np.zeros((2, 3, 64, 64), np.float32))), []
+    later = ops.to_numpy_later
+
+    def recorded(x):
+        events.append(ops.dtype_of(x))
+        read = later(x)
+        return lambda: (events.append("read"), read())[1]
+
+    monkeypatch.setattr(ops, "to_numpy_later", recorded)
+    monkeypatch.setattr(ops, "to_numpy", fail)
     assert len(model.decode_above(raw, threshold)) == 2
-    assert len(read) == 2
+    assert events == ["bool", "read", "float32", "read"]
+
+
+@ON_TORCH
+@pytest.mark.parametrize("threshold", [0.0, 1.0])
+def test_the_host_waits_for_nothing_but_what_it_reads(model, monkeypatch, threshold):
+    raw = model(ops.tensor(np.zeros((2, 3, 64, 64), np.float32)))
+    torch_ops = importlib.import_module("backend.torch.ops")
+    monkeypatch.setattr(torch_ops, "reads_at_once", lambda x: False)  # as of a GPU
+    monkeypatch.setattr(ops, "to_numpy", fail)
+    monkeypatch.setattr(ops, "to_numpy_later", lambda x: x.detach().clone().numpy)
+    found = total(dispatched(lambda stage: model.decode_above(raw, threshold)))
+    assert waits(found) == 0, found
+
+
+def fail(x):
+    raise AssertionError("the host waits for the device")
 
 
 def test_no_image_has_a_row_above_the_threshold(model, samples):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from utils.detections import Detections, GroundTruth
+from utils.evaluation.ordering import order_by_class
 from utils.evaluation.overlap import BOXES, Overlap
 
 IOU_THRESHOLDS = np.linspace(0.50, 0.95, 10)
@@ -73,7 +74,7 @@ def find_candidates(
     Args:
         found: `Detections`, or whatever else has scores and classes, and what overlap compares.
     """
-    order = np.lexsort((-found.scores, found.class_index))
+    order = order_by_class(found.class_index, found.scores)
     rank = position_in_run(found.class_index[order])
     order, rank = order[rank < MAX_DETECTIONS_PER_CLASS], rank[rank < MAX_DETECTIONS_PER_CLASS]
     best = found.take(order)
@@ -120,7 +121,7 @@ def by_class_and_score(candidates: MatchCandidates) -> MatchCandidates:
     """Sort detections by class and descending score, where equal ones keep their order, and pairs
     by the rank of their detection, then by detection, IoU and object.
     """
-    order = np.lexsort((-candidates.scores, candidates.class_index))
+    order = order_by_class(candidates.class_index, candidates.scores)
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     detection, target = place[candidates.pair_detection], candidates.pair_object
@@ -173,15 +174,19 @@ def match_greedily(candidates: MatchCandidates, size: SizeRange) -> Matches:
 
 def position_in_run(values: np.ndarray) -> np.ndarray:
     """Return (N,) int64: how many equal values directly precede each value."""
-    starts = _run_starts(values)
-    lengths = np.diff(starts, append=len(values))
-    return np.arange(len(values)) - np.repeat(starts, lengths)
+    position = np.arange(len(values))
+    return position - np.maximum.accumulate(position * _starts_run(values))
 
 
 def _run_starts(values: np.ndarray) -> np.ndarray:
+    return np.flatnonzero(_starts_run(values))
+
+
+def _starts_run(values: np.ndarray) -> np.ndarray:
+    """Return (N,) bool: whether another value precedes each value, or none."""
     starts = np.ones(len(values), bool)
-    starts[1:] = values[1:] != values[:-1]
-    return np.flatnonzero(starts)
+    np.not_equal(values[1:], values[:-1], out=starts[1:])
+    return starts
 
 
 def _runs(values: np.ndarray) -> list[slice]:

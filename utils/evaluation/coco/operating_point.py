@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.evaluation.coco.matching import position_in_run
+from utils.evaluation.ordering import descending_order
 
 
 class OperatingPoint(NamedTuple):
@@ -60,7 +61,7 @@ def _confidence_of_best_mean_f1(
     f1 = 2 * (total - before_class) / (position + 1 + num_ground_truth[class_index])
     change = np.diff(f1, prepend=0.0)
     change[position == 0] = f1[position == 0]
-    order = np.argsort(-scores, kind="stable")
+    order = descending_order(scores)
     f1_sum, descending = np.cumsum(change[order]), scores[order]
     # Detections of equal score count together.
     last_of_equal = np.append(descending[1:] != descending[:-1], True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utils.evaluation.coco.matching import IOU_THRESHOLDS, Matches
+from utils.evaluation.coco.matching import IOU_THRESHOLDS, Matches, position_in_run
 
 RECALL_GRID = np.linspace(0.0, 1.0, 101)
 DETECTION_LIMITS = (1, 10, 100)
@@ -70,7 +70,7 @@ def measure_by_class(
         detections = slice(bounds[index], bounds[index + 1])
         correct, counted = (flags[:, detections] for flags in matches)
         curves[index] = interpolated_precision(correct, counted, num_ground_truth[index])
-    threshold, detection = np.nonzero(matches.correct)
+    threshold, detection = _places_of(matches.correct)
     place, rank = class_index[detection] * num_thresholds + threshold, rank[detection]
     size = num_classes * num_thresholds
     found = [np.bincount(place[rank < limit], minlength=size) for limit in DETECTION_LIMITS]
@@ -92,23 +92,20 @@ def interpolated_precision(
     Returns:
         (T, 101) float64; 0 at recalls that are not reached.
     """
-    num_counted = np.cumsum(counted, axis=1, dtype=np.int32)
-    return np.stack(
-        [
-            _interpolate(num_counted_here[right], num_ground_truth)
-            for num_counted_here, right in zip(num_counted, correct, strict=True)
-        ]
-    )
-
-
-def _interpolate(num_counted: np.ndarray, num_ground_truth: int) -> np.ndarray:
-    """Return (101,) from (K,) int: how many detections count up to and with each true positive.
-
-    Precision rises at true positives only, so its maxima are among them.
-    """
-    num_correct = np.arange(1, len(num_counted) + 1)
+    threshold, detection = _places_of(correct)
+    num_correct = position_in_run(threshold) + 1
+    num_counted = np.cumsum(counted, axis=1, dtype=np.int32)[threshold, detection]
+    # Precision rises at true positives only, so its maxima are among them. A column follows each.
+    most = int(num_correct.max(initial=0))
+    precision = np.zeros((len(correct), most + 1))
     # pycocotools adds np.spacing(1) to the denominator; so the first may be 2e-16 below 1.
-    precision = num_correct / (num_counted + np.spacing(1))
-    envelope = np.maximum.accumulate(precision[::-1])[::-1]
-    reached = np.searchsorted(num_correct / num_ground_truth, RECALL_GRID)
-    return np.append(envelope, 0.0)[reached]
+    precision[threshold, num_correct - 1] = num_correct / (num_counted + np.spacing(1))
+    envelope = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
+    reached = np.searchsorted(np.arange(1, num_ground_truth + 1) / num_ground_truth, RECALL_GRID)
+    return envelope[:, np.minimum(reached, most)]
+
+
+def _places_of(flags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (row, column) of each True, as np.nonzero, in a third of its time where few are."""
+    row, column = np.divmod(np.flatnonzero(flags), flags.shape[1])
+    return row, column
