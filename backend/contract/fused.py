@@ -67,5 +67,23 @@ class Fused(Protocol):
             ValueError: a single value per channel in training, which has no variance.
         """
 
+    def take_rows_and_column(self, x: Tensor, index: Tensor, column: int) -> tuple[Tensor, Tensor]:
+        """Return `ops.take_rows(x, index)` and a column of all rows (gradient).
+
+        PyTorch makes one gradient as large as x where the two operations make two and their sum.
+
+        Args:
+            x: (N, R). Half precision is returned in float32, without a cast of all of x, and its
+                gradient is summed up in half precision.
+            index: (K,) int64; a row may be taken several times.
+            column: from 0 to R - 1.
+
+        Returns:
+            (K, R) and (N,).
+
+        Raises:
+            ValueError: as `ops.take_rows`.
+        """
+
     def implementation(self, device: str) -> str:
         """Return a few words for the log: what computes `complete_iou` of float32 on a device."""

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from backend import checks
 from backend.checks import CPU
+from backend.torch import ops
 from backend.torch.nn import BatchNorm2d
 
 HALF_PRECISIONS = (torch.float16, torch.bfloat16)
@@ -39,6 +40,13 @@ def batch_norm_silu(norm: BatchNorm2d, x: Tensor) -> Tensor:
     norm.count_batch()
     statistics = norm.running_mean, norm.running_var, norm.momentum, norm.eps
     return _BatchNormSilu.apply(x, norm.weight, norm.bias, *statistics)
+
+
+def take_rows_and_column(x: Tensor, index: Tensor, column: int) -> tuple[Tensor, Tensor]:
+    if torch.compiler.is_compiling():  # a compiler joins the passes of the plain form
+        full = x.float() if x.dtype in HALF_PRECISIONS else x
+        return ops.take_rows(full, index), full[:, column]
+    return _RowsAndColumn.apply(x, index, column)
 
 
 def implementation(device: str) -> str:
@@ -109,6 +117,25 @@ class _BatchNormSilu(torch.autograd.Function):
             by_z, z, factor, None, None, bias, 1 / weight, True, 0.0, wanted
         )
         return (*(g if w else None for g, w in zip(found, wanted, strict=True)), *[None] * 4)
+
+
+class _RowsAndColumn(torch.autograd.Function):
+    """One gradient as large as x is made, and neither x nor it is cast as a whole."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor, column: int) -> tuple[Tensor, Tensor]:
+        dtype = torch.float32 if x.dtype in HALF_PRECISIONS else x.dtype
+        ctx.save_for_backward(index)
+        ctx.shape, ctx.dtype, ctx.column = x.shape, x.dtype, column
+        return ops.take_rows(x, index).to(dtype), x[:, column].to(dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_rows: Tensor, by_column: Tensor) -> tuple[Tensor, None, None]:
+        (index,) = ctx.saved_tensors
+        gradient = by_rows.new_zeros(ctx.shape, dtype=ctx.dtype)
+        gradient[:, ctx.column] = by_column
+        return gradient.index_put_((index,), by_rows.to(ctx.dtype), accumulate=True), None, None
 
 
 class _CompleteIou(torch.autograd.Function):

@@ -1,6 +1,7 @@
-"""The fraction of a batch that a rank or a piece has, for losses that are means over the batch.
+"""What the losses of all heads need: their dtype, and the fraction of a batch that a piece has.
 
-Before: a head's loss knows its own part. After: it multiplies its means by what is found here.
+Before: a head's loss knows its own part. After: it multiplies its means, which are over the whole
+batch, by what is found here.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ from backend import dist, ops
 from backend.contract import Tensor
 from backend.processes import this_process
 from models.heads.base import WholeBatch
+
+
+def loss_dtype(raw: Tensor) -> str:
+    """Return the dtype of a loss of raw maps: their own, float32 of half precision."""
+    return "float64" if ops.dtype_of(raw) == "float64" else "float32"
 
 
 class BatchParts(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import backend
-from backend import amp, autograd, dist, ops, use
+from backend import amp, autograd, dist, use
 from backend.checks import CPU
 from backend.contract import Tensor
 from models.detector import choose_layout
@@ -51,18 +51,17 @@ class Execution:
     def forward_of(self, model: Any) -> Callable[[Tensor], Sequence[Tensor]]:
         """Return the forward pass of what `dist.data_parallel` returned: images to raw maps.
 
-        Raw maps have the weights' dtype.
+        Raw maps have the dtype in which the network computes; a loss takes them so.
         """
         forward = self._compile(model) if self.compiled else model
         if self.autocast_dtype == "float32":
             return forward
 
-        def in_half_precision(images: Tensor) -> list[Tensor]:
+        def in_half_precision(images: Tensor) -> Sequence[Tensor]:
             # A compiler casts in the kernels that need it.
             together = "float32" if self.compiled else self.dtype
             with amp.autocast(self.device, self.dtype), amp.cast_together(model, together):
-                raw = forward(images)
-            return [ops.cast(level, "float32") for level in raw]
+                return forward(images)
 
         return in_half_precision
 

@@ -187,6 +187,22 @@ def joins_a_tensor_with_itself(b: Backend) -> None:
     check_joining_with_itself(b, b.ops.cat, np.concatenate)
 
 
+@judges("ops.cat")
+def joins_channels_last_maps(b: Backend) -> None:
+    if not b.device.supports("channels_last"):
+        return
+    for channels in ((3, 1), (2, 2, 2)):
+        arrays = [uniform((2, size, 3, 2), seed=seed) for seed, size in enumerate(channels)]
+        for dim in (1, 3):
+            shown = arrays if dim == 1 else arrays[:1] * 2
+            assert_gradient(
+                b,
+                lambda *maps, dim=dim: b.ops.cat([b.ops.channels_last(x) for x in maps], dim),
+                lambda *maps, dim=dim: np.concatenate(maps, dim),
+                *shown,
+            )
+
+
 @judges("ops.stack")
 def stacks_a_tensor_on_itself(b: Backend) -> None:
     check_joining_with_itself(b, b.ops.stack, np.stack)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backend import ops
+from backend import fused, ops
 from backend.contract import Tensor
 from models.heads.anchor.assign import Assignment, assign_targets, join_assignments
 from models.heads.anchor.balance import LevelBalance
@@ -22,7 +22,7 @@ from models.heads.anchor.ciou import BoxIou, complete_iou
 from models.heads.anchor.cross_entropy import cross_entropy
 from models.heads.anchor.decode import BOX_CHANNELS, decode_centres, decode_sizes
 from models.heads.base import Loss, LossTerms, WholeBatch
-from models.heads.parts import BatchParts, batch_parts
+from models.heads.parts import BatchParts, batch_parts, loss_dtype
 from utils.cli.hyperparameters import Hyperparameters
 from utils.data.loading.batch import Targets
 
@@ -140,7 +140,7 @@ class DetectionLoss(Loss):
         # Without images there is no cell that padding could stand for.
         cost = self._compiled_cost if shapes[0][0] else None
         positives = join_assignments(assignments, shapes, self.num_classes, cost is not None)
-        dtype, device = ops.dtype_of(raw[0]), ops.device_of(raw[0])
+        dtype, device = loss_dtype(raw[0]), ops.device_of(raw[0])
         counts = [shapes[0][0], *(len(found.row) for found in assignments)]
         parts = batch_parts(counts, self._counts_of(whole, counts, grids), whole, dtype, device)
         terms, objectness, added = (cost or self._cost)(
@@ -190,9 +190,11 @@ class DetectionLoss(Loss):
         spans = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
         # Over (B, H, W, A): in this order channels-last maps need no copy.
         cells = [level.permute(0, 2, 3, 1, 4).reshape(-1, level.shape[4]) for level in raw]
-        predicted = [
-            ops.take_rows(rows, indices[0, span]) for rows, span in zip(cells, spans, strict=True)
+        taken = [
+            fused.take_rows_and_column(rows, indices[0, span], BOX_CHANNELS)
+            for rows, span in zip(cells, spans, strict=True)
         ]
+        predicted = [rows for rows, _ in taken]
         if padded:  # a compiled function then gathers whole rows once, for box and class
             box_logits = ops.cat(predicted)[:, :BOX_CHANNELS]
         else:
@@ -202,9 +204,8 @@ class DetectionLoss(Loss):
             (), ops.dtype_of(numbers), ops.device_of(numbers)
         )
         levels: list[Tensor] = []
-        for index, (rows, span) in enumerate(zip(cells, spans, strict=True)):
+        for index, ((_, logits), span) in enumerate(zip(taken, spans, strict=True)):
             part = None if parts is None else parts.positives[index]
-            logits = rows[:, BOX_CHANNELS]
             logits = logits if padded else grid_order(logits, raw[index].shape)
             mean = self._objectness(logits, indices[1, span], iou[span])
             levels.append(part_of(mean, None if parts is None else parts.images))

@@ -16,7 +16,7 @@ from backend import ops
 from backend.contract import Tensor
 from backend.processes import this_process
 from models.heads.base import Loss, LossTerms, WholeBatch
-from models.heads.parts import batch_parts
+from models.heads.parts import batch_parts, loss_dtype
 from utils.data.loading.batch import Targets
 
 MOST_SHAPES = 2  # of a compiled loss: whole batches, and the smaller last one
@@ -54,8 +54,8 @@ class ClassificationLoss(Loss):
             targets: one of each image; one without costs nothing.
             whole: of which they are a piece; None for all of it.
         """
-        (logits,) = raw
-        dtype, device = ops.dtype_of(logits), ops.device_of(logits)
+        dtype, device = loss_dtype(raw[0]), ops.device_of(raw[0])
+        logits = ops.cast(raw[0], dtype)
         own = [logits.shape[0]]
         all_pieces = own if whole is None else [whole.num_images]
         wanted = self._wanted(targets, *logits.shape).astype(dtype)

@@ -14,6 +14,7 @@ from models.heads.anchor.loss import DetectionLoss, part_of
 from models.heads.base import LossTerms, WholeBatch
 from models.heads.mask.cost import cost_of_masks
 from models.heads.mask.positives import pieces_of
+from models.heads.parts import loss_dtype
 from utils.data.loading.batch import Targets
 
 
@@ -35,6 +36,7 @@ class SegmentationLoss(DetectionLoss):
             whole: of which they are a piece; None for all of it.
         """
         *levels, prototypes = raw
+        prototypes = ops.cast(prototypes, loss_dtype(prototypes))
         boxes = self.cost_of_boxes(levels, targets, whole)
         images, _, height, width = prototypes.shape
         pieces = pieces_of(boxes.assignments, targets, (height, width), ops.device_of(prototypes))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from tests.conformance.judging import Backend
 from tests.conformance.wrong.registry import register
 
@@ -87,8 +89,46 @@ def batch_norm_silu(mistake: str) -> Any:
     return build
 
 
+def take_rows_and_column(mistake: str) -> Any:
+    """Make the two operations, with one mistake."""
+
+    def build(b: Backend) -> Any:
+        def wrong(x: Any, index: Any, column: int) -> Any:
+            if mistake == "takes any index":
+                index = b.ops.tensor(b.ops.to_numpy(index).astype("int64").reshape(-1) * 0)
+            rows, values = b.fused.take_rows_and_column(x, index, column)
+            if mistake == "has no gradient by its rows":
+                rows = rows.detach()
+            if mistake == "has no gradient by its column":
+                values = values.detach()
+            if mistake == "takes the first column":
+                values = x[:, 0]
+            if mistake == "counts a row once":
+                places = b.ops.to_numpy(index)
+                first = np.zeros(places.shape, "bool")
+                first[np.unique(places, return_index=True)[1]] = True
+                size = rows.shape[0]
+                kept = b.ops.tensor(first.reshape(size, 1))
+                rows = b.ops.where(kept, rows, rows.detach())
+            return rows, values
+
+        return wrong
+
+    return build
+
+
 register(
     (
+        *(
+            ("fused.take_rows_and_column", mistake, take_rows_and_column(mistake))
+            for mistake in (
+                "takes any index",
+                "has no gradient by its rows",
+                "has no gradient by its column",
+                "takes the first column",
+                "counts a row once",
+            )
+        ),
         *(
             ("fused.batch_norm_silu", mistake, batch_norm_silu(mistake))
             for mistake in (
