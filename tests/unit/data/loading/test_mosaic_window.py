@@ -196,8 +196,15 @@ def test_another_order_of_the_same_epoch_gets_its_own_images(samples):
 
 
 @pytest.mark.parametrize("name", ["shuffled", "quad"])
-def test_the_shards_of_two_ranks_are_the_batches_of_one_process(samples, name):
-    recipe = RECIPES[name]
+def test_the_shards_of_two_ranks_are_the_batches_of_one_process(samples, name, monkeypatch):
+    recipe, get, one_at_a_time = RECIPES[name], recent_images.RecentImages.get, threading.Lock()
+
+    # The ranks are threads here, and a lock on a file keeps out other processes only.
+    def get_alone(*arguments):
+        with one_at_a_time:
+            return get(*arguments)
+
+    monkeypatch.setattr(recent_images.RecentImages, "get", get_alone)
 
     def rank(world):
         with make_loader(samples, recipe, world=world) as loader:
