@@ -254,8 +254,11 @@ def test_a_line_says_whether_a_compiled_step_runs_as_graphs(
     monkeypatch, caplog, device, no_graphs, said
 ):
     compile_steps(monkeypatch, no_graphs)
+    monkeypatch.setattr(backend.device, "compute_exactly", lambda device: None)
+    monkeypatch.setattr(backend.device, "rounds_to_tf32", lambda device: False)
     config = parse_train_flags(["--compile", "--amp", "off", "--layout", "contiguous"])
+    precision = "float32" if device == "cpu" else "float32 (exact)"
     with caplog.at_level(logging.INFO):
         chosen = execution.choose_execution(config, device, "float32")
-    assert caplog.messages == [f"float32, contiguous, {said}"]
+    assert caplog.messages == [f"{precision}, contiguous, {said}"]
     assert chosen.compiled and chosen.graphs is (no_graphs == "")
