@@ -39,7 +39,7 @@ from utils.processes.command import run_command
 
 Flags = Sequence[str]
 
-PLAIN: Flags = ("--layout", "contiguous")
+PLAIN: Flags = ("--layout", "contiguous", "--amp", "off")  # a GPU would take a half precision
 FAST: Flags = ("--bbox_iou_optim", "--multi_tensor_optimizer", "--cache", "ram")
 TABLE: Mapping[str, Flags] = {
     "float32, eager": ("--amp", "off", *FAST),

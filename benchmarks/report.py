@@ -82,7 +82,7 @@ def script_lines(scripts: Sequence[Script]) -> list[str]:
 
 
 def ratio_lines(scripts: Sequence[Script]) -> list[str]:
-    """Return the table of all fast paths beside their plain ones."""
+    """Return the table of all rows beside the references of their cases."""
     rows = [
         (
             script.name, fast.case, times(plain), times(fast), ratio(fast),
@@ -95,12 +95,15 @@ def ratio_lines(scripts: Sequence[Script]) -> list[str]:
     if not rows:
         return []
     heading = (
-        "script", "case", "plain, ms", "fast, ms", "ratio", "of the fastest", "goal", "others",
+        "script", "case", "reference, ms", "beside it, ms", "ratio", "of the fastest", "goal",
+        "others",
     )  # fmt: skip
     return [
-        "## Fast paths beside their plain ones", "",
-        "Medians in milliseconds (fastest to slowest); their ratio (middle half of the ratios turn",
-        "by turn); the ratio of the fastest runs; cores that other processes took meanwhile.", "",
+        "## Times beside a reference", "",
+        "The reference of a fast path is the plain one; of what is no fast path, as in `detect`,",
+        "`limits` and `threads`, it is what the row names. Medians in milliseconds (fastest to",
+        "slowest); their ratio (middle half of the ratios turn by turn); the ratio of the fastest",
+        "runs; cores that other processes took meanwhile.", "",
         *table(heading, rows),
     ]  # fmt: skip
 

@@ -30,6 +30,7 @@ from utils.processes.host_memory import keep_freed_memory
 
 TOP = 15  # operations in the table
 WARM_UP = 3
+OPERATIONS = "operations"  # what a CPU is profiled by: it is host and device at once
 
 
 def profile_steps(cell: Cell, device: str, steps: int) -> DeviceProfile:
@@ -59,7 +60,7 @@ def one_step(cell: Cell, found: DeviceProfile, steps: int, device: str) -> Mappi
     return {
         "case": f"{cell.case}, {cell.name}",
         "launched": round(found.launched / steps),
-        "kind": "operations" if device == CPU else "kernels and copies",
+        "kind": OPERATIONS if device == CPU else "kernels and copies",
         "busy_ms": 1000 * found.busy_seconds / steps,
         "span_ms": 1000 * found.span_seconds / steps,
         "operations": [
@@ -69,11 +70,12 @@ def one_step(cell: Cell, found: DeviceProfile, steps: int, device: str) -> Mappi
 
 
 def in_words(profile: Mapping[str, Any]) -> str:
-    """Return what was launched in which time, and how much of it the device idled."""
+    """Return what was launched in which time, and which part of it was spent on nothing of that."""
     busy, span = profile["busy_ms"], profile["span_ms"]
-    idle = f"{100 * (1 - busy / span):.0f} % of it" if span else "it"
+    rest = f"{100 * (1 - busy / span):.0f} % of it" if span else "it"
     launched = f"{profile['launched']} {profile['kind']} in {number(span)} ms"
-    return f"{launched}; the device idles {idle}"
+    idle = "Python has" if profile["kind"] == OPERATIONS else "the device idles"
+    return f"{launched}; {idle} {rest}"
 
 
 def print_profile(profile: Mapping[str, Any]) -> None:

@@ -18,6 +18,7 @@ STAT = Path("/proc/stat")
 TICKS = os.sysconf("SC_CLK_TCK")  # a second
 # Of /proc/stat's columns: user, nice, system, irq, softirq, steal; idle and iowait are not work.
 WORK = (1, 2, 3, 6, 7, 8)
+SHORTEST = 0.2  # seconds; in less, a tick of each core is more than what they took
 SHARE = 0.1  # of the usable cores; what others take beyond it disturbs a measurement
 
 
@@ -29,12 +30,15 @@ class LoadWatch:
         self._start, self._all, self._own = time.monotonic(), _all_seconds(), _own_seconds()
 
     def others(self) -> float | None:
-        """Return how many cores other processes took on average; None without Linux."""
-        now = _all_seconds()
-        if now is None or self._all is None:
+        """Return how many cores other processes took on average.
+
+        None without Linux, and in less than `SHORTEST`: the system counts in ticks of 10 ms.
+        """
+        now, seconds = _all_seconds(), time.monotonic() - self._start
+        if now is None or self._all is None or seconds < SHORTEST:
             return None
         taken = now - self._all - (_own_seconds() - self._own)
-        return round(max(0.0, taken) / max(time.monotonic() - self._start, 1e-3), 2)
+        return round(max(0.0, taken) / seconds, 2)
 
     def document(self) -> dict[str, Any]:
         """Return the load average before and after, and the cores that others took between."""

@@ -30,6 +30,19 @@ def test_rate_operations_and_share_agree(monkeypatch, tmp_path, capsys):
     assert int(told[2]) == round(100 * limit["median"] / step["median"])  # of one run
 
 
+def test_the_best_rate_is_that_of_exact_float32_as_the_steps_are(monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        device, "compute_exactly", lambda where: calls.append(f"exact {where}"), raising=False
+    )
+    monkeypatch.setattr(limits, "convolution_rate", lambda *_: calls.append("rate") or 1e12)
+    monkeypatch.setattr(limits, "copy_rate", lambda *_: 1e9)
+    monkeypatch.setattr(limits, "step_seconds", lambda *_: ([1.0], 1e9))
+    monkeypatch.setattr("sys.argv", ["limits", "--device", "cpu"])
+    limits.main()
+    assert calls[:2] == ["exact cpu", "rate"]  # a GPU would round to TF32, and steps do not
+
+
 def test_a_convolution_counts_two_operations_a_product(monkeypatch):
     monkeypatch.setattr(limits, "fastest", lambda *_: 1.0)
     taps = 3 * 3 * limits.CHANNELS

@@ -43,9 +43,9 @@ def test_a_report_is_made_of_the_json_alone(tmp_path, monkeypatch, capsys):
     report.main()
     assert capsys.readouterr().out == f"{tmp_path / 'report.md'}\n"
     text = (tmp_path / "report.md").read_text()
-    assert section(text, "Fast paths beside their plain ones")[2:] == [[
+    assert section(text, "Times beside a reference")[2:] == [[
         "ciou", "10000 boxes", "plain: 4.00 (3.00 to 9.00)", "fused: 1.00 (0.500 to 8.00)",
-        "0.250 (0.200 to 0.300)", "0.125", "0.400 of the plain path's time", "0.250",
+        "0.250 (0.200 to 0.300)", "0.125", "0.400 of the reference's time", "0.250",
     ]]  # fmt: skip
     speeds, steps = text.split("Images/s:")[1].split("\n\n")[1:3]
     assert speeds.splitlines()[2] == "| n, 16 x 640 px | 800 |"
@@ -118,7 +118,7 @@ def test_what_has_no_figure_is_named_with_its_reason(tmp_path):
 def test_a_row_without_its_reference_has_times_and_no_ratio(tmp_path):
     alone = dataclasses.replace(FAST, ratio=float("nan"), ratio_from=None, images=300)
     write_json(tmp_path / "epoch.json", "EPYC", [alone])
-    row = section(report.markdown(read_results(tmp_path)), "Fast paths beside their plain ones")[2]
+    row = section(report.markdown(read_results(tmp_path)), "Times beside a reference")[2]
     assert row[2:5] == ["–", "fused: 1.00 (0.500 to 8.00), 300000 images/s", "–"]
 
 

@@ -147,6 +147,7 @@ def test_epochs_are_timed_in_turns_without_the_first(monkeypatch, tmp_path, caps
     )
     assert (fast["median"], fast["ratio"]) == (2e3, 0.4)
     assert [command[-6:-4] == ["--a", "--b"] for command in commands] == [False, True] * 2
+    assert "--amp off" in " ".join(commands[0])  # a GPU would compute the plain path in bfloat16
     assert "plain: 2 images/s" in capsys.readouterr().out  # 12 images in 5 s
 
 

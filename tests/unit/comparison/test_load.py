@@ -50,6 +50,18 @@ def test_only_the_work_of_others_on_the_usable_cores_counts(monkeypatch, tmp_pat
     assert watch.others() is None
 
 
+def test_a_moment_is_too_short_to_tell_what_others_took(monkeypatch, tmp_path):
+    system = System(monkeypatch, tmp_path)
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    watch = LoadWatch()
+    now[0] += 0.01
+    system.take(0.02)  # a tick or two of each core: 4 cores, where there are 2
+    assert watch.others() is None
+    now[0] += 0.99
+    assert watch.others() == pytest.approx(0.04)
+
+
 def test_own_work_and_that_of_processes_that_run_or_have_ended_is_not_of_others():
     before = load._own_seconds()
     subprocess.run([sys.executable, "-c", WORK], check=True)
