@@ -89,9 +89,8 @@ class Loss(Protocol):
     def __call__(
         self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
     ) -> LossTerms:
-        """Return the cost of what the head returned for a batch.
+        """Return the cost of what the head returned: in its dtype, in float32 of half precision.
 
-        It has the dtype of `raw`, but is float32 where that is a half precision.
         With `whole`, raw and targets are a piece of a batch: the terms of all pieces add up to
         those of the batch, and so do the gradients of their totals.
         """
