@@ -133,9 +133,11 @@ class _RowsAndColumn(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, by_rows: Tensor, by_column: Tensor) -> tuple[Tensor, None, None]:
         (index,) = ctx.saved_tensors
-        gradient = by_rows.new_zeros(ctx.shape, dtype=ctx.dtype)
+        gradient, by_rows = by_rows.new_zeros(ctx.shape, dtype=ctx.dtype), by_rows.to(ctx.dtype)
         gradient[:, ctx.column] = by_column
-        return gradient.index_put_((index,), by_rows.to(ctx.dtype), accumulate=True), None, None
+        if gradient.device.type == CPU:  # each adds in order on one device and in any on the other
+            return gradient.index_add_(0, index, by_rows), None, None
+        return gradient.index_put_((index,), by_rows, accumulate=True), None, None
 
 
 class _CompleteIou(torch.autograd.Function):

@@ -231,8 +231,12 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 def take_rows(x: Tensor, index: Tensor) -> Tensor:
     _check_rows(x, index)
-    # Not index_select: its backward is not deterministic on CUDA.
-    return x[index]
+    if x.device.type != CPU:
+        return x[index]  # not index_select: its gradient is not deterministic on CUDA
+    # On a CPU that of x[index] is not: several threads add large ones in any order. Of index_select
+    # it is, unless compiled.
+    places = index.reshape(-1, *[1] * (x.ndim - 1)).expand(-1, *x.shape[1:])
+    return x.gather(0, places)
 
 
 def put_rows(x: Tensor, index: Tensor, values: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 import numpy as np
 
 import backend
+from backend import autograd
 from backend.checks import CPU
 from backend.processes import local_world_size, this_process
 from backend.words import count
@@ -116,8 +117,10 @@ def memory_budget(config: TrainConfig, device: str, present: int) -> int:
     if free is None:
         free = free_memory() // local_world_size()
     # Graphs keep their memory: a batch of another size, which has no graph, needs as much beside.
-    steps = 2 if config.compile and not refusal(config, device) else 1
-    return present + int(PART_OF_FREE * free / steps)
+    has_graphs = (
+        config.compile and not refusal(config, device) and not autograd.compile_problem(device)
+    )
+    return present + int(PART_OF_FREE * free / (2 if has_graphs else 1))
 
 
 def run_steps(state: TrainState, batch: Batch) -> None:

@@ -59,10 +59,13 @@ def test_running_out_of_memory_bounds_what_fits():
 
 def test_graphs_leave_half_of_the_memory_to_a_batch_without_one(monkeypatch):
     monkeypatch.setattr(batch_size.backend.device, "free_memory", lambda device: 1000)
+    monkeypatch.setattr(batch_size.autograd, "compile_problem", lambda device: None)
     plain, compiled = TrainConfig(), TrainConfig(compile=True)
     assert batch_size.memory_budget(plain, "cuda:0", 50) == 850
     assert batch_size.memory_budget(compiled, "cuda:0", 50) == 450
     assert batch_size.memory_budget(compiled, "cpu", 50) == 850
+    monkeypatch.setattr(batch_size.autograd, "compile_problem", lambda device: "no compiler")
+    assert batch_size.memory_budget(compiled, "cuda:0", 50) == 850
 
 
 def test_every_image_of_a_measured_batch_is_crowded():
