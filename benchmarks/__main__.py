@@ -155,8 +155,8 @@ def run_all(all_jobs: Sequence[Job], flags: argparse.Namespace, limit: TimeLimit
     for unfinished in all_jobs:  # an earlier run's figures are none of this one
         (unfinished.output or Path(unfinished.line[-1])).unlink(missing_ok=True)
     read_scripts(flags.output)  # a damaged file there is told now, not after the first job
-    not_reached = f"not reached within --minutes {limit.minutes:g}"
-    ended = {job.name: {"name": job.name, "state": not_reached} for job in all_jobs}
+    within = "" if flags.minutes is None else f" within --minutes {limit.minutes:g}"
+    ended = {job.name: {"name": job.name, "state": f"not reached{within}"} for job in all_jobs}
     for job in all_jobs:
         start = limit.seconds()
         if not limit.is_over():
