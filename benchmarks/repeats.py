@@ -1,16 +1,17 @@
-"""Which figures of a first run of benchmarks a second one repeats.
+"""Which figures of earlier runs of benchmarks a last one repeats.
 
-Before: `results.py` reads both. After: `report.py` prints the lines.
+Before: `results.py` reads all. After: `report.py` prints the lines.
 
-A ratio repeats if the second lies within the stated spread of the first: that is the middle half of
-the ratios turn by turn, and the ratio itself. Where a script knows no turns, it is what its fastest
-and slowest times allow. A row without a plain path repeats if its median lies between those.
+A ratio repeats if it lies within the spread of an earlier run, or between those of several. That is
+the middle half of the ratios turn by turn, and the ratio itself. Where a script knows no turns, it
+is what its fastest and slowest times allow. A row without a plain path repeats if its median lies
+between those. Turns are of one process; several runs show how processes differ.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from benchmarks.results import Results
@@ -47,6 +48,17 @@ def figures_of(results: Results) -> dict[str, Figure]:
     }
 
 
+def figures_of_all(runs: Sequence[Results]) -> dict[str, Figure]:
+    """Return each figure as its first run has it, with the spread of all its runs."""
+    found: dict[str, Figure] = {}
+    for name, figure in (item for run in runs for item in figures_of(run).items()):
+        first = found.setdefault(name, figure)
+        if first.unit == figure.unit:
+            low, high = min(first.low, figure.low), max(first.high, figure.high)
+            found[name] = first._replace(low=low, high=high)
+    return found
+
+
 def differences(first: Results, second: Results) -> Iterator[str]:
     """Yield what else than the time differs: machines, versions, devices, cases."""
     machines = [
@@ -63,11 +75,11 @@ def differences(first: Results, second: Results) -> Iterator[str]:
                 yield f"{name}: only in {folder}"
 
 
-def compare_runs(first: Results, second: Results) -> list[str]:
+def compare_runs(earlier: Sequence[Results], last: Results) -> list[str]:
     """Return a line for each figure that both have; the last line says how many repeat."""
     lines, wandering = [], []
-    after = figures_of(second)
-    both = {name: figure for name, figure in figures_of(first).items() if name in after}
+    after = figures_of(last)
+    both = {name: x for name, x in figures_of_all(earlier).items() if name in after}
     for name, figure in both.items():
         now = after[name]
         repeats = figure.unit == now.unit and figure.low <= now.value <= figure.high
@@ -79,5 +91,6 @@ def compare_runs(first: Results, second: Results) -> list[str]:
             f"then {number(now.value)}{now.unit}: {'repeats' if repeats else 'does not repeat'}"
         )
     named = "; ".join(wandering) or NONE
-    last = f"{len(both) - len(wandering)} of {len(both)} cases repeat; not: {named}"
-    return [*lines, *differences(first, second), last]
+    others = dict.fromkeys(line for run in earlier for line in differences(run, last))
+    count = f"{len(both) - len(wandering)} of {len(both)} cases repeat; not: {named}"
+    return [*lines, *others, count]

@@ -1,10 +1,10 @@
-"""One report of a run of benchmarks, or a second run beside a first one.
+"""One report of a run of benchmarks, or a run beside earlier ones.
 
     python -m benchmarks.report runs/bench
-    python -m benchmarks.report runs/bench runs/bench-2
+    python -m benchmarks.report runs/bench runs/bench-2 runs/bench-3
 
 The first writes report.md into the folder, from the JSON there alone; `python -m benchmarks` does
-so by itself. The second prints which figures repeat.
+so by itself. The second prints which figures of the earlier runs the last one repeats.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from benchmarks.side_by_side import Timing
 from benchmarks.step_profile import in_words
 from utils.cli.flags import new_parser
 from utils.comparison.words import NONE, number
-from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
 from utils.processes.command import run_command
 from utils.screen.text import printable_lines
@@ -217,14 +216,13 @@ def write_report(folder: Path) -> Path:
 def main() -> None:
     parser = new_parser("python -m benchmarks.report", "The report of a run of benchmarks.")
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER",
-        help="of --output; a second one is compared with the first")  # fmt: skip
+        help="of --output; of several the last is compared with those before")  # fmt: skip
     flags = parser.parse_args()
-    if len(flags.folders) > 2:
-        raise UserError(f"{len(flags.folders)} folders; one is reported, or two are compared")
     if len(flags.folders) == 1:
         print(write_report(flags.folders[0]))
         return
-    print("\n".join(compare_runs(*map(read_results, flags.folders))))
+    *earlier, last = map(read_results, flags.folders)
+    print("\n".join(compare_runs(earlier, last)))
 
 
 if __name__ == "__main__":

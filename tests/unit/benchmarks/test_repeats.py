@@ -16,14 +16,15 @@ def folders(tmp_path, first, second, machines=("EPYC", "EPYC")):
     """The folders of two runs of benchmarks.ciou with these rows."""
     found = []
     for name, rows, machine in zip("ab", (first, second), machines, strict=True):
-        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
         write_json(tmp_path / name / "ciou.json", machine, rows)
         found.append(tmp_path / name)
     return found
 
 
 def lines(*args, **more):
-    return compare_runs(*map(read_results, folders(*args, **more)))
+    first, second = map(read_results, folders(*args, **more))
+    return compare_runs([first], second)
 
 
 def changed(timing=FAST, **values):
@@ -68,6 +69,21 @@ def test_a_row_without_a_plain_path_repeats_by_its_median(tmp_path):
     assert one == "ciou: boxes, fused: 1.00 ms (0.500 to 8.00), then 8.00 ms: repeats"
     one, _ = lines(tmp_path, [alone], [changed(alone, median=8.1)])
     assert one.endswith("does not repeat")
+
+
+def test_the_spread_of_several_runs_is_that_between_them(tmp_path):
+    """The middle halves are 0.2 to 0.3 and 0.4 to 0.5: 0.35 lies in neither, and between them."""
+    other = changed(ratio=0.45, ratio_from=0.4, ratio_to=0.5)
+    runs = [
+        read_results(folder)
+        for ratio, name in ((0.35, "between"), (0.51, "outside"))
+        for folder in folders(tmp_path / name, [PLAIN, other], [PLAIN, changed(ratio=ratio)])
+    ]
+    first = read_results(folders(tmp_path / "first", [PLAIN, FAST], [PLAIN, FAST])[0])
+    between, last = compare_runs([first, runs[0]], runs[1])
+    assert between == "ciou: boxes, fused: 0.250 (0.200 to 0.500), then 0.350: repeats"
+    assert last == "1 of 1 cases repeat; not: –"
+    assert compare_runs([first, runs[2]], runs[3])[0].endswith("then 0.510: does not repeat")
 
 
 def test_a_ratio_is_not_held_against_milliseconds(tmp_path):

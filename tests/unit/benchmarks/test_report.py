@@ -145,12 +145,6 @@ def test_a_folder_without_results_or_with_damaged_ones_is_refused(tmp_path, name
     assert not (tmp_path / "report.md").exists()
 
 
-def test_more_than_two_folders_are_refused(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["report", "a", "b", "c"])
-    with pytest.raises(UserError, match="3 folders"):
-        report.main()
-
-
 def test_a_folder_that_is_none_is_refused(tmp_path):
     with pytest.raises(UserError, match="no results there"):
         read_results(tmp_path / "absent")
