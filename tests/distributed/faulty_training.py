@@ -65,6 +65,11 @@ def kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def kill_while_writing() -> None:
+    """Kill this process when its next file is complete, but does not have its name yet."""
+    os.fsync = lambda descriptor: kill()  # type: ignore[assignment]
+
+
 def make_file() -> None:
     Path(read_train_flags()[0]["suspend_file"]).touch()
 
@@ -92,6 +97,7 @@ FAULTS: dict[str, Callable[[], None]] = {
     function.__name__: function
     for function in (
         kill,
+        kill_while_writing,
         make_file,
         ask_command,
         interrupt_command,

@@ -6,7 +6,6 @@ Each test goes on with one run, until the last lets it come to its end.
 from __future__ import annotations
 
 import json
-import random
 import shutil
 import sys
 from pathlib import Path
@@ -28,13 +27,13 @@ from utils.state.checkpoint import load_checkpoint
 
 SCRIPT = Path(__file__).parent / "faulty_training.py"
 EPOCHS = 3  # of six batches, and two of each validation
-MOMENTS = random.Random(7)
+# Each comes before the first state is whole, so what follows knows where the run is.
 KILLS = [
-    pytest.param(rank, phase, step, MOMENTS.uniform(0, seconds), id=f"rank {rank} in {phase}")
-    for rank, phase, step, seconds in (
-        (1, "reading the labels of train", 0, 0),
-        (1, "training", 1, 0.05),
-        (0, "saving", 0, 0.01),
+    pytest.param(how, rank, phase, step, seconds, id=f"rank {rank} in {phase}")
+    for how, rank, phase, step, seconds in (
+        ("kill", 1, "reading the labels of train", 0, 0),
+        ("kill", 1, "training", 1, 0.01),
+        ("kill_while_writing", 0, "saving", 0, None),
     )
 ]
 FAILURES = [
@@ -67,8 +66,8 @@ class Runs:
 
     def start(self, name, *flags, how=None, rank=0, phase="", step=0, **options) -> Training:
         fault = {"how": how, "rank": rank, "phase": phase, "step": step}
-        if "seconds" in options:
-            fault["seconds"] = options.pop("seconds")
+        if (seconds := options.pop("seconds", None)) is not None:
+            fault["seconds"] = seconds
         environment = {"TMPDIR": str(self.temporary), "FAULT": json.dumps(fault)}
         run = [*self.flags, "--name", name, "--exist-ok", "--sync-bn"]
         run += ["--resume", "auto", *flags]
@@ -97,9 +96,11 @@ def whole(runs):
     return runs.folder / "whole"
 
 
-@pytest.mark.parametrize(("rank", "phase", "step", "seconds"), KILLS)
-def test_a_killed_rank_ends_the_job_and_is_named_with_its_phase(runs, rank, phase, step, seconds):
-    code, text = runs.end("cut", how="kill", rank=rank, phase=phase, step=step, seconds=seconds)
+@pytest.mark.parametrize(("how", "rank", "phase", "step", "seconds"), KILLS)
+def test_a_killed_rank_ends_the_job_and_is_named_with_its_phase(
+    runs, how, rank, phase, step, seconds
+):
+    code, text = runs.end("cut", how=how, rank=rank, phase=phase, step=step, seconds=seconds)
     assert code == EXIT_FAILED, text
     lines = [line for line in text.splitlines() if "the job ends" in line]
     assert len(lines) == 1 and "died or was killed" in lines[0], text
