@@ -91,11 +91,12 @@ def evaluate(
             # Without an image, a rank still takes part in the loss, which asks all of them.
             if len(batch.images) or loss is not None:
                 raw = model(network_input(model, batch.images, device, channels_last))
+            read_losses = _losses_later(head, loss, raw, batch.targets)
             # The framework has queued its work, but for PyTorch on a CPU, and does it meanwhile.
             finish_last()
-            collector.end_batch(_read_losses(head, loss, raw, batch.targets))
             lowest = suppression.confidence_threshold
             predictions = model.decode_above(raw, lowest) if len(batch.images) else []
+            collector.end_batch(read_losses())
             finish_last = partial(finish, batch_index, batch, predictions)
             bar.update()
             watchdog.progress()
@@ -149,11 +150,14 @@ def _nothing() -> None:
     """Do nothing: there is nothing to finish before the first batch."""
 
 
-def _read_losses(head: Head, loss: Loss | None, raw: Any, targets: Targets) -> np.ndarray:
-    """Return a batch's losses as float64, in the head's order; zeros without a loss."""
+def _losses_later(
+    head: Head, loss: Loss | None, raw: Any, targets: Targets
+) -> Callable[[], np.ndarray]:
+    """Return what reads a batch's losses, in the head's order, as float64; zeros without a loss."""
     if loss is None:
-        return np.zeros(len(head.loss_names))
-    return np.array([float(ops.to_numpy(term)) for term in loss(raw, targets).by_name.values()])
+        return partial(np.zeros, len(head.loss_names))
+    read = ops.to_numpy_later(ops.stack(list(loss(raw, targets).by_name.values())))
+    return lambda: read().astype(np.float64)
 
 
 def _receiver(

@@ -47,7 +47,7 @@ def dispatched(run: Callable[[StageTimer], object]) -> dict[str, Counter[str]]:
             name = function.overloadpacket.__name__
             if name == "index" and any(map(_is_mask, args[1])):
                 name = "masked_select"  # how many rows it gives depends on numbers of the device
-            if not (name.startswith(("empty", "new_empty")) or _is_view(function)):
+            if not (name.startswith(("empty", "new_empty")) or is_view(function)):
                 found.setdefault(stages.stage, Counter())[name] += 1
             return function(*args, **(kwargs or {}))
 
@@ -56,7 +56,7 @@ def dispatched(run: Callable[[StageTimer], object]) -> dict[str, Counter[str]]:
     return found
 
 
-def _is_view(function) -> bool:
+def is_view(function) -> bool:
     """Return whether an operation gives its argument's memory and does not write to it."""
     aliases = [value.alias_info for value in function._schema.returns]
     return any(alias is not None and not alias.is_write for alias in aliases)

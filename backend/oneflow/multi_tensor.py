@@ -94,7 +94,7 @@ def ema_update_(
 
 def describe(optimizer: str, device: str) -> str:
     if device != checks.CPU:
-        return f"OneFlow's multi-tensor kernels for {optimizer} and EMA on the {device}"
+        return f"OneFlow's multi-tensor kernels for {optimizer} and EMA on {device}"
     return (
         f"OneFlow has no multi-tensor kernel for a CPU: {optimizer} one tensor at a time, EMA by "
         "NumPy"

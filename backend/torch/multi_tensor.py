@@ -130,8 +130,8 @@ def _unless_lost(number: float, otherwise: float, lost: Tensor | None, like: Ten
 
 
 def describe(optimizer: str, device: str) -> str:
-    where = "CPU" if device == checks.CPU else device
-    return f"PyTorch's fused {optimizer}, and the EMA in one piece of memory, on the {where}"
+    where = "the CPU" if device == checks.CPU else device
+    return f"PyTorch's fused {optimizer}, and the EMA in one piece of memory, on {where}"
 
 
 def _spans(averages: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor] | None:

@@ -15,6 +15,7 @@ PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
 # Where each package may be imported. What else runs ONNX files asks `utils/optional.py` for it, but
 # for tests, which judge files by it, and the examples, which use nothing of this project.
 FOLDERS: dict[str, tuple[str, ...]] = {package: (f"backend/{package}/",) for package in PACKAGES}
+FOLDERS["torch"] += ("tests/emulated/",)  # a device of PyTorch
 FOLDERS["onnx"] = ("backend/onnx/", "tests/")
 FOLDERS["onnxruntime"] = ("backend/onnx/", "docs/examples/", "tests/")
 # The tensors of other backends come with their framework. These remember how they are computed, and

@@ -1,0 +1,156 @@
+"""A CUDA GPU that is emulated on the CPU, as late and as strict as a real one may be.
+
+    .venv/torch/bin/python -m tests.emulated.program train.py --device 0 ...
+
+Nothing is there before somebody waits for it: until then it is NaN. Copies from page-locked memory
+read it that late, and freed memory of another stream is used again. So a missing wait, a host array
+that is filled again too early and tensors of two devices in one operation give wrong results, and
+each wait of the host is counted. It has no Triton, no compiler and one process.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map, tree_map_only
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+from tests.emulated.streams import DEVICE, GPU, SHOWN_AS, Event, Gpu, Stream
+from tests.emulated.tensors import Dispatch, OnGpu, flat
+
+CAPABILITY = (8, 0)
+MEMORY = 2**34  # bytes
+
+
+class Autocast:
+    """Mixed precision, of the operations that a detector uses.
+
+    Source: the lists of CUDA operations in PyTorch's documentation of `torch.amp`.
+    """
+
+    IN_HALF = (
+        functional.conv2d, functional.conv_transpose2d, functional.linear, torch.matmul,
+        torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bmm,
+    )  # fmt: skip
+    IN_FLOAT32 = (
+        torch.exp, torch.log, torch.pow, torch.Tensor.pow, torch.sum, torch.Tensor.sum,
+        torch.softmax, functional.softmax, functional.log_softmax, functional.cross_entropy,
+        functional.binary_cross_entropy_with_logits,
+    )  # fmt: skip
+    IN_THE_WIDEST = (torch.cat, torch.stack)
+    dtype: torch.dtype | None = None  # of the block that runs
+
+    def __init__(self, device_type: str, dtype: torch.dtype) -> None:
+        self._dtypes = [dtype if device_type == SHOWN_AS.type else None]
+
+    def __enter__(self) -> None:
+        self._dtypes.append(Autocast.dtype)
+        Autocast.dtype = self._dtypes[0]
+
+    def __exit__(self, *error: object) -> None:
+        Autocast.dtype = self._dtypes.pop()
+
+    @classmethod
+    def is_enabled(cls, device_type: str) -> bool:
+        return cls.dtype is not None and device_type == SHOWN_AS.type
+
+    @classmethod
+    def cast(cls, function: Any, arguments: Any) -> Any:
+        """Return the arguments in the precision in which a function computes."""
+        if function in cls.IN_HALF:
+            wanted = cls.dtype
+        elif function in cls.IN_FLOAT32:
+            wanted = torch.float32
+        elif function in cls.IN_THE_WIDEST:
+            wanted = max((x.dtype for x in flat(arguments)), key=lambda dtype: dtype.itemsize)
+        else:
+            return arguments
+        cast = (cls.dtype, torch.float32)
+        return tree_map_only(OnGpu, lambda x: x.to(wanted) if x.dtype in cast else x, arguments)
+
+
+class Functions(TorchFunctionMode):
+    """Shows the device as cuda:0, and takes that name for it."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if function is torch.device:
+            return function(*args, **kwargs)
+        if function in SHOWN and isinstance(args[0], OnGpu):
+            return SHOWN[function](args[0])
+        if function is torch.Tensor.is_pinned:
+            return not isinstance(args[0], OnGpu) and GPU.has_locked_pages(args[0])
+        args, kwargs = tree_map(named_here, (args, kwargs))
+        if Autocast.dtype is not None:
+            with self:
+                args, kwargs = Autocast.cast(function, (args, kwargs))
+        return function(*args, **kwargs)
+
+
+SHOWN = {
+    torch.Tensor.device.__get__: lambda x: SHOWN_AS,
+    torch.Tensor.is_cuda.__get__: lambda x: True,
+    torch.Tensor.data_ptr: lambda x: x.memory.data_ptr(),
+    torch.Tensor.untyped_storage: lambda x: x.memory.untyped_storage(),
+}
+
+
+def named_here(value: Any) -> Any:
+    """Return the device for its name."""
+    is_name = isinstance(value, (str, torch.device)) and str(value).startswith(SHOWN_AS.type)
+    return DEVICE if is_name else value
+
+
+def run_thread(run: Any, thread: threading.Thread) -> None:
+    """Run a thread to which the device is there too."""
+    with Functions(), Dispatch():
+        run(thread)
+
+
+CUDA = {
+    "Stream": Stream,
+    "Event": Event,
+    "stream": GPU.in_stream,
+    "synchronize": GPU.wait,
+    "current_stream": lambda device=None: GPU.stream,
+    "is_available": lambda: True,
+    "device_count": lambda: 1,
+    "device": lambda device: nullcontext(),
+    "get_device_name": lambda device=None: "an emulated GPU",
+    "get_device_capability": lambda device=None: CAPABILITY,
+    "mem_get_info": lambda device=None: (MEMORY, MEMORY),
+}
+
+
+@contextmanager
+def emulated_gpu(at_once: bool = False) -> Iterator[Gpu]:
+    """Emulate a GPU in this process, in all its threads.
+
+    at_once: run each operation when it is queued.
+    """
+    GPU.at_once = at_once
+    _setup_privateuseone_for_python_backend("emulated")
+    replaced = [
+        *((torch.cuda, name, stand_in) for name, stand_in in CUDA.items()),
+        (torch, "autocast", Autocast),
+        (torch, "is_autocast_enabled", Autocast.is_enabled),
+        (torch.Tensor, "record_stream", lambda x, stream: GPU.record_stream(x.memory, stream)),
+        (threading.Thread, "run", lambda thread: run_thread(run, thread)),
+    ]
+    run = threading.Thread.run
+    with ExitStack() as stack:
+        for owner, name, stand_in in replaced:
+            stack.enter_context(mock.patch.object(owner, name, stand_in))
+        stack.enter_context(mock.patch("utils.state.start_checks.sees_driver", lambda: True))
+        stack.enter_context(mock.patch.dict(sys.modules, triton=None))
+        stack.enter_context(Functions())
+        stack.enter_context(Dispatch())
+        yield GPU

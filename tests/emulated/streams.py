@@ -1,0 +1,132 @@
+"""Streams, events and memory of an emulated GPU, which works as late as a real one may.
+
+What is queued runs when the host waits for it, or when another stream does. `DEVICE` is what
+PyTorch calls the device in Python; to the program it is cuda:0.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+DEVICE, SHOWN_AS = torch.device("privateuseone", 0), torch.device("cuda", 0)
+
+
+class Stream:
+    """Work in order, none of it done before somebody waits."""
+
+    def __init__(self, device: Any = None) -> None:
+        self.queue: list[Callable[[], object]] = []
+
+    def put(self, work: Callable[[], object]) -> None:
+        self.queue.append(work)
+        if GPU.at_once:
+            self.run()
+
+    def run(self, until: Event | None = None) -> None:
+        """Do what is queued: all, or up to an event."""
+        with GPU.lock:
+            while self.queue and not (until and until.is_done):
+                self.queue.pop(0)()
+
+    def wait_stream(self, other: Stream) -> None:
+        event = Event()
+        event.record(other)
+        # The other stream may be far ahead by then.
+        self.put(lambda: event.is_done or other.run())
+
+
+class Event:
+    """A place in a stream."""
+
+    def __init__(self, enable_timing: bool = False) -> None:
+        self.is_done = True
+
+    def record(self, stream: Stream | None = None) -> None:
+        self.stream, self.is_done = stream or GPU.stream, False
+        self.stream.put(self._end)
+
+    def _end(self) -> None:
+        self.is_done = True
+
+    def synchronize(self) -> None:
+        if not self.is_done:
+            GPU.waits += 1
+            self.stream.run(self)
+
+    def elapsed_time(self, other: Event) -> float:
+        return 1.0  # ms
+
+
+@dataclass
+class Piece:
+    """Memory of the device: the stream that allocated it uses it again once it is freed."""
+
+    stream: Stream
+    storage: torch.UntypedStorage
+    num_tensors: int = 0
+    used_by: list[Stream] = field(default_factory=list)  # for these the allocator waits
+
+
+class Gpu:
+    """The state of the device."""
+
+    def __init__(self) -> None:
+        self.at_once = False  # run all work as it is queued
+        self.waits = 0  # of the host
+        self.lock = threading.RLock()
+        self.stream = self.first_stream = Stream()
+        self._pieces: dict[int, Piece] = {}
+        self._page_locked: dict[int, torch.Tensor] = {}  # by address
+
+    def wait(self, device: Any = None) -> None:
+        """Let the host wait for all work of the stream."""
+        self.waits += 1
+        self.stream.run()
+
+    @contextmanager
+    def in_stream(self, stream: Stream) -> Iterator[None]:
+        before, self.stream = self.stream, stream
+        try:
+            yield
+        finally:
+            self.stream = before
+
+    def add(self, tensor: torch.Tensor, memory: torch.Tensor) -> None:
+        """Note a tensor of the device and its memory, for when the last tensor there is freed."""
+        storage = memory.untyped_storage()
+        piece = self._pieces.setdefault(storage.data_ptr(), Piece(self.stream, storage))
+        piece.num_tensors += 1
+        weakref.finalize(tensor, self._free, piece)
+
+    def _free(self, piece: Piece) -> None:
+        piece.num_tensors -= 1
+        if piece.num_tensors == 0:
+            self._pieces.pop(piece.storage.data_ptr(), None)
+            if self.first_stream not in (piece.stream, *piece.used_by):
+                piece.stream.put(lambda: piece.storage.fill_(255))  # the bytes of NaN
+
+    def record_stream(self, memory: torch.Tensor, stream: Stream) -> None:
+        self._pieces[memory.untyped_storage().data_ptr()].used_by.append(stream)
+
+    def lock_pages(self, x: torch.Tensor) -> torch.Tensor:
+        """Let copies read host memory later; it is kept for ever."""
+        self._page_locked[x.untyped_storage().data_ptr()] = x
+        return x
+
+    def has_locked_pages(self, x: torch.Tensor) -> bool:
+        return x.untyped_storage().data_ptr() in self._page_locked
+
+
+def spoil(x: torch.Tensor) -> torch.Tensor:
+    """Fill a tensor with what nothing written looks like: NaN, or a number out of all ranges."""
+    return x.fill_(torch.nan if x.dtype.is_floating_point else 1 if x.dtype == torch.bool else 77)
+
+
+GPU = Gpu()

@@ -1,0 +1,169 @@
+"""Tensors of the emulated GPU: their operations are queued, and computed on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
+
+from tests.dispatched import WAITS, is_view
+from tests.emulated.streams import DEVICE, GPU, spoil
+
+META, CPU = torch.device("meta"), torch.device("cpu")
+ATEN = torch.ops.aten
+
+
+class OnGpu(torch.Tensor):
+    """A tensor of the device; `memory` on the host holds its values once the work is done."""
+
+    memory: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, memory: torch.Tensor) -> OnGpu:
+        made = torch.Tensor._make_wrapper_subclass(
+            cls,
+            memory.shape,
+            strides=memory.stride(),
+            storage_offset=memory.storage_offset(),
+            dtype=memory.dtype,
+            device=DEVICE,
+        )
+        made.memory = memory
+        GPU.add(made, memory)
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        return dispatch(function, args, kwargs or {})
+
+
+class Dispatch(TorchDispatchMode):
+    """Takes the operations that have no tensor of the device yet."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        return dispatch(function, args, kwargs or {})
+
+
+def dispatch(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Run an operation on the host, or queue it on the device."""
+    name, tensors = function.overloadpacket.__name__, flat((args, kwargs))
+    target = kwargs.get("device")
+    if name == "copy_":
+        return copy_into(args[0], args[1], (*args[2:], kwargs.get("non_blocking"))[0])
+    if name == "_to_copy" and target is not None:
+        return copy_to(torch.device(target), args[0], kwargs)
+    if kwargs.get("pin_memory"):
+        return GPU.lock_pages(spoil(function(*args, **{**kwargs, "pin_memory": False})))
+    if target is None:
+        on_gpu = any(isinstance(x, OnGpu) for x in tensors)
+    else:
+        on_gpu = torch.device(target).type == DEVICE.type
+        if any(isinstance(x, OnGpu) for x in tensors) and not on_gpu:  # as empty_like does
+            return function(*tree_map_only(OnGpu, meta_of, args), **kwargs)
+    if not on_gpu:
+        return function(*args, **kwargs)
+    if any(x.ndim and not isinstance(x, OnGpu) for x in tensors):
+        raise RuntimeError(f"{function}: tensors of two devices")
+    return queue(function, args, kwargs if target is None else {**kwargs, "device": CPU})
+
+
+def queue(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Queue an operation on tensors of the device; return its results, which are not there yet."""
+    owners = {id(x.memory): x for x in flat((args, kwargs)) if isinstance(x, OnGpu)}
+    args, kwargs = tree_map_only(OnGpu, lambda x: x.memory, (args, kwargs))
+
+    def owner_of(memory: torch.Tensor) -> torch.Tensor:
+        return owners[id(memory)] if id(memory) in owners else OnGpu(memory)
+
+    if is_view(function):
+        return tree_map_only(torch.Tensor, owner_of, function(*args, **kwargs))
+    if tells_the_host(function, args):
+        GPU.wait()
+        return tree_map_only(torch.Tensor, owner_of, function(*args, **kwargs))
+    if only_writes(function):
+        GPU.stream.put(lambda: run(function, args, kwargs))
+        return owner_of(args[0]) if function._schema.returns else None
+    results = unwritten_results(function, args, kwargs)
+
+    def fill() -> None:
+        for result, value in zip(flat(results), flat(run(function, args, kwargs)), strict=True):
+            if value.numel() == result.numel():  # else an empty one, which this device leaves out
+                result.copy_(value)
+
+    GPU.stream.put(fill)
+    return tree_map_only(torch.Tensor, owner_of, results)
+
+
+def unwritten_results(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Return memory for the results of an operation, in the layout that meta tensors have."""
+    args, kwargs = tree_map_only(torch.Tensor, meta_of, (args, kwargs))
+    if "device" in kwargs:
+        kwargs = {**kwargs, "device": META}
+    return tree_map_only(torch.Tensor, unwritten, function(*args, **kwargs))
+
+
+def copy_to(target: torch.device, x: torch.Tensor, kwargs: dict[str, Any]) -> torch.Tensor:
+    """Do as `Tensor.to`, from or to the device."""
+    options = {name: x for name, x in kwargs.items() if name not in ("device", "non_blocking")}
+    to_gpu = target.type == DEVICE.type
+    if isinstance(x, OnGpu) and to_gpu:
+        return queue(ATEN._to_copy.default, (x,), options)
+    if isinstance(x, OnGpu):
+        GPU.wait()
+        return ATEN._to_copy.default(x.memory, **options)
+    if not to_gpu:
+        return ATEN._to_copy.default(x, **kwargs)
+    made = OnGpu(unwritten_results(ATEN._to_copy.default, (x,), options))
+    return copy_into(made, x, kwargs.get("non_blocking"))
+
+
+def copy_into(target: torch.Tensor, source: torch.Tensor, non_blocking: Any) -> torch.Tensor:
+    """Do as `Tensor.copy_`: only between the device and page-locked memory need nobody wait."""
+    on_host = [x for x in (target, source) if not isinstance(x, OnGpu)]
+    if len(on_host) == 2:
+        return ATEN.copy_.default(target, source)
+    if not on_host:
+        return queue(ATEN.copy_.default, (target, source), {})
+    to, of = (x.memory if isinstance(x, OnGpu) else x for x in (target, source))
+    GPU.stream.put(lambda: to.copy_(of))
+    if not (non_blocking and GPU.has_locked_pages(on_host[0])):
+        GPU.wait()
+    return target
+
+
+def tells_the_host(function: Any, args: Any) -> bool:
+    """Return whether the host learns a number of the device, or a size that depends on one."""
+    name = function.overloadpacket.__name__
+    masked = name in ("index", "index_put_") and any(
+        x is not None and x.dtype == torch.bool for x in args[1]
+    )
+    return masked or name in WAITS
+
+
+def only_writes(function: Any) -> bool:
+    """Return whether all that an operation gives is its changed arguments."""
+    aliases = [value.alias_info for value in function._schema.returns]
+    return all(alias is not None and alias.is_write for alias in aliases)
+
+
+def run(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    with torch.no_grad():
+        return function(*args, **kwargs)
+
+
+def meta_of(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=META)
+
+
+def unwritten(x: torch.Tensor) -> torch.Tensor:
+    return spoil(torch.empty_strided(x.shape, x.stride(), dtype=x.dtype))
+
+
+def flat(tree: Any) -> list[torch.Tensor]:
+    """Return the tensors in arguments or results."""
+    found: list[torch.Tensor] = []
+    tree_map_only(torch.Tensor, found.append, tree)
+    return found

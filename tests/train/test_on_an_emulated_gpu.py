@@ -1,0 +1,107 @@
+"""train.py, val.py and detect.py on an emulated GPU that works as late as it may."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import backend
+from tests.equal_runs import assert_equal_runs
+from tests.small import (
+    write_outlined_dataset,
+    write_small_dataset,
+    write_tiny_model,
+    write_tiny_segmenter,
+)
+from tests.tiny_weights import write_tiny_weights
+from utils.files.project import PROJECT
+from utils.state.checkpoint import load_checkpoint
+
+pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="it is PyTorch's")
+
+FAST = ("--bbox_iou_optim", "--multi_tensor_optimizer")
+# Of float32, relative to the largest number of a tensor, after six steps: the maps of a CPU lie
+# channels-last, and its normalization is joined with SiLU.
+ROUNDING = 1e-4
+
+
+def run(script: str, *flags: object, gpu: bool = True, **environment: str) -> str:
+    program = ["-m", "tests.emulated.program", script] if gpu else [script]
+    done = subprocess.run(
+        [sys.executable, *program, *map(str, flags), "--device", "0" if gpu else "cpu"],
+        env={**os.environ, "YOLO_BACKEND": "torch", "PYTHONPATH": str(PROJECT), **environment},
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+class Trainings:
+    """Short trainings in one folder."""
+
+    def __init__(self, folder: Path, data: Path, cfg: Path) -> None:
+        self.folder = folder
+        self.flags = ["--data", data, "--cfg", cfg, "--img", 64, "--epochs", 1, "--batch", 2]
+        self.flags += ["--project", folder, "--noplots"]
+
+    def train(self, name: str, *flags: object, **options) -> tuple[Path, str]:
+        text = run("train.py", *self.flags, "--name", name, *flags, **options)
+        return self.folder / name, text
+
+
+def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(tmp_path):
+    detectors = Trainings(tmp_path, write_small_dataset(tmp_path), write_tiny_model(tmp_path))
+    flags = (*FAST, "--amp", "off", "--workers", 1)
+    on_gpu, text = detectors.train("gpu", *flags)
+    on_cpu, _ = detectors.train("cpu", *flags, gpu=False)
+    found, expected = (
+        load_checkpoint(folder / "weights" / "last.safetensors") for folder in (on_gpu, on_cpu)
+    )
+    for section in ("model", "ema", "optimizer"):
+        for name, array in getattr(expected, section).items():
+            scale = max(np.abs(array).max(initial=0), 1e-3)
+            difference = np.abs(getattr(found, section)[name] - array).max(initial=0) / scale
+            assert difference < ROUNDING, (section, name)
+    waits = json.loads(text.splitlines()[-1])
+    # Updates follow batches 1, 2 and 4; each asks whether the one before it has happened.
+    assert waits["steps"] == [0, 1, 0, 1, 0, 0]
+    assert waits["validations"] == [2 * 2]  # batches: which rows, and them
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param(["--optimizer", "AdamW", "--workers", 0], id="plain"),
+        pytest.param([*FAST, "--amp", "bf16", "--micro-batch", 1, "--workers", 1], id="fast"),
+    ],
+)
+def test_no_result_depends_on_when_the_device_works(tmp_path, flags):
+    data, cfg = write_outlined_dataset(tmp_path), write_tiny_segmenter(tmp_path)
+    segmenters = Trainings(tmp_path, data, cfg)
+    late, _ = segmenters.train("late", *flags)
+    at_once, _ = segmenters.train("once", *flags, AT_ONCE="1")
+    assert_equal_runs(late, at_once)
+
+
+def test_what_is_detected_is_what_a_cpu_detects(tmp_path):
+    data, weights = write_small_dataset(tmp_path), write_tiny_weights(tmp_path)
+    images = tmp_path / "shapes" / "images" / "val"
+    flags = ["--weights", weights, "--img", 64, "--project", tmp_path, "--save-txt", "--save-conf"]
+    for name, gpu in (("gpu", True), ("cpu", False)):
+        run("val.py", *flags, "--data", data, "--name", f"val-{name}", gpu=gpu)
+        run("detect.py", *flags, "--source", images, "--name", f"detect-{name}", gpu=gpu)
+    for program in ("val", "detect"):
+        expected = sorted((tmp_path / f"{program}-cpu" / "labels").glob("*.txt"))
+        assert expected
+        for path in expected:
+            found = tmp_path / f"{program}-gpu" / "labels" / path.name
+            np.testing.assert_allclose(np.loadtxt(found), np.loadtxt(path), atol=1e-5)
