@@ -7,6 +7,7 @@ PyTorch calls the device in Python; to the program it is cuda:0.
 from __future__ import annotations
 
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -80,15 +81,25 @@ class Gpu:
     def __init__(self) -> None:
         self.at_once = False  # run all work as it is queued
         self.waits = 0  # of the host
+        self.sync_debug_mode = "default"
         self.lock = threading.RLock()
         self.stream = self.first_stream = Stream()
         self._pieces: dict[int, Piece] = {}
         self._page_locked: dict[int, torch.Tensor] = {}  # by address
 
-    def wait(self, device: Any = None) -> None:
-        """Let the host wait for all work of the stream."""
+    def wait(self) -> None:
+        """Let the host wait for all work of the stream, because an operation needs it."""
+        if self.sync_debug_mode == "warn":
+            warnings.warn("called a synchronizing CUDA operation", stacklevel=2)
+        self.synchronize()
+
+    def synchronize(self, device: Any = None) -> None:
+        """Do as `torch.cuda.synchronize`."""
         self.waits += 1
         self.stream.run()
+
+    def set_sync_debug_mode(self, mode: str) -> None:
+        self.sync_debug_mode = mode
 
     @contextmanager
     def in_stream(self, stream: Stream) -> Iterator[None]:

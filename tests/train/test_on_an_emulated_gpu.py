@@ -105,3 +105,10 @@ def test_what_is_detected_is_what_a_cpu_detects(tmp_path):
         for path in expected:
             found = tmp_path / f"{program}-gpu" / "labels" / path.name
             np.testing.assert_allclose(np.loadtxt(found), np.loadtxt(path), atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_step_that_is_timed_on_a_gpu_waits_for_nothing(tmp_path, precision):
+    flags = ["--models", write_tiny_model(tmp_path), "--batch", 2, "--img", 64]
+    flags += ["--precision", precision, "--execution", "eager", "--repeats", 2]
+    assert "the host waits 0 times" in run("benchmarks/step_table.py", *flags)
