@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from backend import device, dist, nn, use
+from backend.processes import this_process
 from models.detector import Detector
 from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
+
+log = logging.getLogger("train")
 
 
 def parallelize(config: TrainConfig, model: Detector) -> Any:
@@ -21,6 +25,8 @@ def parallelize(config: TrainConfig, model: Detector) -> Any:
             f"--half-gradients: the {use()} backend cannot send bfloat16 gradients; leave it out, "
             "or train with --backend torch"
         )
+    if config.half_gradients and this_process().world_size == 1:
+        log.info("--half-gradients has no effect: one process sends no gradients")
     if config.sync_bn:
         nn.synchronize_batch_norm(model)
     return dist.data_parallel(model, config.half_gradients)
