@@ -51,7 +51,7 @@ REPORT = {"goals", "repeats", "report", "results", "side_by_side", "time_limit"}
 # weights and data, `beside` another trainer.
 NO_BENCHMARK = {
     "__init__", "__main__", "audit", "beside", "beside_work", "formats", "paste_and_warp",
-    "ring", "serve", "serve_client", "shared_lines", "val_host", *REPORT,
+    "ring", "serve", "serve_client", "shared_lines", "split", "val_host", *REPORT,
     *SCALING,
 }  # fmt: skip
 # Flags that make a script end sooner than its defaults. The goal of `detect` is for 640 px.
