@@ -9,12 +9,16 @@ import math
 import os
 import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 import backend
+from backend import ops
 from backend.checks import CPU
 from backend.select import FRAMEWORKS
 from backend.words import count
@@ -123,6 +127,16 @@ def middle_half(values: Sequence[float]) -> tuple[float, float]:
         return values[0], values[0]
     first, _, third = statistics.quantiles(values, n=4, method="inclusive")
     return first, third
+
+
+def require_equal_tensors(
+    what: str, wanted: Iterable[Any], found: Iterable[Any], tolerance: float
+) -> None:
+    """Raise SystemExit if tensors differ by more than this part of the largest wanted value."""
+    for left, right in zip(map(ops.to_numpy, wanted), map(ops.to_numpy, found), strict=True):
+        error = np.abs(right - left).max() / np.abs(left).max()
+        if not error <= tolerance:
+            raise SystemExit(f"{what} differ by {error:.1e}: the times compare unequal work")
 
 
 def finish(flags: argparse.Namespace, timings: Sequence[Timing], device: str) -> None:

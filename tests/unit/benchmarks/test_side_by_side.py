@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from backend import ops
 from benchmarks import loader, nms, side_by_side
 from utils.data.loading.batch import Batch, Targets
 
@@ -71,3 +72,15 @@ def test_other_samples_end_the_comparison_of_loaders():
 def test_unequal_rows_end_the_comparison():
     with pytest.raises(SystemExit, match="unequal work"):
         nms.require_equal_rows({"one": lambda: [1, 2], "other": lambda: [2, 1]})
+
+
+@pytest.mark.parametrize("second", [[1, 2.1], [1, float("nan")]])
+def test_other_tensors_end_the_comparison(second):
+    """Of two tensors, the second one is wrong; the tolerance is relative to its largest value."""
+    wanted, close, wrong = (
+        [ops.tensor(np.float32([9])), ops.tensor(np.float32(x))]
+        for x in ([1, 2], [1, 2.01], second)
+    )
+    side_by_side.require_equal_tensors("maps", wanted, close, 0.01)
+    with pytest.raises(SystemExit, match="maps differ by .*unequal work"):
+        side_by_side.require_equal_tensors("maps", wanted, wrong, 0.01)
