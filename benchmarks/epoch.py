@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.side_by_side import Timing, choose_device, finish, new_parser
+from benchmarks.side_by_side import NotMeasuredError, Timing, choose_device, finish, new_parser
 from utils.cli.flags import from_one
 from utils.comparison.load import LoadWatch
 from utils.data.sources.dataset import load_dataset
@@ -50,10 +50,6 @@ TABLE: Mapping[str, Flags] = {
 # Of work.json: what all candidates of a case must have done alike.
 WORK = ("batches_sha1", "optimizer_steps", "parameters")
 TABLE_MODELS, TABLE_BATCHES = ("n", "s", "m"), (16, 64)
-
-
-class NotMeasuredError(Exception):
-    """Why a candidate has no figure."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ from utils.screen.text import printable_lines
 
 NAME = "report.md"
 TESTS_LINES = 12  # of the end of what pytest printed
-GIB = 2**30
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -45,7 +44,7 @@ def times(timing: Timing | None) -> str:
     if timing is None:
         return NONE
     spread = f"{number(timing.fastest)} to {number(timing.slowest)}"
-    speed = images_per_second(timing)
+    speed = timing.images_per_second
     of_images = "" if speed is None else f", {number(speed)} images/s"
     return f"{timing.name}: {number(timing.median)} ({spread}){of_images}"
 
@@ -118,7 +117,7 @@ def step_lines(scripts: Sequence[Script]) -> list[str]:
         (
             timing.case, timing.name, number(timing.median),
             f"{number(timing.fastest)} to {number(timing.slowest)}",
-            number(images_per_second(timing)), number((timing.peak_bytes or 0) / GIB),
+            number(timing.images_per_second), number(timing.peak_gib),
             NONE if timing.host_waits is None else str(timing.host_waits), number(timing.others),
         )
         for script in scripts
@@ -137,7 +136,7 @@ def step_lines(scripts: Sequence[Script]) -> list[str]:
 def speed_lines(scripts: Sequence[Script]) -> list[str]:
     """Return images/s by case and kind of step, as docs/en/performance.md has them."""
     speeds = {
-        (timing.case, timing.name): number(images_per_second(timing))
+        (timing.case, timing.name): number(timing.images_per_second)
         for script in scripts
         for timing in script.timings
         if timing.peak_bytes is not None
@@ -145,10 +144,6 @@ def speed_lines(scripts: Sequence[Script]) -> list[str]:
     cases, kinds = (list(dict.fromkeys(part)) for part in zip(*speeds, strict=True))
     rows = [(case, *(speeds.get((case, kind), NONE) for kind in kinds)) for case in cases]
     return ["Images/s:", "", *table(("model, batch", *kinds), rows)]
-
-
-def images_per_second(timing: Timing) -> float | None:
-    return None if timing.images is None else 1000 * timing.images / timing.median
 
 
 def profile_lines(scripts: Sequence[Script]) -> list[str]:

@@ -30,6 +30,10 @@ from utils.files.atomic import atomic_text_file
 Run = Callable[[], object]
 
 
+class NotMeasuredError(Exception):
+    """Why a row has no figure."""
+
+
 @dataclass(frozen=True)
 class Timing:
     """One candidate of one case; times in milliseconds."""
@@ -49,6 +53,14 @@ class Timing:
     images: int | None = None  # that one run computes
     peak_bytes: int | None = None  # of the device's memory, in one run
     host_waits: int | None = None  # of one run: how often the host waited for the device
+
+    @property
+    def images_per_second(self) -> float | None:
+        return None if self.images is None else 1000 * self.images / self.median
+
+    @property
+    def peak_gib(self) -> float | None:
+        return None if self.peak_bytes is None else self.peak_bytes / 2**30
 
 
 def bare_parser(module: str, description: str, repeats: int) -> argparse.ArgumentParser:
