@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.goals import GOALS, Goal
 from benchmarks.repeats import compare_runs
-from benchmarks.results import Results, Script, read_results
+from benchmarks.results import TESTS_NAME, Results, Script, read_results
 from benchmarks.side_by_side import Timing
 from benchmarks.step_profile import in_words
 from utils.cli.flags import new_parser
@@ -67,7 +67,18 @@ def head_lines(results: Results) -> list[str]:
     lines[0] += f" at the end; time limit: {limit}."
     lines.append("")
     rows = [(job["name"], job["state"], number(job["seconds"])) for job in run["jobs"]]
-    return lines + table(("job", "ended", "seconds"), rows)
+    return [*lines, *table(("job", "ended", "seconds"), rows), *other_lines(results)]
+
+
+def other_lines(results: Results) -> list[str]:
+    """Return what is in the folder of a run and was not measured by it, with its date."""
+    dates = {script.name: script.date for script in results.scripts}
+    if results.tests is not None:
+        dates[TESTS_NAME] = "at an unknown time"
+    for job in results.run["jobs"] if results.run else []:
+        dates.pop(job["name"], None)
+    named = "; ".join(f"{name}: {date}" for name, date in dates.items())
+    return [f"Not measured by this run, but earlier or later: {named}.", ""] if named else []
 
 
 def script_lines(scripts: Sequence[Script]) -> list[str]:
@@ -156,10 +167,10 @@ def profile_lines(scripts: Sequence[Script]) -> list[str]:
 
 
 def goal_lines(scripts: Sequence[Script]) -> list[str]:
-    """Return for each goal whether this run reached it."""
+    """Return for each goal whether it is reached."""
     devices = {script.device for script in scripts}
     rows = [goal_row(goal, scripts) for goal in GOALS if any(map(goal.is_for, devices))]
-    heading = ("script", "case", "row", "goal", "this run", "of the fastest", "others", "reached")
+    heading = ("script", "case", "row", "goal", "measured", "of the fastest", "others", "reached")
     return ["## Goals", "", *table(heading, rows)] if rows else []
 
 
