@@ -54,7 +54,9 @@ def test_the_parts_of_the_hosts_work_add_up(monkeypatch, tmp_path):
     assert [part["name"] for part in parts] == ["NMS", "matching", "figures at the end"]
     assert together["case"] == "6 images, 64 px, batch 4"
     assert together["ratio"] == 1
-    assert sum(part["fastest"] for part in parts) <= together["fastest"] <= together["median"]
+    # The same run may be the fastest in all parts, whose sum then rounds in another order.
+    assert sum(part["fastest"] for part in parts) <= together["fastest"] * (1 + 1e-12)
+    assert together["fastest"] <= together["median"]
     assert all(0 < part["fastest"] <= part["median"] <= part["slowest"] for part in parts)
 
 
