@@ -29,7 +29,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.side_by_side import NotMeasuredError, Timing, choose_device, finish, new_parser
+from benchmarks.side_by_side import (
+    NotMeasuredError,
+    Timing,
+    choose_device,
+    finish,
+    keep,
+    new_parser,
+)
 from utils.cli.flags import from_one
 from utils.comparison.load import LoadWatch
 from utils.data.sources.dataset import load_dataset
@@ -167,6 +174,7 @@ def main() -> None:
             commands = {name: [*shared, *variant] for name, variant in variants.items()}
             case = f"{model}, {batch} x {flags.img} px"
             timings += time_processes(case, commands, flags.repeats, images)
+            keep(flags, timings, device)
             asked += len(commands)
     finish(flags, timings, device)
     if len(timings) < asked:

@@ -29,6 +29,7 @@ from benchmarks.side_by_side import (
     Timing,
     choose_device,
     finish,
+    keep,
     new_parser,
     require_equal_tensors,
     time_in_turns,
@@ -151,6 +152,7 @@ def main() -> None:
                 name: (lambda work=work, way=way: work.gradients(way)) for name, way in ways.items()
             }
             timings += time_in_turns(f"{case}, {dtype}", runs, device, flags.repeats)
+            keep(flags, timings, device)
     finish(flags, timings, device)
 
 

@@ -169,6 +169,11 @@ def finish(flags: argparse.Namespace, timings: Sequence[Timing], device: str) ->
     )
     print("others: cores that other processes took meanwhile; their work disturbs the times")
     print(f"load average {load_average()} at the end")
+    keep(flags, timings, device)
+
+
+def keep(flags: argparse.Namespace, timings: Sequence[Timing], device: str) -> None:
+    """Write what is measured so far, if asked for it: a script may be ended after any case."""
     if flags.json is not None:
         write_json(flags.json, machine(device), timings, device)
 

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from backend.checks import CPU
 from backend.openmp import SPINS, WAITING
-from benchmarks.side_by_side import Timing, choose_device, finish, new_parser
+from benchmarks.side_by_side import Timing, choose_device, finish, keep, new_parser
 from utils.comparison.load import LoadWatch
 from utils.errors import UserError
 from utils.processes.command import run_command
@@ -98,6 +98,7 @@ def main() -> None:
     for number in flags.busy:
         with busy_processes(number):
             timings += time_ways(f"beside busy processes: {number}", arguments, flags.rounds)
+        keep(flags, timings, device)
     finish(flags, timings, device)
 
 

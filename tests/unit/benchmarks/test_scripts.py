@@ -166,6 +166,16 @@ def test_the_table_has_a_run_for_every_combination(monkeypatch, tmp_path):
     assert ("models/yolov5m.yaml", "64", "bf16", True) in pairs
 
 
+def test_epochs_that_are_ended_keep_the_cases_before(monkeypatch, tmp_path):
+    data, path = write_small_dataset(tmp_path), tmp_path / "epoch.json"
+    fake_training(monkeypatch, [(2, 1)] * 3)  # the second case lacks its second training
+    flags = ("--models", "n", "--batch", 16, 64, "--device", "cpu", "--json", path)
+    with pytest.raises(IndexError):
+        run(monkeypatch, epoch, *flags, "--data", data)
+    cases = [timing["case"] for timing in json.loads(path.read_text())["timings"]]
+    assert cases == ["n, 16 x 320 px"] * 2
+
+
 def test_what_cannot_be_trained_is_named_and_the_rest_is_measured(monkeypatch, tmp_path, capsys):
     data, path = write_small_dataset(tmp_path), tmp_path / "table.json"
     commands = fake_training(monkeypatch, [(2, 1)] * 24, failing=("bf16",))
