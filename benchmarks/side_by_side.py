@@ -133,6 +133,27 @@ def time_in_turns(
     ]
 
 
+def rows_of(
+    case: str,
+    spent: Mapping[str, Sequence[float]],
+    reference: str,
+    others: float | None = None,
+    images: int | None = None,
+) -> list[Timing]:
+    """Return a row for each candidate from the milliseconds of its runs, taken in any order.
+
+    Args:
+        reference: the candidate that ratios refer to; they are NaN where it is not measured.
+    """
+    medians = {name: statistics.median(times) for name, times in spent.items()}
+    whole = medians.get(reference, math.nan)
+    return [
+        Timing(case, name, medians[name], min(times), max(times), len(times),
+            medians[name] / whole, others, images=images)
+        for name, times in spent.items()
+    ]  # fmt: skip
+
+
 def middle_half(values: Sequence[float]) -> tuple[float, float]:
     """Return the first and the third quartile; of a single value that value twice."""
     if len(values) == 1:

@@ -15,14 +15,13 @@ from utils.processes.start import start_command
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
-import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from backend import autograd
-from benchmarks.side_by_side import Timing, choose_device, finish, new_parser
+from benchmarks.side_by_side import Timing, choose_device, finish, new_parser, rows_of
 from benchmarks.split import add_val_flags, batches_of, case_of, read_val_split
 from utils.comparison.load import LoadWatch
 from utils.data.loading.batch import Batch
@@ -84,15 +83,9 @@ def timings_of(case: str, predicted: Predicted, repeats: int) -> list[Timing]:
     predicted.seconds()  # warm-up
     load = LoadWatch()
     runs = [predicted.seconds() for _ in range(repeats)]
-    others, number = load.others(), len(predicted.samples)
-    whole = statistics.median(run[TOGETHER] for run in runs)
-    timings = []
-    for part in runs[0]:
-        spent = [1000 * run[part] / number for run in runs]
-        median = statistics.median(spent)
-        ratio = median * number / 1000 / whole
-        timings.append(Timing(case, part, median, min(spent), max(spent), repeats, ratio, others))
-    return timings
+    number = len(predicted.samples)
+    spent = {part: [1000 * run[part] / number for run in runs] for part in runs[0]}
+    return rows_of(case, spent, TOGETHER, load.others())
 
 
 def main() -> None:
