@@ -29,7 +29,7 @@ import backend
 from backend.checks import CPU
 from backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
 from benchmarks.report import write_report
-from benchmarks.results import COMPILED, RUN, TESTS, read_scripts
+from benchmarks.results import COMPILED, RUN, TESTS, TESTS_NAME, read_scripts
 from benchmarks.side_by_side import host
 from benchmarks.time_limit import TimeLimit, run_within
 from utils.cli.flags import new_parser
@@ -51,7 +51,7 @@ REPORT = {"goals", "repeats", "report", "results", "side_by_side", "time_limit"}
 # weights and data, `beside` another trainer.
 NO_BENCHMARK = {
     "__init__", "__main__", "audit", "beside", "beside_work", "formats", "paste_and_warp",
-    "ring", "serve", "serve_client", "shared_lines", "val_host", *REPORT,
+    "ring", "serve", "serve_client", "shared_lines", "split", "val_host", *REPORT,
     *SCALING,
 }  # fmt: skip
 # Flags that make a script end sooner than its defaults. The goal of `detect` is for 640 px.
@@ -86,7 +86,6 @@ ON_GPU = (
 )  # fmt: skip
 
 
-TESTS_NAME = "tests"
 # On a GPU beside the scripts: the tests, and compiled steps apart from the eager ones.
 FURTHER = (TESTS_NAME, f"step_table{COMPILED}")
 

@@ -26,8 +26,8 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.side_by_side import choose_device, machine, new_parser
+from benchmarks.split import add_batch_flags, batches_of
 from utils.boxes import clip_boxes, cxcywh_to_xyxy, pairwise_iou, xyxy_to_cxcywh
-from utils.cli.flags import from_one
 from utils.data.audit.classes import share_classes
 from utils.data.audit.findings import (
     KINDS,
@@ -40,7 +40,6 @@ from utils.data.audit.findings import (
     Findings,
 )
 from utils.data.audit.worth import WORTH
-from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import pixel_boxes
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import Sample
@@ -231,7 +230,7 @@ def read_images(flags: argparse.Namespace, device: str) -> tuple[list[Image], np
     for split in SPLITS:
         samples = load_split(dataset, split)
         seen = _Seen()
-        with ValLoader(samples, flags.img, flags.batch, flags.workers, model.stride) as loader:
+        with batches_of(samples, flags, model.stride) as loader:
             evaluate(model, loader, samples, known, device, EVIDENCE, sinks=[seen])
         images += [
             Image(_size(sample), classes.of_dataset(seen.found[index]), _labels(sample))
@@ -277,9 +276,7 @@ def main() -> None:
     add = parser.add_argument
     add("--weights", required=True, metavar="F")
     add("--data", required=True, metavar="D", help="its splits train and val")
-    add("--img", type=from_one, default=640, metavar="PX")
-    add("--batch", type=from_one, default=8, metavar="N")
-    add("--workers", type=int, default=2, metavar="N")
+    add_batch_flags(parser, img=640, batch=8)
     add("--rate", type=float, default=0.05, metavar="F", help="fraction of the labels, per kind")
     flags = parser.parse_args()
     device = choose_device(flags)

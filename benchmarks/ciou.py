@@ -20,7 +20,7 @@ import numpy as np
 
 from backend import autograd, fused, ops
 from backend.contract import Tensor
-from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
+from benchmarks.side_by_side import Run, choose_device, finish, keep, new_parser, time_in_turns
 from utils.processes.command import run_command
 
 TOLERANCE = 1e-4  # of the largest entry; float32 arithmetic in another order makes 1e-6
@@ -94,6 +94,7 @@ def main() -> None:
         runs = candidates([int(count) for count in case.split(",")], device)
         require_equal(runs)
         timings += time_in_turns(f"{case} boxes", runs, device, flags.repeats)
+        keep(flags, timings, device)
     finish(flags, timings, device)
 
 

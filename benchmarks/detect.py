@@ -28,8 +28,8 @@ import numpy as np
 
 import backend
 from backend import autograd, nn
-from backend.words import count
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
+from benchmarks.split import case_of
 from detect import place_of
 from utils.cli.detect_config import DetectConfig
 from utils.cli.flags import from_one
@@ -161,8 +161,7 @@ def main() -> None:
         "detect": run.written,
     }
     number = len(run.sources)
-    case = f"{count(number, 'image')}, {flags.img} px, batch {flags.batch}"
-    timings = time_in_turns(case, ways, device, flags.repeats, warm_up=1)
+    timings = time_in_turns(case_of(number, flags), ways, device, flags.repeats, warm_up=1)
     finish(flags, timings, device)
     for timing in timings:
         print(f"{timing.name}: {1000 * number / timing.median:.1f} images/s")

@@ -20,8 +20,6 @@ if __name__ == "__main__":
 import argparse
 import csv
 import json
-import math
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,7 +27,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.side_by_side import Timing, choose_device, finish, new_parser
+from benchmarks.side_by_side import (
+    NotMeasuredError,
+    Timing,
+    choose_device,
+    finish,
+    keep,
+    new_parser,
+    rows_of,
+)
 from utils.cli.flags import from_one
 from utils.comparison.load import LoadWatch
 from utils.data.sources.dataset import load_dataset
@@ -50,10 +56,6 @@ TABLE: Mapping[str, Flags] = {
 # Of work.json: what all candidates of a case must have done alike.
 WORK = ("batches_sha1", "optimizer_steps", "parameters")
 TABLE_MODELS, TABLE_BATCHES = ("n", "s", "m"), (16, 64)
-
-
-class NotMeasuredError(Exception):
-    """Why a candidate has no figure."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def require_equal_work(found: Mapping[str, object], wanted: Mapping[str, object]
 def time_processes(
     case: str, commands: Mapping[str, Flags], repeats: int, images: int
 ) -> list[Timing]:
-    """Time each command in turns; the ratios refer to the first.
+    """Time each command in turns and print its images per second; ratios refer to the first.
 
     Those that fail, or do other work than the first that did not fail, are named and left out.
     """
@@ -118,25 +120,10 @@ def time_processes(
             except NotMeasuredError as error:
                 print(f"{case}, {name}: not measured: {error}", flush=True)
                 del spent[name]
-    return summarize(case, spent, next(iter(commands)), images, load.others())
-
-
-def summarize(
-    case: str,
-    spent: Mapping[str, Sequence[float]],
-    reference: str,
-    images: int,
-    others: float | None,
-) -> list[Timing]:
-    """Return a row for each command that was measured; print its images per second."""
-    medians = {name: statistics.median(times) for name, times in spent.items()}
-    for name, median in medians.items():
-        print(f"{case}, {name}: {1000 * images / median:.0f} images/s", flush=True)
-    return [
-        Timing(case, name, medians[name], min(times), max(times), len(times),
-            ratio=medians[name] / medians.get(reference, math.nan), others=others, images=images)
-        for name, times in spent.items()
-    ]  # fmt: skip
+    rows = rows_of(case, spent, next(iter(commands)), load.others(), images)
+    for row in rows:
+        print(f"{case}, {row.name}: {row.images_per_second:.0f} images/s", flush=True)
+    return rows
 
 
 def common_flags(flags: argparse.Namespace, device: str, model: str, batch: int) -> list[str]:
@@ -171,6 +158,7 @@ def main() -> None:
             commands = {name: [*shared, *variant] for name, variant in variants.items()}
             case = f"{model}, {batch} x {flags.img} px"
             timings += time_processes(case, commands, flags.repeats, images)
+            keep(flags, timings, device)
             asked += len(commands)
     finish(flags, timings, device)
     if len(timings) < asked:

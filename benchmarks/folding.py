@@ -18,8 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from backend import autograd, nn, ops
-from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
+from backend import autograd, nn
+from benchmarks.side_by_side import (
+    choose_device,
+    finish,
+    new_parser,
+    require_equal_tensors,
+    time_in_turns,
+)
 from utils.cli.flags import from_one
 from utils.processes.command import run_command
 from utils.weights.load import load_weights
@@ -42,15 +48,6 @@ def build_model(flags: argparse.Namespace, device: str, fold: bool) -> Any:
     return nn.frozen_copy(nn.place(model, device, "float32"))
 
 
-def require_equal_maps(plain: Any, folded: Any) -> None:
-    """Raise SystemExit if the two models do not compute the same."""
-    for wanted, found in zip(plain, folded, strict=True):
-        expected = ops.to_numpy(wanted)
-        difference = np.abs(ops.to_numpy(found) - expected).max() / np.abs(expected).max()
-        if not difference < TOLERANCE:
-            raise SystemExit(f"maps differ by {difference:.1e}: the times compare unequal work")
-
-
 def main() -> None:
     parser = new_parser("folding", "Milliseconds of a forward pass.", repeats=20)
     add = parser.add_argument
@@ -67,7 +64,7 @@ def main() -> None:
     images = images_to_tensor(random.integers(0, 256, shape, dtype=np.uint8), device)
     plain, folded = (build_model(flags, device, fold) for fold in (False, True))
     with autograd.no_grad():
-        require_equal_maps(plain(images), folded(images))
+        require_equal_tensors("maps", plain(images), folded(images), TOLERANCE)
         both = {"plain": lambda: plain(images), "folded": lambda: folded(images)}
         case = f"{flags.batch} x {flags.img} px"
         timings = time_in_turns(case, both, device, flags.repeats)

@@ -24,7 +24,16 @@ import numpy as np
 
 import backend
 from backend import amp, autograd, fused, ops
-from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
+from benchmarks.side_by_side import (
+    Run,
+    Timing,
+    choose_device,
+    finish,
+    keep,
+    new_parser,
+    require_equal_tensors,
+    time_in_turns,
+)
 from utils.cli.flags import from_one
 from utils.processes.command import run_command
 from utils.processes.host_memory import keep_freed_memory
@@ -116,15 +125,6 @@ def rows_case(
     return Work([rows], dtype, device), ways
 
 
-def require_equal(work: Work, ways: dict[str, Callable[[list[Any]], Any]]) -> None:
-    """Raise SystemExit if gradients differ by more than rounding."""
-    plain, fast = ([ops.to_numpy(x) for x in work.gradients(way)] for way in ways.values())
-    for wanted, found in zip(plain, fast, strict=True):
-        error = np.abs(found - wanted).max() / np.abs(wanted).max()
-        if not error <= TOLERANCE[work.dtype]:
-            raise SystemExit(f"gradients differ by {error:.1e}: the times compare unequal work")
-
-
 def main() -> None:
     parser = new_parser("gradients", "Milliseconds of gradients made anew.", repeats=30)
     parser.add_argument("--batch", type=from_one, default=16, help="images per step")
@@ -146,11 +146,13 @@ def main() -> None:
             )
         cases["rows and a column, 40x40 cells"] = rows_case(flags.batch, 40, dtype, device)
         for case, (work, ways) in cases.items():
-            require_equal(work, ways)
+            plain, fast = map(work.gradients, ways.values())
+            require_equal_tensors("gradients", plain, fast, TOLERANCE[dtype])
             runs: dict[str, Run] = {
                 name: (lambda work=work, way=way: work.gradients(way)) for name, way in ways.items()
             }
             timings += time_in_turns(f"{case}, {dtype}", runs, device, flags.repeats)
+            keep(flags, timings, device)
     finish(flags, timings, device)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import backend
 from backend import amp, autograd, nn, ops
 from backend.checks import CPU
-from benchmarks.side_by_side import Run, Timing, choose_device, machine, new_parser, write_json
+from benchmarks.side_by_side import Run, Timing, choose_device, keep, new_parser
 from benchmarks.train_step import Candidate, draw_batch, start
 from utils.cli.flags import from_one
 from utils.comparison.load import LoadWatch
@@ -114,13 +114,12 @@ def main() -> None:
         case = f"{flags.cfg.stem}, {flags.batch} x {flags.img} px, {dtype}"
         milliseconds = [1000 * one for one in spent]
         timings += rows(case, 1000 * least, milliseconds, load.others())
+        keep(flags, timings, device)
         print(
             f"{dtype}: convolutions {rate / 1e9:.0f} GFLOP/s; "
             f"a step of {operations / 1e9:.1f} GFLOP takes {1000 * seconds:.0f} ms, "
             f"at that rate {1000 * least:.0f}: {100 * least / seconds:.0f} % of it"
         )
-    if flags.json is not None:
-        write_json(flags.json, machine(device), timings, device)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ from utils.processes.start import start_command
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
+import argparse
 import contextlib
 import gc
 import io
-import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from backend.words import count
-from benchmarks.side_by_side import Timing, bare_parser, host, write_json
+from benchmarks.side_by_side import bare_parser, host, rows_of, write_json
 from utils.cli.flags import from_one
 from utils.detections import Detections, GroundTruth, Segmentations
 from utils.evaluation.coco.metric import DetectionEvaluator, ObjectMetric
@@ -180,15 +180,13 @@ def print_row(name: str, seconds: list[float]) -> None:
     )
 
 
-def to_timings(case: str, spent: Mapping[str, Sequence[float]]) -> list[Timing]:
-    """Return rows as the other benchmarks write them; ratios refer to pycocotools."""
-    medians = {name: 1000 * statistics.median(seconds) for name, seconds in spent.items()}
-    reference = medians.get("pycocotools", math.nan)
-    return [
-        Timing(case, name, medians[name], 1000 * min(seconds), 1000 * max(seconds), len(seconds),
-            ratio=medians[name] / reference)
-        for name, seconds in spent.items()
-    ]  # fmt: skip
+def write_seconds(
+    flags: argparse.Namespace, case: str, spent: Mapping[str, Sequence[float]], reference: str
+) -> None:
+    """Write the rows as JSON, if asked for it; ratios refer to one of the candidates."""
+    if flags.json is not None:
+        milliseconds = {name: [1000 * x for x in seconds] for name, seconds in spent.items()}
+        write_json(flags.json, host(), rows_of(case, milliseconds, reference))
 
 
 def main() -> None:
@@ -211,8 +209,7 @@ def main() -> None:
     spent = {"utils.evaluation.coco.metric": seconds}
     if flags.reference_repeats:
         spent |= compare(images, flags.classes, flags.reference_repeats, figures)
-    if flags.json is not None:
-        write_json(flags.json, host(), to_timings(case, spent))
+    write_seconds(flags, case, spent, "pycocotools")
 
 
 def compare(

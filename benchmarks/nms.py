@@ -21,7 +21,7 @@ import numpy as np
 
 from backend.checks import CPU
 from backend.words import count
-from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
+from benchmarks.side_by_side import Run, choose_device, finish, keep, new_parser, time_in_turns
 from utils.boxes import pairwise_iou
 from utils.cli.flags import from_one
 from utils.detections import Detections
@@ -132,6 +132,7 @@ def main() -> None:
         require_equal_rows(both)
         scene = f"{draw.__name__}, {count(num_classes, 'class', 'classes')}"
         timings += time_in_turns(scene, both, CPU, flags.repeats, warm_up=1)
+        keep(flags, timings, CPU)
     random = np.random.Generator(np.random.Philox(0))
     both = whole(random, flags.candidates, flags.max_det)
     require_equal_rows(both)

@@ -19,7 +19,14 @@ from typing import Any
 import numpy as np
 
 from backend import autograd, fused, nn, ops
-from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
+from benchmarks.side_by_side import (
+    Run,
+    choose_device,
+    finish,
+    new_parser,
+    require_equal_tensors,
+    time_in_turns,
+)
 from utils.cli.flags import from_one
 from utils.processes.command import run_command
 from utils.processes.host_memory import keep_freed_memory
@@ -63,14 +70,6 @@ class Layers:
         return autograd.gradients(total, self.maps)
 
 
-def require_equal(wanted: list[Any], found: list[Any]) -> None:
-    """Raise SystemExit if gradients differ by more than rounding."""
-    for left, right in zip(map(ops.to_numpy, wanted), map(ops.to_numpy, found), strict=True):
-        error = np.abs(left - right).max() / np.abs(left).max()
-        if not error <= TOLERANCE:
-            raise SystemExit(f"gradients differ by {error:.1e}: the times compare unequal work")
-
-
 def main() -> None:
     parser = new_parser("norm_silu", "Milliseconds of BatchNorm and SiLU.", repeats=10)
     parser.add_argument("--batch", type=from_one, default=16, help="images per step")
@@ -78,7 +77,7 @@ def main() -> None:
     device = choose_device(flags)
     joins = {"one after the other": apart, "together": fused.batch_norm_silu}
     runs = {name: Layers(join, flags.batch, device).run for name, join in joins.items()}
-    require_equal(*(run() for run in runs.values()))
+    require_equal_tensors("gradients", *(run() for run in runs.values()), TOLERANCE)
     keep_freed_memory()
     candidates: dict[str, Run] = dict(runs)
     case = f"{sum(layers for *_, layers in LAYERS)} layers, {flags.batch} x 320 px"

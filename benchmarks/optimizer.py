@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from backend import autograd, multi_tensor, nn, ops, optim
-from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
+from benchmarks.side_by_side import Run, choose_device, finish, keep, new_parser, time_in_turns
 from utils.cli.recipe_config import OPTIMIZERS
 from utils.processes.command import run_command
 
@@ -79,6 +79,7 @@ def main() -> None:
     for name in OPTIMIZERS:
         runs = build_candidates(name, flags.cfg, device)
         timings += time_in_turns(f"{flags.cfg.stem}, {name}", runs, device, flags.repeats)
+        keep(flags, timings, device)
     finish(flags, timings, device)
 
 

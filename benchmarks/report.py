@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.goals import GOALS, Goal
 from benchmarks.repeats import compare_runs
-from benchmarks.results import Results, Script, read_results
+from benchmarks.results import TESTS_NAME, Results, Script, read_results
 from benchmarks.side_by_side import Timing
 from benchmarks.step_profile import in_words
 from utils.cli.flags import new_parser
@@ -31,7 +31,6 @@ from utils.screen.text import printable_lines
 
 NAME = "report.md"
 TESTS_LINES = 12  # of the end of what pytest printed
-GIB = 2**30
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -45,7 +44,7 @@ def times(timing: Timing | None) -> str:
     if timing is None:
         return NONE
     spread = f"{number(timing.fastest)} to {number(timing.slowest)}"
-    speed = images_per_second(timing)
+    speed = timing.images_per_second
     of_images = "" if speed is None else f", {number(speed)} images/s"
     return f"{timing.name}: {number(timing.median)} ({spread}){of_images}"
 
@@ -68,7 +67,18 @@ def head_lines(results: Results) -> list[str]:
     lines[0] += f" at the end; time limit: {limit}."
     lines.append("")
     rows = [(job["name"], job["state"], number(job["seconds"])) for job in run["jobs"]]
-    return lines + table(("job", "ended", "seconds"), rows)
+    return [*lines, *table(("job", "ended", "seconds"), rows), *other_lines(results)]
+
+
+def other_lines(results: Results) -> list[str]:
+    """Return what is in the folder of a run and was not measured by it, with its date."""
+    dates = {script.name: script.date for script in results.scripts}
+    if results.tests is not None:
+        dates[TESTS_NAME] = "at an unknown time"
+    for job in results.run["jobs"] if results.run else []:
+        dates.pop(job["name"], None)
+    named = "; ".join(f"{name}: {date}" for name, date in dates.items())
+    return [f"Not measured by this run, but earlier or later: {named}.", ""] if named else []
 
 
 def script_lines(scripts: Sequence[Script]) -> list[str]:
@@ -118,7 +128,7 @@ def step_lines(scripts: Sequence[Script]) -> list[str]:
         (
             timing.case, timing.name, number(timing.median),
             f"{number(timing.fastest)} to {number(timing.slowest)}",
-            number(images_per_second(timing)), number((timing.peak_bytes or 0) / GIB),
+            number(timing.images_per_second), number(timing.peak_gib),
             NONE if timing.host_waits is None else str(timing.host_waits), number(timing.others),
         )
         for script in scripts
@@ -137,7 +147,7 @@ def step_lines(scripts: Sequence[Script]) -> list[str]:
 def speed_lines(scripts: Sequence[Script]) -> list[str]:
     """Return images/s by case and kind of step, as docs/en/performance.md has them."""
     speeds = {
-        (timing.case, timing.name): number(images_per_second(timing))
+        (timing.case, timing.name): number(timing.images_per_second)
         for script in scripts
         for timing in script.timings
         if timing.peak_bytes is not None
@@ -145,10 +155,6 @@ def speed_lines(scripts: Sequence[Script]) -> list[str]:
     cases, kinds = (list(dict.fromkeys(part)) for part in zip(*speeds, strict=True))
     rows = [(case, *(speeds.get((case, kind), NONE) for kind in kinds)) for case in cases]
     return ["Images/s:", "", *table(("model, batch", *kinds), rows)]
-
-
-def images_per_second(timing: Timing) -> float | None:
-    return None if timing.images is None else 1000 * timing.images / timing.median
 
 
 def profile_lines(scripts: Sequence[Script]) -> list[str]:
@@ -161,10 +167,10 @@ def profile_lines(scripts: Sequence[Script]) -> list[str]:
 
 
 def goal_lines(scripts: Sequence[Script]) -> list[str]:
-    """Return for each goal whether this run reached it."""
+    """Return for each goal whether it is reached."""
     devices = {script.device for script in scripts}
     rows = [goal_row(goal, scripts) for goal in GOALS if any(map(goal.is_for, devices))]
-    heading = ("script", "case", "row", "goal", "this run", "of the fastest", "others", "reached")
+    heading = ("script", "case", "row", "goal", "measured", "of the fastest", "others", "reached")
     return ["## Goals", "", *table(heading, rows)] if rows else []
 
 

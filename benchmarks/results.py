@@ -17,6 +17,7 @@ from utils.files.json import Default, complete, read_json
 
 RUN = "run.json"
 COMPILED = "_compiled"  # behind the name of a script that runs again with compiled steps
+TESTS_NAME = "tests"
 TESTS = "tests.txt"  # what pytest printed
 OPTIONAL_NUMBER = Default(float, None)
 OPTIONAL_COUNT = Default(int, None)

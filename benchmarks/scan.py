@@ -23,8 +23,8 @@ import cv2
 import numpy as np
 
 from backend.words import count
-from benchmarks.metric import print_row
-from benchmarks.side_by_side import Timing, bare_parser, host, write_json
+from benchmarks.metric import print_row, write_seconds
+from benchmarks.side_by_side import bare_parser, host
 from utils.cli.flags import from_one
 from utils.data.loading.shared_source import arrays_of
 from utils.data.sources import label_cache
@@ -130,18 +130,7 @@ def main() -> None:
     for name, seconds in spent.items():
         print_row(name, seconds)
     print_bytes(flags.samples)
-    if flags.json is not None:
-        write_json(flags.json, host(), to_timings(case, spent))
-
-
-def to_timings(case: str, spent: dict[str, list[float]]) -> list[Timing]:
-    """Return rows as the other benchmarks write them; ratios refer to reading."""
-    medians = {name: 1000 * float(np.median(seconds)) for name, seconds in spent.items()}
-    return [
-        Timing(case, name, medians[name], 1000 * min(seconds), 1000 * max(seconds), len(seconds),
-            ratio=medians[name] / medians["read"])
-        for name, seconds in spent.items()
-    ]  # fmt: skip
+    write_seconds(flags, case, spent, "read")
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ if __name__ == "__main__":
 import argparse
 import contextlib
 import json
+import math
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -39,7 +39,7 @@ import models
 from backend.checks import CPU
 from backend.words import count
 from benchmarks.detect import Detected
-from benchmarks.side_by_side import Timing, choose_device, finish, new_parser
+from benchmarks.side_by_side import Timing, choose_device, finish, new_parser, rows_of
 from detect import place_of
 from utils.cli.detect_config import DetectConfig
 from utils.cli.flags import from_one
@@ -214,13 +214,10 @@ def measure(
 
 def timings_of(case: str, rates: dict[str, list[float]], others: float | None) -> list[Timing]:
     """Return the milliseconds per image of each way."""
-    found = []
-    for name, of_runs in rates.items():
-        times = [1000 / rate if rate else float("inf") for rate in of_runs]
-        median = statistics.median(times)
-        ratio = median / found[0].median if found else 1.0
-        found.append(Timing(case, name, median, min(times), max(times), len(times), ratio, others))
-    return found
+    spent = {
+        name: [1000 / rate if rate else math.inf for rate in found] for name, found in rates.items()
+    }
+    return rows_of(case, spent, next(iter(spent)), others)
 
 
 def main() -> None:

@@ -9,12 +9,16 @@ import math
 import os
 import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 import backend
+from backend import ops
 from backend.checks import CPU
 from backend.select import FRAMEWORKS
 from backend.words import count
@@ -24,6 +28,10 @@ from utils.comparison.machine import processor
 from utils.files.atomic import atomic_text_file
 
 Run = Callable[[], object]
+
+
+class NotMeasuredError(Exception):
+    """Why a row has no figure."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,14 @@ class Timing:
     images: int | None = None  # that one run computes
     peak_bytes: int | None = None  # of the device's memory, in one run
     host_waits: int | None = None  # of one run: how often the host waited for the device
+
+    @property
+    def images_per_second(self) -> float | None:
+        return None if self.images is None else 1000 * self.images / self.median
+
+    @property
+    def peak_gib(self) -> float | None:
+        return None if self.peak_bytes is None else self.peak_bytes / 2**30
 
 
 def bare_parser(module: str, description: str, repeats: int) -> argparse.ArgumentParser:
@@ -117,12 +133,43 @@ def time_in_turns(
     ]
 
 
+def rows_of(
+    case: str,
+    spent: Mapping[str, Sequence[float]],
+    reference: str,
+    others: float | None = None,
+    images: int | None = None,
+) -> list[Timing]:
+    """Return a row for each candidate from the milliseconds of its runs, taken in any order.
+
+    Args:
+        reference: the candidate that ratios refer to; they are NaN where it is not measured.
+    """
+    medians = {name: statistics.median(times) for name, times in spent.items()}
+    whole = medians.get(reference, math.nan)
+    return [
+        Timing(case, name, medians[name], min(times), max(times), len(times),
+            medians[name] / whole, others, images=images)
+        for name, times in spent.items()
+    ]  # fmt: skip
+
+
 def middle_half(values: Sequence[float]) -> tuple[float, float]:
     """Return the first and the third quartile; of a single value that value twice."""
     if len(values) == 1:
         return values[0], values[0]
     first, _, third = statistics.quantiles(values, n=4, method="inclusive")
     return first, third
+
+
+def require_equal_tensors(
+    what: str, wanted: Iterable[Any], found: Iterable[Any], tolerance: float
+) -> None:
+    """Raise SystemExit if tensors differ by more than this part of the largest wanted value."""
+    for left, right in zip(map(ops.to_numpy, wanted), map(ops.to_numpy, found), strict=True):
+        error = np.abs(right - left).max() / np.abs(left).max()
+        if not error <= tolerance:
+            raise SystemExit(f"{what} differ by {error:.1e}: the times compare unequal work")
 
 
 def finish(flags: argparse.Namespace, timings: Sequence[Timing], device: str) -> None:
@@ -143,6 +190,11 @@ def finish(flags: argparse.Namespace, timings: Sequence[Timing], device: str) ->
     )
     print("others: cores that other processes took meanwhile; their work disturbs the times")
     print(f"load average {load_average()} at the end")
+    keep(flags, timings, device)
+
+
+def keep(flags: argparse.Namespace, timings: Sequence[Timing], device: str) -> None:
+    """Write what is measured so far, if asked for it: a script may be ended after any case."""
     if flags.json is not None:
         write_json(flags.json, machine(device), timings, device)
 

@@ -21,8 +21,14 @@ import backend
 from backend import amp
 from backend.checks import CPU
 from backend.device_profile import DeviceProfile
-from benchmarks.side_by_side import choose_device, machine, new_parser, write_json
-from benchmarks.step_table import EXECUTIONS, PRECISIONS, Cell, NotMeasuredError, build_step
+from benchmarks.side_by_side import (
+    NotMeasuredError,
+    choose_device,
+    machine,
+    new_parser,
+    write_json,
+)
+from benchmarks.step_table import EXECUTIONS, PRECISIONS, Cell, build_step
 from utils.cli.flags import from_one
 from utils.comparison.words import number
 from utils.processes.command import run_command

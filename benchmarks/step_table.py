@@ -32,7 +32,15 @@ from typing import NamedTuple
 import backend
 from backend import amp, autograd
 from backend.checks import CPU
-from benchmarks.side_by_side import Run, Timing, choose_device, machine, new_parser, write_json
+from benchmarks.side_by_side import (
+    NotMeasuredError,
+    Run,
+    Timing,
+    choose_device,
+    machine,
+    new_parser,
+    write_json,
+)
 from benchmarks.train_step import Candidate, draw_batch, start, stepping
 from utils.cli.flags import from_one
 from utils.comparison.load import LoadWatch
@@ -45,11 +53,6 @@ FAST = ("--bbox_iou_optim", "--multi_tensor_optimizer")
 PRECISIONS = {"float32": "off", "bfloat16": "bf16"}  # and train.py's --amp
 EXECUTIONS = {"eager": (), "compiled": ("--compile",)}
 NOT_REACHED = "not reached before the end"
-GIB = 2**30
-
-
-class NotMeasuredError(Exception):
-    """Why a row has no figure."""
 
 
 class Cell(NamedTuple):
@@ -211,11 +214,10 @@ def measure_all(cells: Sequence[Cell], flags: argparse.Namespace, device: str) -
 
 
 def in_words(timing: Timing) -> str:
-    speed = 1000 * (timing.images or 0) / timing.median
     waits = "" if timing.host_waits is None else f", the host waits {timing.host_waits} times"
     return (
         f"{number(timing.median)} ms ({number(timing.fastest)} to {number(timing.slowest)}), "
-        f"{number(speed)} images/s, {number((timing.peak_bytes or 0) / GIB)} GiB{waits}"
+        f"{number(timing.images_per_second)} images/s, {number(timing.peak_gib)} GiB{waits}"
     )
 
 

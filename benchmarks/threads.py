@@ -16,14 +16,13 @@ from utils.processes.start import start_command
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
-import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from backend import device
 from backend.checks import CPU
-from benchmarks.side_by_side import Timing, choose_device, finish, new_parser
+from benchmarks.side_by_side import Timing, choose_device, finish, new_parser, rows_of
 from benchmarks.train_step import PLAIN, Candidate, draw_batch, start, stepping
 from utils.cli.flags import from_one
 from utils.comparison.load import LoadWatch
@@ -44,7 +43,9 @@ def time_threads(
 ) -> list[Timing]:
     """Time a step with each number of threads in turns; the first number is the reference."""
     load = LoadWatch()
-    spent: dict[tuple[str, int], list[float]] = {(k, n): [] for k in CLOCKS for n in numbers}
+    spent: dict[str, dict[str, list[float]]] = {
+        name: {f"threads: {number}": [] for number in numbers} for name in CLOCKS
+    }
     for _ in range(repeats):
         for number in numbers:
             device.set_host_threads(number)
@@ -52,14 +53,13 @@ def time_threads(
             before = {name: clock() for name, clock in CLOCKS.items()}
             run()
             for name, clock in CLOCKS.items():
-                spent[name, number].append(1000 * (clock() - before[name]))
-    medians = {key: statistics.median(times) for key, times in spent.items()}
+                spent[name][f"threads: {number}"].append(1000 * (clock() - before[name]))
     others = load.others()
     return [
-        Timing(f"{case}, {name}", f"threads: {number}", medians[name, number], min(times),
-            max(times), repeats, medians[name, number] / medians[name, numbers[0]], others)
-        for (name, number), times in spent.items()
-    ]  # fmt: skip
+        row
+        for name, by_number in spent.items()
+        for row in rows_of(f"{case}, {name}", by_number, f"threads: {numbers[0]}", others)
+    ]
 
 
 def main() -> None:

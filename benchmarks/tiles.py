@@ -23,14 +23,13 @@ import numpy as np
 
 from backend.words import count
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
+from benchmarks.split import read_val_split
 from benchmarks.val import build_model
 from utils.cli.flags import from_one
 from utils.data.image.resizing import FILL
 from utils.data.image.tiling import OVERLAP, Tiling
 from utils.data.loading.reading import pixel_boxes, read_ahead
-from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import Sample
-from utils.data.sources.splits import load_split
 from utils.detections import GroundTruth
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from utils.evaluation.nms import SuppressionSettings
@@ -81,9 +80,8 @@ def main() -> None:
     add("--images", type=from_one, metavar="N", help="only the first N of the split")
     flags = parser.parse_args()
     device = choose_device(flags)
-    dataset = load_dataset(flags.data, splits=("val",))
-    samples = load_split(dataset, "val")[: flags.images]
-    model = build_model(flags, dataset.class_names, device)
+    samples, class_names = read_val_split(flags)
+    model = build_model(flags, class_names, device)
     from models.inference.image_detector import ImageDetector
 
     ways: dict[str, tuple[int, Tiling | None]] = {
@@ -100,7 +98,7 @@ def main() -> None:
 
     def run(name: str) -> None:
         detector = ImageDetector(model, device, ways[name][0], settings, ways[name][1])
-        results[name] = detect(detector, images, dataset.class_names)
+        results[name] = detect(detector, images, class_names)
 
     height, width = images[0][0].shape[:2]
     case = f"{count(len(images), 'mosaic')}, {width} x {height} px"

@@ -22,7 +22,7 @@ import numpy as np
 import backend
 from backend import autograd, ops
 from backend.select import FRAMEWORKS
-from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
+from benchmarks.side_by_side import Run, choose_device, finish, keep, new_parser, time_in_turns
 from utils.cli.flags import from_one
 from utils.processes.command import run_command
 
@@ -109,6 +109,7 @@ def main() -> None:
                     "chosen": getattr(chosen, name),
                 }
                 timings += time_in_turns(case, runs, device, flags.repeats)
+                keep(flags, timings, device)
     finish(flags, timings, device)
 
 

@@ -16,20 +16,18 @@ if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from backend import autograd, nn, ops
-from backend.words import count
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
-from utils.cli.flags import from_one
+from benchmarks.split import add_val_flags, batches_of, case_of, read_val_split
 from utils.data.image.letterbox import letterbox_to_image
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import ground_truth
-from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import Sample
-from utils.data.sources.splits import load_split
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from utils.evaluation.nms import non_max_suppression
 from utils.processes.command import run_command
@@ -45,7 +43,7 @@ class Validated:
 
     model: nn.Module
     loader: ValLoader
-    samples: list[Sample]
+    samples: Sequence[Sample]
     class_names: tuple[str, ...]
     device: str
 
@@ -102,20 +100,16 @@ def main() -> None:
     add("--weights", default="", metavar="F", help="default: untrained weights of --cfg")
     add("--cfg", default="models/yolov5n.yaml", metavar="F")
     add("--data", default="shapes", metavar="D", help="its split 'val'")
-    add("--img", type=from_one, default=320, metavar="PX")
-    add("--batch", type=from_one, default=32, metavar="N")
-    add("--workers", type=int, default=2, metavar="N")
-    add("--images", type=from_one, metavar="N", help="only the first N")
+    add_val_flags(parser, img=320)
     flags = parser.parse_args()
     device = choose_device(flags)
-    dataset = load_dataset(flags.data, splits=("val",))
-    samples = load_split(dataset, "val")[: flags.images]
-    model = build_model(flags, dataset.class_names, device)
-    with ValLoader(samples, flags.img, flags.batch, flags.workers, model.stride) as loader:
-        run = Validated(model, loader, samples, dataset.class_names, device)
+    samples, class_names = read_val_split(flags)
+    model = build_model(flags, class_names, device)
+    with batches_of(samples, flags, model.stride) as loader:
+        run = Validated(model, loader, samples, class_names, device)
         require_equal_figures(run.plainly(), run.overlapped())
         both = {"plain": run.plainly, "overlapped": run.overlapped}
-        case = f"{count(len(samples), 'image')}, {flags.img} px, batch {flags.batch}"
+        case = case_of(len(samples), flags)
         timings = time_in_turns(case, both, device, flags.repeats, warm_up=0)
     finish(flags, timings, device)
 

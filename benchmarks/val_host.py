@@ -15,22 +15,18 @@ from utils.processes.start import start_command
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
-import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from backend import autograd
-from backend.words import count
-from benchmarks.side_by_side import Timing, choose_device, finish, new_parser
-from utils.cli.flags import from_one
+from benchmarks.side_by_side import Timing, choose_device, finish, new_parser, rows_of
+from benchmarks.split import add_val_flags, batches_of, case_of, read_val_split
 from utils.comparison.load import LoadWatch
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import ValLoader
-from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import Sample
-from utils.data.sources.splits import load_split
 from utils.processes.command import run_command
 from utils.weights.load import load_weights
 
@@ -87,15 +83,9 @@ def timings_of(case: str, predicted: Predicted, repeats: int) -> list[Timing]:
     predicted.seconds()  # warm-up
     load = LoadWatch()
     runs = [predicted.seconds() for _ in range(repeats)]
-    others, number = load.others(), len(predicted.samples)
-    whole = statistics.median(run[TOGETHER] for run in runs)
-    timings = []
-    for part in runs[0]:
-        spent = [1000 * run[part] / number for run in runs]
-        median = statistics.median(spent)
-        ratio = median * number / 1000 / whole
-        timings.append(Timing(case, part, median, min(spent), max(spent), repeats, ratio, others))
-    return timings
+    number = len(predicted.samples)
+    spent = {part: [1000 * run[part] / number for run in runs] for part in runs[0]}
+    return rows_of(case, spent, TOGETHER, load.others())
 
 
 def main() -> None:
@@ -103,20 +93,16 @@ def main() -> None:
     add = parser.add_argument
     add("--weights", required=True, metavar="F")
     add("--data", required=True, metavar="D", help="its split 'val'")
-    add("--img", type=from_one, default=640, metavar="PX")
-    add("--batch", type=from_one, default=32, metavar="N")
-    add("--workers", type=int, default=2, metavar="N")
-    add("--images", type=from_one, metavar="N", help="only the first N")
+    add_val_flags(parser, img=640)
     flags = parser.parse_args()
     device = choose_device(flags)
     from models.inference.predictor import load_detector
 
-    dataset = load_dataset(flags.data, splits=("val",))
-    samples = load_split(dataset, "val")[: flags.images]
+    samples, class_names = read_val_split(flags)
     model = load_detector(load_weights(flags.weights), device)
-    with ValLoader(samples, flags.img, flags.batch, flags.workers, model.stride) as loader:
-        predicted = predict(model, loader, samples, dataset.class_names, device)
-    case = f"{count(len(samples), 'image')}, {flags.img} px, batch {flags.batch}"
+    with batches_of(samples, flags, model.stride) as loader:
+        predicted = predict(model, loader, samples, class_names, device)
+    case = case_of(len(samples), flags)
     finish(flags, timings_of(case, predicted, flags.repeats), device)
 
 

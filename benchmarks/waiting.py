@@ -17,7 +17,6 @@ if __name__ == "__main__":
 import contextlib
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,7 +25,7 @@ from pathlib import Path
 
 from backend.checks import CPU
 from backend.openmp import SPINS, WAITING
-from benchmarks.side_by_side import Timing, choose_device, finish, new_parser
+from benchmarks.side_by_side import Timing, choose_device, finish, keep, new_parser, rows_of
 from utils.comparison.load import LoadWatch
 from utils.errors import UserError
 from utils.processes.command import run_command
@@ -66,17 +65,12 @@ def step(way: Mapping[str, str], arguments: Sequence[str]) -> float:
 
 def time_ways(case: str, arguments: Sequence[str], rounds: int) -> list[Timing]:
     """Time every way once a round."""
-    load, spent = LoadWatch(), {name: [] for name in WAYS}
+    load = LoadWatch()
+    spent: dict[str, list[float]] = {name: [] for name in WAYS}
     for _ in range(rounds):
         for name, way in WAYS.items():
             spent[name].append(step(way, arguments))
-    medians = {name: statistics.median(times) for name, times in spent.items()}
-    reference, others = next(iter(medians.values())), load.others()
-    return [
-        Timing(case, name, medians[name], min(times), max(times), rounds,
-            ratio=medians[name] / reference, others=others)
-        for name, times in spent.items()
-    ]  # fmt: skip
+    return rows_of(case, spent, next(iter(WAYS)), load.others())
 
 
 def main() -> None:
@@ -98,6 +92,7 @@ def main() -> None:
     for number in flags.busy:
         with busy_processes(number):
             timings += time_ways(f"beside busy processes: {number}", arguments, flags.rounds)
+        keep(flags, timings, device)
     finish(flags, timings, device)
 
 

@@ -115,6 +115,24 @@ def test_what_has_no_figure_is_named_with_its_reason(tmp_path):
     assert "\n```\n28\n" in text and "\n27\n" not in text  # the end of what pytest printed
 
 
+def test_what_another_run_measured_is_named_with_its_date(tmp_path):
+    """Its figures stay: a job that failed can be run again alone."""
+    for name in ("ciou", "ema"):
+        write_json(tmp_path / f"{name}.json", "EPYC", [PLAIN, FAST])
+    document = json.loads((tmp_path / "ema.json").read_text()) | {"date": "2025-12-01T00:00:00"}
+    (tmp_path / "ema.json").write_text(json.dumps(document))
+    (tmp_path / "tests.txt").write_text("1 passed")
+    told = "Not measured by this run, but earlier or later: "
+    assert told not in report.markdown(read_results(tmp_path))  # there is no run
+    ciou = {"name": "ciou", "state": "done", "seconds": 3.0}
+    write_run(tmp_path, ciou)
+    text = report.markdown(read_results(tmp_path))
+    assert f"{told}ema: 2025-12-01T00:00:00; tests: at an unknown time.\n" in text
+    assert "| ema | 10000 boxes |" in text
+    write_run(tmp_path, ciou, *({"name": name, "state": "done"} for name in ("ema", "tests")))
+    assert told not in report.markdown(read_results(tmp_path))
+
+
 def test_a_row_without_its_reference_has_times_and_no_ratio(tmp_path):
     alone = dataclasses.replace(FAST, ratio=float("nan"), ratio_from=None, images=300)
     write_json(tmp_path / "epoch.json", "EPYC", [alone])

@@ -5,7 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import loader, nms, side_by_side
+from backend import ops
+from benchmarks import ciou, gradients, loader, nms, optimizer, side_by_side, upsample
+from tests.small import write_small_model
 from utils.data.loading.batch import Batch, Targets
 
 
@@ -71,3 +73,43 @@ def test_other_samples_end_the_comparison_of_loaders():
 def test_unequal_rows_end_the_comparison():
     with pytest.raises(SystemExit, match="unequal work"):
         nms.require_equal_rows({"one": lambda: [1, 2], "other": lambda: [2, 1]})
+
+
+@pytest.mark.parametrize("second", [[1, 2.1], [1, float("nan")]])
+def test_other_tensors_end_the_comparison(second):
+    """Of two tensors, the second one is wrong; the tolerance is relative to its largest value."""
+    wanted, close, wrong = (
+        [ops.tensor(np.float32([9])), ops.tensor(np.float32(x))]
+        for x in ([1, 2], [1, 2.01], second)
+    )
+    side_by_side.require_equal_tensors("maps", wanted, close, 0.01)
+    with pytest.raises(SystemExit, match="maps differ by .*unequal work"):
+        side_by_side.require_equal_tensors("maps", wanted, wrong, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("script", "flags"),
+    [
+        (ciou, "--levels 10 20"), (gradients, "--batch 1"), (nms, "--candidates 20"),
+        (optimizer, ""), (upsample, "--batch 1 --img 64 --channels 4"),
+    ],
+)  # fmt: skip
+def test_a_script_that_is_ended_keeps_the_cases_before(monkeypatch, tmp_path, script, flags):
+    """It is killed, by `--minutes` or by a person, so that it writes nothing at its end."""
+    path, done = tmp_path / "rows.json", []
+
+    def time_one(case, *_, **__):
+        if done:
+            raise KeyboardInterrupt
+        done.append(side_by_side.Timing(case, "plain", 2.0, 1.0, 3.0, 1, 1.0))
+        return done
+
+    monkeypatch.setattr(script, "time_in_turns", time_one)
+    command = f"{script.__name__} --device cpu --repeats 1 --json {path} {flags}"
+    if script is optimizer:
+        command += f" --cfg {write_small_model(tmp_path)}"
+    monkeypatch.setattr("sys.argv", command.split())
+    with pytest.raises(KeyboardInterrupt):
+        script.main()
+    (row,) = json.loads(path.read_text())["timings"]
+    assert row["case"] == done[0].case

@@ -10,7 +10,8 @@ import backend
 from backend.device_profile import DeviceProfile, profile_of
 from benchmarks import step_profile, step_table
 from benchmarks.results import read_scripts
-from benchmarks.step_table import Cell, NotMeasuredError
+from benchmarks.side_by_side import NotMeasuredError
+from benchmarks.step_table import Cell
 from tests.small import write_tiny_model
 
 

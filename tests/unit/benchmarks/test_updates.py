@@ -59,10 +59,3 @@ def test_other_maps_end_the_comparison():
 def test_a_folded_model_is_timed_beside_the_plain_one(monkeypatch, tmp_path):
     rows = run(folding, monkeypatch, tmp_path, "--cfg", write_small_model(tmp_path), "--img", 64)
     assert rows == [("1 x 64 px", "plain"), ("1 x 64 px", "folded")]
-
-
-def test_other_raw_maps_end_the_comparison():
-    maps = [ops.tensor(np.float32([1, 2]))]
-    folding.require_equal_maps(maps, maps)
-    with pytest.raises(SystemExit, match="unequal work"):
-        folding.require_equal_maps(maps, [ops.tensor(np.float32([1, 2.1]))])

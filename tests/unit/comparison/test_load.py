@@ -20,10 +20,11 @@ WORK = "import time\nend = time.process_time() + 0.6\nwhile time.process_time() 
 
 
 class System:
-    """Processor time that others take on a machine of four cores, of which two are usable."""
+    """Time, and what others take of it on a machine of four cores, of which two are usable."""
 
     def __init__(self, monkeypatch, folder):
-        self.file, self.ticks = folder / "stat", 1000
+        self.file, self.ticks, self.now = folder / "stat", 1000, 100.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
         monkeypatch.setattr(load, "STAT", self.file)
         monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
         monkeypatch.setattr(load, "_own_seconds", lambda: 5.0)
@@ -37,12 +38,14 @@ class System:
         self.file.write_text(f"cpu 1 2 3\ncpu0 {core}\ncpu1 0 {core}\ncpu2 {far}\nintr 5\n")
 
 
-def test_only_the_work_of_others_on_the_usable_cores_counts(monkeypatch, tmp_path):
-    system = System(monkeypatch, tmp_path)
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+@pytest.fixture
+def system(monkeypatch, tmp_path):
+    return System(monkeypatch, tmp_path)
+
+
+def test_only_the_work_of_others_on_the_usable_cores_counts(system):
     watch = LoadWatch()
-    now[0] += 10
+    system.now += 10
     assert watch.others() == 0
     system.take(6)  # on either core
     assert watch.others() == pytest.approx(1.2)
@@ -50,15 +53,12 @@ def test_only_the_work_of_others_on_the_usable_cores_counts(monkeypatch, tmp_pat
     assert watch.others() is None
 
 
-def test_a_moment_is_too_short_to_tell_what_others_took(monkeypatch, tmp_path):
-    system = System(monkeypatch, tmp_path)
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+def test_a_moment_is_too_short_to_tell_what_others_took(system):
     watch = LoadWatch()
-    now[0] += 0.01
+    system.now += 0.01
     system.take(0.02)  # a tick or two of each core: 4 cores, where there are 2
     assert watch.others() is None
-    now[0] += 0.99
+    system.now += 0.99
     assert watch.others() == pytest.approx(0.04)
 
 

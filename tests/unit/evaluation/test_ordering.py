@@ -22,3 +22,13 @@ def test_orders_are_those_of_stable_sorts(count, num_classes):
 def test_smallest_and_largest_scores_are_in_order():
     scores = np.float32([0, 1e-45, 1e-38, 1e-30, 0.5, 1])
     assert descending_order(scores).tolist() == [5, 4, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [np.float32([0.5, -1e-45, 0.9]), np.float32([0.5, -0.0]), np.float64([0.5, 0.9])]
+    + [np.array([0.5, 0.9], np.float16), np.array([1, 2], np.int32)],
+)
+def test_scores_whose_bits_do_not_rise_with_them_are_refused(scores):
+    with pytest.raises(AssertionError, match="score"):
+        descending_order(scores)

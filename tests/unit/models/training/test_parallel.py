@@ -1,0 +1,52 @@
+"""models/training/parallel.py: flags for several processes, also where there is one."""
+
+import logging
+
+import numpy as np
+import pytest
+
+from backend import device, nn, ops
+from models.training import parallel
+from utils.cli.train_config import parse_train_flags
+from utils.errors import UserError
+
+
+def norm_of(*flags):
+    """A BatchNorm layer in training, as `parallelize` leaves it in this process."""
+    return parallel.parallelize(parse_train_flags(flags), nn.BatchNorm2d(2).train())
+
+
+def test_a_flag_for_several_processes_is_named_where_there_is_one(caplog):
+    caplog.set_level(logging.INFO, "train")
+    norm_of()
+    assert caplog.messages == []
+    norm_of("--sync-bn")
+    assert caplog.messages == ["--sync-bn has no effect: there is one process"]
+
+
+def test_half_gradients_of_one_process_are_named_or_refused(caplog):
+    caplog.set_level(logging.INFO, "train")
+    if not device.supports("half_gradients"):
+        with pytest.raises(UserError, match="cannot send bfloat16 gradients; leave it out"):
+            norm_of("--half-gradients")
+        return
+    norm_of("--half-gradients")
+    assert caplog.messages == ["--half-gradients has no effect: there is one process"]
+
+
+def test_sync_bn_in_one_process_keeps_the_plain_layers():
+    x = ops.tensor(np.random.default_rng(0).normal(3, 2, (4, 2, 5, 5)).astype(np.float32))
+    plain, asked = (ops.to_numpy(norm_of(*flags)(x)) for flags in ((), ("--sync-bn",)))
+    np.testing.assert_array_equal(asked, plain)
+
+
+def test_of_two_processes_nothing_is_named_and_all_is_joined(monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "train")
+    joined = []
+    monkeypatch.setattr(parallel.device, "supports", lambda name: True)
+    monkeypatch.setattr(parallel.nn, "synchronize_batch_norm", joined.append)
+    monkeypatch.setattr(parallel.dist, "data_parallel", lambda *given: given)
+    for name, value in {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 2}.items():
+        monkeypatch.setenv(name, str(value))
+    norm, halves = norm_of("--half-gradients", "--sync-bn")
+    assert (joined, halves, caplog.messages) == ([norm], True, [])
