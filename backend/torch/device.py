@@ -17,7 +17,7 @@ from backend import checks
 from backend.checks import CPU
 from backend.contract import CAPABILITIES
 from backend.device_profile import DeviceProfile, profile_of
-from backend.devices import own_device, tf32_is_overridden
+from backend.devices import own_device, present_device, tf32_is_overridden
 from backend.host_peak import peak_during
 from backend.words import count
 
@@ -32,6 +32,11 @@ SYNCHRONIZING = "called a synchronizing CUDA operation"  # PyTorch's warning of 
 
 def resolve(name: str) -> str:
     return own_device(name, _usable())
+
+
+def present(device: str) -> str:
+    """Return a device that `resolve` returned; BackendError if it is not there."""
+    return present_device(device, _usable())
 
 
 def synchronize(device: str) -> None:

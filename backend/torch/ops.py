@@ -14,7 +14,7 @@ from torch.nn import functional
 from backend import checks
 from backend.checks import CPU
 from backend.map_cells import cells_of_map
-from backend.torch.device import resolve
+from backend.torch.device import present
 
 Shape = Sequence[int]
 
@@ -36,7 +36,7 @@ NAMES = {dtype: name for name, dtype in {**DTYPES, **HALF_DTYPES}.items()}
 
 def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
     dtype = dtype_named(array.dtype.name)
-    where = resolve(device)
+    where = present(device)
     if where == CPU:
         # A copy in native order: PyTorch reads neither negative strides nor swapped bytes.
         copied = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
@@ -137,12 +137,12 @@ def normalize_images(images: Tensor, dtype: str, channels_last: bool = False) ->
 
 def zeros(shape: Shape, dtype: str = "float32", device: str = "cpu") -> Tensor:
     checks.sizes(shape)
-    return torch.zeros(tuple(shape), dtype=dtype_named(dtype), device=resolve(device))
+    return torch.zeros(tuple(shape), dtype=dtype_named(dtype), device=present(device))
 
 
 def full(shape: Shape, value: float, dtype: str = "float32", device: str = "cpu") -> Tensor:
     checks.sizes(shape)
-    return torch.full(tuple(shape), value, dtype=dtype_named(dtype), device=resolve(device))
+    return torch.full(tuple(shape), value, dtype=dtype_named(dtype), device=present(device))
 
 
 def atan(x: Tensor) -> Tensor:
