@@ -64,20 +64,21 @@ def host_waits(run: Callable[[], object], device: str) -> int | None:
         run()
         return None
     before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("warn")
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            torch.cuda.set_sync_debug_mode("warn")  # which warns of itself
             run()
-    finally:
-        torch.cuda.set_sync_debug_mode(before)
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
     return sum(SYNCHRONIZING in str(warning.message) for warning in caught)
 
 
 def profile(run: Callable[[], object], device: str) -> DeviceProfile | None:
     on_gpu = device != CPU
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
-    with torch.profiler.profile(activities=activities) as profiler:
+    # 2.11 warns that it clears events, unless told to keep them.
+    with torch.profiler.profile(activities=activities, acc_events=True) as profiler:
         run()
         synchronize(device)
     events = [event for event in profiler.events() if not event.is_user_annotation]
