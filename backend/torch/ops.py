@@ -260,7 +260,9 @@ def upsample_nearest_2x(x: Tensor) -> Tensor:
     if x.device.type == checks.CPU and x.is_contiguous() and 2 * (height + width) <= 128:
         columns = torch.stack((x, x), 4).reshape(batch, channels, height, 2 * width)
         return torch.cat((columns, columns), 3).reshape(batch, channels, 2 * height, 2 * width)
-    # Autocast on a GPU would make float32 of half precision, though values are only copied.
+    if not torch.is_autocast_enabled(x.device.type):
+        return functional.interpolate(x, scale_factor=2.0, mode="nearest")
+    # A GPU's autocast would make float32 of half precision, though values are only copied.
     with torch.autocast(x.device.type, enabled=False):
         return functional.interpolate(x, scale_factor=2.0, mode="nearest")
 
