@@ -40,6 +40,13 @@ def own_device(name: str, usable: Sequence[str]) -> str:
     return wanted[process.local_rank]
 
 
+def present_device(device: str, usable: Sequence[str]) -> str:
+    """Return a device that `own_device` chose; BackendError if it is not there."""
+    if device not in usable:
+        raise BackendError(f"device {device!r} is not there; this process has: {', '.join(usable)}")
+    return device
+
+
 def require_cpu(backend: str, name: str) -> None:
     """Raise BackendError for a GPU under a backend that computes only on the CPU."""
     if name not in ("", CPU) and not FRAMEWORKS[backend].on_gpus:

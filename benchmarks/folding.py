@@ -2,8 +2,8 @@
 
     OMP_NUM_THREADS=2 python -m benchmarks.folding --weights yolov5n.pt --img 640 --device cpu
 
-Both get the same images, in turns, and must give the same raw maps to rounding. Without --weights
-the model is untrained, which takes as long.
+Both get the same images, in turns, and must give the same raw maps to rounding. They compute
+without TF32, which rounds more. Without --weights the model is untrained, which takes as long.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+import backend
 from backend import autograd, nn
 from benchmarks.side_by_side import (
     choose_device,
@@ -57,6 +58,7 @@ def main() -> None:
     add("--batch", type=from_one, default=1, metavar="N")
     flags = parser.parse_args()
     device = choose_device(flags)
+    backend.device.compute_exactly(device)
     from models.detector import images_to_tensor
 
     random = np.random.Generator(np.random.Philox(0))

@@ -57,10 +57,15 @@ def build_candidates(name: str, cfg: Path, device: str) -> dict[str, Run]:
     from models.training.optimizer import parameter_groups
 
     runs, weights = {}, []
+    # Of one pass: a GPU may add up another one in another order. And given before each step, since
+    # the plain one may work in them.
+    passed = dict(nn.named_parameters(build_model(cfg, device)))
+    gradients = {name: ops.to_numpy(x.grad) for name, x in passed.items()}
     for namespace_name, namespace in (("plain", optim), ("multi_tensor", multi_tensor)):
         model = build_model(cfg, device)
         optimizer = getattr(namespace, name)(parameter_groups(model, DECAY))
         for _ in range(3):
+            autograd.set_gradients(dict(nn.named_parameters(model)), gradients)
             optimizer.step(RATES, MOMENTUM)
         weights.append(nn.state_arrays(model))
         runs[namespace_name] = lambda optimizer=optimizer: optimizer.step(RATES, MOMENTUM)

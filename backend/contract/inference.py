@@ -59,6 +59,8 @@ class Ops(Protocol):
     def tensor(self, array: np.ndarray, device: str = "cpu") -> Tensor:
         """Copy a NumPy array of a promised dtype into a tensor of the same shape and dtype.
 
+        Here and elsewhere a device is one that `Device.resolve` returned, on each rank its own.
+
         Raises:
             ValueError: a dtype outside the promised ones, a device that is not there.
         """

@@ -10,18 +10,18 @@ import oneflow
 from oneflow import Tensor
 
 from backend import checks
-from backend.oneflow.device import resolve
+from backend.oneflow.device import present
 
 
 def supported(device: str) -> tuple[str, ...]:
     # On a CPU OneFlow 0.9 has no half-precision convolution, and its autocast does nothing. On
     # CUDA devices it is untested, and a failure there ends the process.
-    resolve(device)
+    present(device)
     return ()
 
 
 def preferred(device: str) -> str:
-    resolve(device)
+    present(device)
     return "float32"
 
 

@@ -13,7 +13,7 @@ from backend import checks
 from backend.checks import CPU
 from backend.contract import CAPABILITIES
 from backend.device_profile import DeviceProfile
-from backend.devices import own_device, tf32_is_overridden
+from backend.devices import own_device, present_device, tf32_is_overridden
 from backend.host_peak import peak_during
 
 # The wheel of 0.9.0 holds machine code for compute capabilities 6.0 to 8.6 and no PTX.
@@ -24,6 +24,11 @@ NO_MEMORY = ("out of memory", "allocate failed", "_STATUS_ALLOC_FAILED")  # of a
 
 def resolve(name: str) -> str:
     return own_device(name, _usable())
+
+
+def present(device: str) -> str:
+    """Return a device that `resolve` returned; BackendError if it is not there."""
+    return present_device(device, _usable())
 
 
 def synchronize(device: str) -> None:

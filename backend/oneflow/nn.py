@@ -16,7 +16,7 @@ from oneflow.nn import Module
 
 from backend import checks, sync_batch_norm
 from backend.oneflow import dist, multi_tensor, ops
-from backend.oneflow.device import resolve
+from backend.oneflow.device import present
 
 # Of a variance of 1/4: far above rounding of a mean of 1000, far below what is lost by its square.
 VARIANCE_ERROR = 1e-4
@@ -175,7 +175,7 @@ def register_parameter(module: Module, name: str, array: np.ndarray) -> None:
 def place(module: Module, device: str, dtype: str) -> Module:
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
     multi_tensor.Memory.placed += 1
-    return module.to(resolve(device), ops.dtype_named(dtype))
+    return module.to(present(device), ops.dtype_named(dtype))
 
 
 def pack(module: Module) -> None:

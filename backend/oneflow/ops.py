@@ -18,7 +18,7 @@ from oneflow.nn import functional
 
 from backend import checks
 from backend.map_cells import cells_of_map
-from backend.oneflow.device import resolve, synchronize
+from backend.oneflow.device import present, synchronize
 
 Shape = Sequence[int]
 
@@ -37,7 +37,7 @@ def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
     # OneFlow reads swapped bytes as if they were in native order.
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
     # Copies; `from_numpy` would alias the array while the ops that read it are still queued.
-    return oneflow.tensor(native, dtype=dtype, device=resolve(device))
+    return oneflow.tensor(native, dtype=dtype, device=present(device))
 
 
 def to_numpy(x: Tensor) -> np.ndarray:

@@ -12,12 +12,12 @@ from torch.autograd.function import once_differentiable
 from torch.nn.parallel import DistributedDataParallel
 
 from backend import checks
-from backend.torch.device import resolve
+from backend.torch.device import present
 from backend.torch.ops import HALF_DTYPES
 
 
 def supported(device: str) -> tuple[str, ...]:
-    named = torch.device(resolve(device))
+    named = torch.device(present(device))
     # bfloat16 came with compute capability 8; before, it is emulated.
     if named.type == "cuda" and torch.cuda.get_device_capability(named)[0] < 8:
         return ("float16",)
@@ -25,7 +25,7 @@ def supported(device: str) -> tuple[str, ...]:
 
 
 def preferred(device: str) -> str:
-    named = torch.device(resolve(device))
+    named = torch.device(present(device))
     if named.type == "cpu":
         return "float32"
     return preferred_with(torch.cuda.get_device_capability(named)[0])

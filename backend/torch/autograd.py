@@ -23,6 +23,8 @@ from backend.torch import ops
 
 log = logging.getLogger("backend")
 
+_left_out = 0  # compiled functions that were not recorded, as far as it was told
+
 
 def no_grad() -> AbstractContextManager[Any]:
     return torch.no_grad()
@@ -114,20 +116,23 @@ def _with_graphs(function: Callable[..., Any], run: Callable[..., Any]) -> Calla
             for name, gradient in copy_gradients(trained).items():
                 trained[name].grad = gradient
             torch.compiler.cudagraph_mark_step_begin()
-        before = _left_out()
+        _tell_left_out("a gradient")  # which is compiled in the backward pass
         found = run(*inputs)
-        if _left_out() > before:
-            reason = "TORCH_LOGS=cudagraphs says why"
-            log.warning("%s is compiled, but not as a graph: %s", _name(function), reason)
+        _tell_left_out(_name(function))
         return tree_map_only(Tensor, _own_number, found)
 
     return run_in_graphs
 
 
-def _left_out() -> int:
-    """Return how many compiled functions PyTorch has not recorded, for reasons of its own."""
+def _tell_left_out(name: str) -> None:
+    """Tell if PyTorch, for reasons of its own, has left a function of this name unrecorded."""
+    global _left_out
     compiler = sys.modules.get("torch._dynamo.utils")
-    return compiler.counters["inductor"]["cudagraph_skips"] if compiler else 0
+    number = compiler.counters["inductor"]["cudagraph_skips"] if compiler else 0
+    if number > _left_out:
+        reason = "TORCH_LOGS=cudagraphs says why"
+        log.warning("%s is compiled, but not as a graph: %s", name, reason)
+    _left_out = number
 
 
 def _name(function: Callable[..., Any]) -> str:

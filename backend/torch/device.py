@@ -17,7 +17,7 @@ from backend import checks
 from backend.checks import CPU
 from backend.contract import CAPABILITIES
 from backend.device_profile import DeviceProfile, profile_of
-from backend.devices import own_device, tf32_is_overridden
+from backend.devices import own_device, present_device, tf32_is_overridden
 from backend.host_peak import peak_during
 from backend.words import count
 
@@ -32,6 +32,11 @@ SYNCHRONIZING = "called a synchronizing CUDA operation"  # PyTorch's warning of 
 
 def resolve(name: str) -> str:
     return own_device(name, _usable())
+
+
+def present(device: str) -> str:
+    """Return a device that `resolve` returned; BackendError if it is not there."""
+    return present_device(device, _usable())
 
 
 def synchronize(device: str) -> None:
@@ -59,20 +64,21 @@ def host_waits(run: Callable[[], object], device: str) -> int | None:
         run()
         return None
     before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("warn")
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            torch.cuda.set_sync_debug_mode("warn")  # which warns of itself
             run()
-    finally:
-        torch.cuda.set_sync_debug_mode(before)
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
     return sum(SYNCHRONIZING in str(warning.message) for warning in caught)
 
 
 def profile(run: Callable[[], object], device: str) -> DeviceProfile | None:
     on_gpu = device != CPU
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
-    with torch.profiler.profile(activities=activities) as profiler:
+    # 2.11 warns that it clears events, unless told to keep them.
+    with torch.profiler.profile(activities=activities, acc_events=True) as profiler:
         run()
         synchronize(device)
     events = [event for event in profiler.events() if not event.is_user_annotation]

@@ -90,7 +90,9 @@ def data_parallel(module: torch.nn.Module, half_gradients: bool = False) -> torc
     # PyTorch warns of gradients laid out otherwise than weights, also of those of 1x1 convolutions,
     # where only strides of axes of one element differ, which say nothing.
     warnings.filterwarnings("ignore", OF_ONE_ELEMENT)
-    parallel = DistributedDataParallel(module, forward_sync_buffers=False)
+    parallel = DistributedDataParallel(module)
+    # Not an argument: 2.13 renamed it, and warns of the name that versions before have.
+    parallel.broadcast_buffers = False
     if half_gradients:
         parallel.register_comm_hook(None, _average_in_half)
     return parallel

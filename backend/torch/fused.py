@@ -26,7 +26,9 @@ LEAST_WEIGHT = 1e-15  # its square is still a normal number
 
 def complete_iou(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
     checks.box_pairs(pred.shape, target.shape)
-    kernels = _kernels() if pred.is_cuda else None
+    # A compiler cannot trace the launch of kernels; of the other form it makes kernels itself.
+    launches = pred.is_cuda and not torch.compiler.is_compiling()
+    kernels = _kernels() if launches else None
     if kernels is not None:
         return kernels.complete_iou(pred, target.detach(), eps)
     pred, target = (x.float() if x.dtype in HALF_PRECISIONS else x for x in (pred, target))

@@ -20,7 +20,7 @@ from torch.nn.modules import _functions
 from backend import checks, collectives, sync_batch_norm
 from backend.processes import this_process
 from backend.torch import dist, multi_tensor, ops
-from backend.torch.device import resolve
+from backend.torch.device import present
 
 ALIGNMENT = 16  # elements: 64 bytes of float32
 HUGE_PAGE = 2 << 20  # bytes
@@ -179,7 +179,7 @@ def register_parameter(module: Module, name: str, array: np.ndarray) -> None:
 def place(module: Module, device: str, dtype: str) -> Module:
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
     multi_tensor.Spans.moved += 1
-    return module.to(resolve(device), ops.dtype_named(dtype))
+    return module.to(present(device), ops.dtype_named(dtype))
 
 
 def pack(module: Module) -> None:

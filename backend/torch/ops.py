@@ -14,7 +14,7 @@ from torch.nn import functional
 from backend import checks
 from backend.checks import CPU
 from backend.map_cells import cells_of_map
-from backend.torch.device import resolve
+from backend.torch.device import present
 
 Shape = Sequence[int]
 
@@ -36,7 +36,7 @@ NAMES = {dtype: name for name, dtype in {**DTYPES, **HALF_DTYPES}.items()}
 
 def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
     dtype = dtype_named(array.dtype.name)
-    where = resolve(device)
+    where = present(device)
     if where == CPU:
         # A copy in native order: PyTorch reads neither negative strides nor swapped bytes.
         copied = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
@@ -137,12 +137,12 @@ def normalize_images(images: Tensor, dtype: str, channels_last: bool = False) ->
 
 def zeros(shape: Shape, dtype: str = "float32", device: str = "cpu") -> Tensor:
     checks.sizes(shape)
-    return torch.zeros(tuple(shape), dtype=dtype_named(dtype), device=resolve(device))
+    return torch.zeros(tuple(shape), dtype=dtype_named(dtype), device=present(device))
 
 
 def full(shape: Shape, value: float, dtype: str = "float32", device: str = "cpu") -> Tensor:
     checks.sizes(shape)
-    return torch.full(tuple(shape), value, dtype=dtype_named(dtype), device=resolve(device))
+    return torch.full(tuple(shape), value, dtype=dtype_named(dtype), device=present(device))
 
 
 def atan(x: Tensor) -> Tensor:
@@ -260,7 +260,11 @@ def upsample_nearest_2x(x: Tensor) -> Tensor:
     if x.device.type == checks.CPU and x.is_contiguous() and 2 * (height + width) <= 128:
         columns = torch.stack((x, x), 4).reshape(batch, channels, height, 2 * width)
         return torch.cat((columns, columns), 3).reshape(batch, channels, 2 * height, 2 * width)
-    return functional.interpolate(x, scale_factor=2.0, mode="nearest")
+    if not torch.is_autocast_enabled(x.device.type):
+        return functional.interpolate(x, scale_factor=2.0, mode="nearest")
+    # A GPU's autocast would make float32 of half precision, though values are only copied.
+    with torch.autocast(x.device.type, enabled=False):
+        return functional.interpolate(x, scale_factor=2.0, mode="nearest")
 
 
 def cells(height: int, width: int, like: Tensor) -> Tensor:

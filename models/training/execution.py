@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import backend
-from backend import amp, autograd, dist, use
+from backend import amp, autograd, dist, fused, use
 from backend.checks import CPU
 from backend.contract import Tensor
 from models.detector import choose_layout
@@ -70,6 +70,8 @@ class Execution:
         return loss.compiled(self._compile) if self.compiled else loss
 
     def _compile(self, function: Callable[..., Any], most_shapes: int = 1) -> Callable[..., Any]:
+        # Any look-up: a compiler cannot trace the first one, and would split the model there.
+        fused.implementation(self.device)
         return autograd.compiled(function, most_shapes, self.graphs)
 
 

@@ -9,7 +9,7 @@ import backend
 from backend import amp, autograd, dist, nn, ops
 from models.detector import Detector, images_to_tensor
 from models.graph import read_model_yaml
-from models.training.execution import choose_precision
+from models.training.execution import Execution, choose_precision
 from models.training.loop import evaluated_model
 from models.training.replay import layer_outputs
 from models.training.settling import settle
@@ -241,6 +241,15 @@ anchors: [[10, 13, 16, 30, 33, 23]]
 backbone: [[-1, 1, Conv, [8, 6, 4, 2]], [-1, 1, Conv, [8, 3, 2]]]
 head: [[[1], 1, Detect, [nc, anchors]]]
 """
+
+
+def test_what_is_compiled_meets_no_first_look_up_of_a_namespace(monkeypatch):
+    for name in set(vars(backend.fused)) - {"_module"}:
+        monkeypatch.delattr(backend.fused, name)
+    known = []
+    monkeypatch.setattr(autograd, "compiled", lambda *_: known.extend(vars(backend.fused)))
+    Execution("cpu", "float32", channels_last=False, compiled=True).forward_of(None)
+    assert {"take_rows_and_column", "batch_norm_silu"} <= set(known)
 
 
 def test_a_compiled_step_computes_what_an_eager_one_does_or_says_that_it_is_eager(

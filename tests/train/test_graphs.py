@@ -221,6 +221,24 @@ def test_a_function_that_is_compiled_but_not_recorded_is_named(caplog):
     assert [text for name, _, text in caplog.record_tuples if name == "backend"] == [said]
 
 
+@ON_TORCH
+def test_a_gradient_that_is_not_recorded_is_named_in_the_next_pass(monkeypatch, caplog):
+    module = importlib.import_module("backend.torch.autograd")
+    counters = importlib.import_module("torch._dynamo.utils").counters
+    monkeypatch.setattr(module.torch, "compile", lambda function, **_: function)
+    monkeypatch.setattr(module, "_left_out", counters["inductor"]["cudagraph_skips"])
+    double, x = autograd.compiled(twice, graphs=True), ops.zeros((2,))
+    with caplog.at_level(logging.WARNING):
+        double(x)
+        assert not caplog.messages
+        counters["inductor"]["cudagraph_skips"] += 1  # as a compiled backward pass does
+        for _ in range(2):
+            double(x)
+    counters["inductor"]["cudagraph_skips"] -= 1
+    (said,) = caplog.messages
+    assert said.startswith("a gradient is compiled, but not as a graph")
+
+
 def twice(x):
     return x * 2.0
 

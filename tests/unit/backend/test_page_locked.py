@@ -107,7 +107,7 @@ def calls(modules, monkeypatch):
         Stream.calls.append(("keep", stream.name))
 
     cuda = ops.torch.cuda
-    monkeypatch.setattr(ops, "resolve", lambda device: device)
+    monkeypatch.setattr(ops, "present", lambda device: device)
     monkeypatch.setattr(cuda, "Stream", Stream)
     monkeypatch.setattr(cuda, "stream", inside)
     monkeypatch.setattr(cuda, "current_stream", lambda device: Stream.running)

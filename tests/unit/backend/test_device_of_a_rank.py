@@ -1,0 +1,55 @@
+"""A rank on the second GPU of a machine: its device is the one that it was given, everywhere."""
+
+from __future__ import annotations
+
+import importlib
+from types import SimpleNamespace
+
+import pytest
+
+import backend
+
+GPUS = ["cuda:0", "cuda:1", "cpu"]
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Be rank 1 of 2 beside two GPUs; return the device of this rank."""
+    for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    module = importlib.import_module(f"backend.{backend.use()}.device")
+    monkeypatch.setattr(module, "_usable", lambda: GPUS)
+    return backend.device.resolve("")
+
+
+def test_a_module_is_placed_on_it(own: str) -> None:
+    places: list[str] = []
+    module = SimpleNamespace(to=lambda device, dtype: places.append(device))
+    backend.nn.place(module, own, "float32")
+    assert places == [own] == ["cuda:1"]
+
+
+def test_half_precision_is_asked_of_it(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    framework, asked = importlib.import_module(backend.use()), list[str]()
+
+    def capability(device: object) -> tuple[int, int]:
+        asked.append(str(device))
+        return 8, 0
+
+    monkeypatch.setattr(framework.cuda, "get_device_capability", capability)
+    assert set(backend.amp.supported(own)) <= {"bfloat16", "float16"}
+    assert backend.amp.preferred(own) in ("float32", "bfloat16")
+    assert set(asked) <= {own}
+
+
+def test_a_tensor_is_made_on_it(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    framework = importlib.import_module(backend.use())
+    for name in ("zeros", "full", "tensor"):  # OneFlow's own `full` is not used
+        monkeypatch.setattr(framework, name, lambda *_, device, **__: str(device))
+    assert backend.ops.zeros((2,), device=own) == backend.ops.full((2,), 1.0, device=own) == own
+
+
+@pytest.mark.parametrize("device", ["cuda:2", "0", ""])
+def test_a_name_that_no_device_has_is_refused(own: str, device: str) -> None:
+    with pytest.raises(backend.BackendError, match=f"'{device}'.*cuda:0, cuda:1, cpu"):
+        backend.amp.supported(device)
