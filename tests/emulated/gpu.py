@@ -41,15 +41,19 @@ class Autocast:
         torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bmm,
     )  # fmt: skip
     IN_FLOAT32 = (
-        torch.exp, torch.log, torch.pow, torch.Tensor.pow, torch.sum, torch.Tensor.sum,
-        torch.softmax, functional.softmax, functional.log_softmax, functional.cross_entropy,
-        functional.binary_cross_entropy_with_logits,
+        torch.exp, torch.log, torch.pow, torch.sum, torch.prod, torch.cumsum, torch.softmax,
+        torch.Tensor.exp, torch.Tensor.log, torch.Tensor.pow, torch.Tensor.__pow__,
+        torch.Tensor.__rtruediv__, torch.Tensor.sum, torch.Tensor.prod, torch.Tensor.cumsum,
+        functional.softmax, functional.log_softmax, functional.cross_entropy,
+        functional.binary_cross_entropy_with_logits, functional.interpolate,
     )  # fmt: skip
     IN_THE_WIDEST = (torch.cat, torch.stack)
     dtype: torch.dtype | None = None  # of the block that runs
 
-    def __init__(self, device_type: str, dtype: torch.dtype) -> None:
-        self._dtypes = [dtype if device_type == SHOWN_AS.type else None]
+    def __init__(
+        self, device_type: str, dtype: torch.dtype | None = None, enabled: bool = True
+    ) -> None:
+        self._dtypes = [dtype if enabled and device_type == SHOWN_AS.type else None]
 
     def __enter__(self) -> None:
         self._dtypes.append(Autocast.dtype)
