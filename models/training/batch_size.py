@@ -145,7 +145,9 @@ def measure_sizes(
     while images <= most and not world.any(fit_line(peaks, budget) < images):
         try:
             peaks[images] = measure(images)
-        except MemoryError:
+        except Exception as error:
+            if not backend.device.is_out_of_memory(error):
+                raise
             peaks[images] = max(budget, *peaks.values()) + 1  # more than may be
         images *= 2
     return peaks

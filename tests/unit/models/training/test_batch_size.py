@@ -5,6 +5,7 @@ import pytest
 
 from models.training import batch_size
 from models.training.batch_size import crowded_batch, fit_line, measure_sizes
+from tests.out_of_memory import run_out
 from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.errors import UserError
 from utils.processes.world import ALONE
@@ -47,14 +48,26 @@ def test_another_rank_without_memory_ends_the_measuring():
     assert measure_sizes(lambda images: images, 0, 64, 1000, Full()) == {0: 0}
 
 
-def test_running_out_of_memory_bounds_what_fits():
+def no_room():
+    raise MemoryError
+
+
+@pytest.mark.parametrize("fail", [no_room, run_out], ids=["of the step", "of the framework"])
+def test_running_out_of_memory_bounds_what_fits(fail):
     def measure(images):
-        if images > 2:
-            raise MemoryError
-        return 10 * images
+        return fail() if images > 2 else 10 * images
 
     peaks = measure_sizes(measure, 0, 64, 1000, ALONE)
     assert fit_line(peaks, 1000) == 2
+
+
+def test_other_failures_end_the_measuring():
+    with pytest.raises(RuntimeError, match="unrelated"):
+        measure_sizes(lambda images: broken(), 0, 64, 1000, ALONE)
+
+
+def broken():
+    raise RuntimeError("unrelated")
 
 
 def test_graphs_leave_half_of_the_memory_to_a_batch_without_one(monkeypatch):
