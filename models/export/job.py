@@ -40,7 +40,7 @@ from models.export.trials import Trial, chosen_images, make_trials
 from models.export.verify import verify
 from models.graph import coarsest_stride, plan_layers
 from models.inference.exported import ExportedPredictor
-from models.inference.predictor import class_names_of, load_detector
+from models.inference.predictor import class_names_of, load_detector, trained_size
 from models.registry import find_block
 from models.stored import spec_of_weights
 from utils.cli.export_config import ExportConfig
@@ -96,6 +96,7 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
         UserError: the model cannot be built, takes no such size or has other classes than --data.
     """
     require_below_limit(checkpoint.ema, config.half)
+    config = with_size(config, checkpoint)
     metadata = metadata_of_weights(config, checkpoint)
     model = load_detector(checkpoint, CPU)
     if dataset is not None:
@@ -275,6 +276,15 @@ def megabytes(path: Path) -> str:
     """Return the size of a file, or of all files of a folder."""
     size = size_of(path) / 1e6
     return f"{size:.1f}" if size >= 1 else f"{size:.2g}"
+
+
+def with_size(config: ExportConfig, checkpoint: Checkpoint) -> ExportConfig:
+    """Return flags with the size of the task's images where --imgsz was left out."""
+    if config.is_size_given:
+        return config
+    task = find_block(spec_of_weights(checkpoint).layers[-1].block).kind.task
+    size = task.input_size(trained_size(checkpoint))
+    return dataclasses.replace(config, sizes=(size,), is_size_given=True)
 
 
 def metadata_of_weights(config: ExportConfig, checkpoint: Checkpoint) -> Metadata:

@@ -90,14 +90,26 @@ class Candidates(NamedTuple):
 
     def hold(self, one: Detections, place: int, tolerance: Tolerance) -> bool:
         """Return whether this thing is among what the model predicts."""
+        return len(self._rows_of(one, place, tolerance)) > 0
+
+    def tie(self, one: Detections, place: int, tolerance: Tolerance) -> bool:
+        """Return whether the best class of this thing is unsure: each score may be off."""
+        rows, class_index = self._rows_of(one, place, tolerance), int(one.class_index[place])
+        scores = rows[:, 4:5] * rows[:, 5:]
+        best_other = np.delete(scores, class_index, axis=1).max(axis=1, initial=-np.inf)
+        return bool((np.abs(best_other - scores[:, class_index]) <= 2 * tolerance.scores).any())
+
+    def _rows_of(self, one: Detections, place: int, tolerance: Tolerance) -> np.ndarray:
+        """Return the rows (K, 5 + C) that predict this thing."""
         column = 5 + int(one.class_index[place])
         if not 5 <= column < self.rows.shape[1]:
-            return False
+            return self.rows[:0]
         scores = self.rows[:, 4] * self.rows[:, column]
         alike = np.flatnonzero(np.abs(scores - one.scores[place]) <= tolerance.scores)
         boxes_xyxy, own = self.boxes_xyxy[alike], one.boxes_xyxy[place : place + 1]
         same = np.abs(boxes_xyxy - own).max(axis=1) <= tolerance.pixels
-        return bool((same | (pairwise_iou(own, boxes_xyxy)[0] > tolerance.iou)).any())
+        same |= pairwise_iou(own, boxes_xyxy)[0] > tolerance.iou
+        return self.rows[alike[same]]
 
 
 def fault_of(
@@ -120,7 +132,10 @@ def fault_of(
     ):
         is_alone = np.isin(np.arange(len(others.scores)), others_alone)
         for place in alone.tolist():
-            if not is_close_call(own, place, others, is_alone, limits, tolerance):
+            if not (
+                candidates.tie(own, place, tolerance)
+                or is_close_call(own, place, others, is_alone, limits, tolerance)
+            ):
                 return f"only {name} finds {_in_words(own, place)}"
     return ""
 
@@ -140,21 +155,24 @@ def is_close_call(
 ) -> bool:
     """Return whether differences within the tolerance explain that others have no such thing.
 
-    Its score is at a limit; or what they have in its place removes it: something without a partner
-    (which is explained by itself), or with an overlap at the threshold.
+    Its score is at the threshold; or they are as many as may be, of no lower score (what they have
+    in its place is explained by itself); or what they have removes it: something without a partner,
+    or with an overlap at the threshold.
 
     Args:
         is_alone: (K,) bool, which of the others have no partner.
     """
     settings, near = limits.settings, tolerance.scores
     score, same = one.scores[place], others.class_index == one.class_index[place]
-    ends = [settings.confidence_threshold]
-    if len(others.scores) == settings.max_detections:
-        ends.append(others.scores.min())
-    if same.sum() == limits.top_per_class:
-        ends.append(others.scores[same].min())
-    if min(abs(score - end) for end in ends) <= near:
+    if abs(score - settings.confidence_threshold) <= near:
         return True
+    of_class = one.class_index == one.class_index[place]
+    for limit, own, full in (
+        (settings.max_detections, one.scores, others.scores),
+        (limits.top_per_class, one.scores[of_class], others.scores[same]),
+    ):
+        if len(own) <= limit == len(full) and score <= full.min() + near:
+            return True
     rivals = (others.scores >= score - near) & (same | settings.class_agnostic)
     least, most, close = *overlap_range(one, place, others), 1 - tolerance.iou
     may_remove = rivals & (most >= settings.iou_threshold - close)

@@ -153,11 +153,11 @@ def with_size(config: AnyConfig, task: Task, weights: Sequence[Weights]) -> AnyC
     """Return flags with the size of the task's images where --img was left out."""
     if config.is_size_given:
         return config
-    size = task.input_size(_trained_size(weights[0]))
+    size = task.input_size(trained_size(weights[0]))
     return dataclasses.replace(config, image_size=size, is_size_given=True)
 
 
-def _trained_size(weights: Weights) -> object:
+def trained_size(weights: Weights) -> object:
     """Return the long side of the images of the training, unchecked; None where unknown."""
     if isinstance(weights, ExportedWeights):
         return max(weights.runtime.metadata.image_size)

@@ -21,6 +21,11 @@ from utils.errors import UserError
 SIZE = ("--imgsz", "64")
 
 
+def trained_at(size, checkpoint):
+    header = dataclasses.replace(checkpoint.header, settings={"image_size": size})
+    return dataclasses.replace(checkpoint, header=header)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("tasks")
@@ -30,7 +35,7 @@ def folder(tmp_path_factory):
 def graphs(folder):
     """By the name of the weights, and whether NMS is in it."""
     write_checkpoint(folder / "seg.safetensors", tiny_segmenter(folder))
-    write_checkpoint(folder / "cls.safetensors", tiny_classifier(folder))
+    write_checkpoint(folder / "cls.safetensors", trained_at(64, tiny_classifier(folder)))
     words = {
         f"{name}{nms}": ["--weights", str(folder / f"{name}.safetensors"), *SIZE, *nms.split()]
         for name, nms in (("seg", ""), ("seg", " --nms"), ("cls", ""))
@@ -46,10 +51,10 @@ def run(folder, graphs, tmp_path, monkeypatch, capsys):
     ))  # fmt: skip
     given = [""]
 
-    def run(name, *flags):
+    def run(name, *flags, size=SIZE):
         given[0] = name
         shutil.copy(folder / f"{name}.safetensors", tmp_path)
-        words = ["export.py", "--weights", str(tmp_path / f"{name}.safetensors"), *SIZE]
+        words = ["export.py", "--weights", str(tmp_path / f"{name}.safetensors"), *size]
         monkeypatch.setattr(sys, "argv", [*words, *map(str, flags)])
         code = 0
         try:
@@ -99,6 +104,12 @@ def test_a_segmenter_in_float32_and_8_bits_has_figures_of_boxes_and_masks(run, f
         if not flags:
             assert found["seg.onnx"] == found["model"]
     assert "1 - IoU of masks" in output
+
+
+def test_the_size_of_a_classifier_is_that_of_its_training(run, folder):
+    code, output, errors = run("cls", size=())
+    assert code == 0, errors
+    assert "8 of 8 images matched" in output
 
 
 def test_a_segmenter_with_masks_in_the_graph_is_scored_with_them(run, folder):

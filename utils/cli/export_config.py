@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from backend.select import FRAMEWORKS
@@ -56,7 +56,8 @@ class ExportConfig:
         help=f"formats: {', '.join(row.name for row in FORMATS)}")  # fmt: skip
     sizes: tuple[int, ...] = flag("data", "--imgsz", "--img", "--img-size", default=(640,),
         type=int, nargs="+", metavar="PX", check=_require_sizes,
-        help="side of the images, or height and width")  # fmt: skip
+        help="side of the images, or height and width. Default of a classifier: 224, or the size "
+        "of its training")  # fmt: skip
     batch_size: int = flag("data", "--batch-size", "--batch", default=1, metavar="N",
         check=whole_between(1, LARGEST_BATCH),
         help="images per call of the file")  # fmt: skip
@@ -99,6 +100,7 @@ class ExportConfig:
         "installed")  # fmt: skip
     device: str = flag("backend and device", "--device", default="cpu",
         help="cpu, or 0 for the first GPU; only --include engine uses it")  # fmt: skip
+    is_size_given: bool = field(default=True, compare=False)  # else the task's own is meant
 
     def __post_init__(self) -> None:
         check_flags(self)
@@ -163,4 +165,5 @@ def parse_export_flags(arguments: Sequence[str] | None = None) -> ExportConfig:
     """Parse export.py's command line, by default sys.argv; exit with code 2 on an unknown flag."""
     parser = new_parser("export.py", "Write a trained model for other runtimes.", EXPORT)
     add_flags(parser, ExportConfig)
-    return ExportConfig(**read_flags(parser, arguments)[0])
+    values, given = read_flags(parser, arguments)
+    return ExportConfig(**values, is_size_given="sizes" in given)

@@ -100,7 +100,7 @@ class Terminal:
         )
 
     def interrupted(self, folder: Path) -> None:
-        command = shlex.join([sys.executable, "compare.py", "--resume", str(folder)])
+        command = shlex.join([sys.executable, sys.argv[0], "--resume", str(folder)])
         self._line(f"interrupted; what was measured is kept: continue with {command}")
 
     def refused(self, reason: str) -> None:

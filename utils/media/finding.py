@@ -157,10 +157,15 @@ def _read_list(argument: str) -> list[str]:
 def _matching(argument: str) -> list[str]:
     """Return the files that a pattern names; `**` goes through folders, not through links.
 
+    A folder that is called like a pattern, as "cats [1]", is that folder.
     Links that lead upward would make `glob.glob` go round for ever.
     """
     parts = Path(argument).parts
-    fixed = next((i for i, part in enumerate(parts) if set(part) & set("*?[")), len(parts))
+    fixed = 0
+    while fixed < len(parts) and (
+        not set(parts[fixed]) & set("*?[") or os.path.lexists(Path(*parts[: fixed + 1]))
+    ):
+        fixed += 1
     if fixed == len(parts):
         raise UserError(f"--source {argument}: no such file or folder; {ACCEPTED}")
     pattern = parts[fixed:] if parts[-1] != "**" else (*parts[fixed:], "*")

@@ -1,6 +1,8 @@
 """What compare.py says while a run goes on: the time, on one line of a terminal or now and then."""
 
 import io
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +51,10 @@ def test_a_narrow_terminal_does_not_wrap_it(now, monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     states = follow(Stream(True), now, 3).split(terminal.CLEAR_LINE)[1:]
     assert max(map(len, states)) == 19
+
+
+def test_the_line_to_go_on_works_in_the_folder_where_it_began(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/a b/compare.py", "--rounds", "4"])
+    Terminal(stream := Stream(False)).interrupted(Path("runs/compare/exp"))
+    words = f"{sys.executable} '/a b/compare.py' --resume runs/compare/exp\n"
+    assert stream.getvalue().endswith(f"continue with {words}")

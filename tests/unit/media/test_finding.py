@@ -76,6 +76,15 @@ def test_a_file_whose_name_looks_like_a_pattern_is_that_file(folder):
     assert names(folder / "a[9].png") == ["a[9].png"]
 
 
+def test_a_pattern_in_a_folder_whose_name_looks_like_one_is_in_that_folder(folder, tmp_path):
+    (inside := tmp_path / "cat[1]" / "b*").mkdir(parents=True)
+    (inside / "z.jpg").touch()
+    (tmp_path / "cat1" / "bc").mkdir(parents=True)
+    (tmp_path / "cat1" / "bc" / "x.jpg").touch()
+    assert names(inside / "*.jpg") == ["z.jpg"]
+    assert names(tmp_path / "cat[1-2]" / "*" / "*.jpg") == ["x.jpg"]
+
+
 def test_a_pattern_does_not_follow_links_that_lead_upward(folder):
     for name in ("up", "on"):
         (folder / "inner" / name).symlink_to(folder)  # each pass would double the paths

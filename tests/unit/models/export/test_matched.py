@@ -119,6 +119,30 @@ def test_a_box_that_the_model_does_not_predict_is_no_close_call():
     )
 
 
+@pytest.mark.parametrize(
+    ("second", "is_close"), [(0.9, True), (0.8985, True), (0.897, False)], ids=str
+)
+def test_either_of_two_classes_of_one_score_may_be_the_best(second, is_close):
+    """A thing has its best class alone; each score may be off by 0.001."""
+    row = np.zeros((1, 8), np.float32)
+    row[0, 4], row[0, 6], row[0, 7] = 1, 0.9, second
+    expected = detections((BOX_A, 0.9, 1))
+    candidates = Candidates(expected.boxes_xyxy, row)
+    pairs = np.empty((0, 2), np.int64)
+    for found in (detections((BOX_A, second, 2)), detections()):  # a box of class 2 may remove it
+        fault = fault_of(found, expected, candidates, pairs, limits(), FLOAT32)
+        assert (fault == "") is is_close, fault
+
+
+def test_a_class_below_the_best_is_no_close_call():
+    row = np.array([[0, 0, 100, 100, 1, 0.9, 0.5, 0.5]], np.float32)
+    one = detections((BOX_A, 0.9, 0))
+    pairs, candidates = np.empty((0, 2), np.int64), Candidates(one.boxes_xyxy, row)
+    wrong = detections((BOX_A, 0.5, 1))
+    fault = fault_of(wrong, detections(), candidates, pairs, limits(), FLOAT32)
+    assert fault.startswith("only the file finds class 1")
+
+
 @pytest.mark.parametrize("class_index", [-1, -6, 3, 10**9])
 def test_a_class_that_the_model_does_not_have_is_a_fault(class_index):
     one = detections((BOX_A, 0.9, 1))
@@ -144,6 +168,17 @@ def test_the_last_of_as_many_as_there_may_be_is_a_close_call():
     assert fault(detections(best, last), detections(best, other), top_per_class=2) == ""
     assert fault(detections(best, last), detections(best, other)) != ""
     assert fault(detections(best, last), detections(best), top_all=1) != ""
+
+
+def test_what_fills_the_place_of_a_close_call_is_one():
+    """The file removes one of two boxes at the threshold, and has room for what comes last."""
+    kept, other, last = (BOX_A, 0.9, 1), (SHIFTED, 0.8, 1), (APART, 0.5, 1)
+    found, expected, changes = detections(kept, last), detections(kept, other), {"iou": 0.66}
+    for limit in ("top_all", "top_per_class"):
+        assert fault(found, expected, **changes, **{limit: 2}) == ""
+        assert fault(found, expected, **changes, **{limit: 3}).startswith("only the file")
+    more = detections(kept, last, ((500, 500, 600, 600), 0.4, 1))  # than there may be
+    assert fault(more, expected, **changes, top_all=2).startswith("only the file")
 
 
 def test_each_class_has_its_own_limit():
