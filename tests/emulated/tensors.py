@@ -83,6 +83,8 @@ def queue(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if tells_the_host(function, args):
         GPU.wait()
         return tree_map_only(torch.Tensor, owner_of, function(*args, **kwargs))
+    if torch.Tag.inplace_view in function.tags:
+        raise NotImplementedError(f"{function}: the emulated GPU changes no shape in place")
     if only_writes(function):
         GPU.stream.put(lambda: run(function, args, kwargs))
         return owner_of(args[0]) if function._schema.returns else None

@@ -1,0 +1,69 @@
+"""A process of its own: the checks of operations with their tensors on the first GPU.
+
+Where there is none, it is the emulated one. Prints what each check that fails says, and at last how
+many there were.
+"""
+
+# ruff: noqa: E402
+from __future__ import annotations
+
+import traceback
+from contextlib import nullcontext
+
+import backend
+
+backend.use("torch")  # before the checks, some of which derive classes from the framework's
+
+from tests.conformance.all_checks import CHECKS
+from tests.conformance.judging import Backend, Overlay
+from tests.emulated.gpu import emulated_gpu
+
+DEVICE = "cuda:0"
+JUDGED = ("ops.", "Tensor.", "autograd.", "fused.complete_iou")
+ELSEWHERE = {
+    "refuses_other_dtypes_and_absent_devices": "is about the default device",
+    "the_processor_is_called_cpu": "is about the CPU",
+    "column_and_row_of_each_cell": "names the CPU",
+    "take_refuses_an_index_out_of_range": "a GPU is not asked for numbers",
+    "put_refuses_rows_and_values_that_do_not_fit": "a GPU is not asked for numbers",
+    "changes_the_module_that_owns_the_tensors": "its module is on the CPU",
+    "restores_the_module_that_owns_the_tensors": "its module is on the CPU",
+    "gradients_refuses_what_has_none": "its second tensor is on the CPU",
+    "is_none_before_and_accumulates_after": "its module is on the CPU",
+}
+NOT_EMULATED = {
+    "repeats_each_value_four_times": "PyTorch 2.13 finds no shape of an empty map interpolated",
+    "adds_a_bias_to_products_with_rows": "PyTorch changes the shape of a product of one row later",
+}
+
+
+def backend_on_gpu() -> Backend:
+    """Return the backend of which arrays go to the GPU, unless a check names a device."""
+    found = Backend()
+    tensor, variable = backend.ops.tensor, backend.autograd.variable
+    found.ops = Overlay(found.ops, "tensor", lambda x, device=DEVICE: tensor(x, device))
+    found.autograd = Overlay(
+        found.autograd, "variable", lambda x, device=DEVICE: variable(x, device)
+    )
+    return found
+
+
+def main() -> None:
+    is_real = backend.device.supports("cuda")
+    left_out = {*ELSEWHERE, *(() if is_real else NOT_EMULATED)}
+    checks = [check for check in CHECKS if check.name.startswith(JUDGED)]
+    checks = [check for check in checks if check.label not in left_out]
+    with nullcontext() if is_real else emulated_gpu():
+        backend.device.compute_exactly(DEVICE)
+        judged = backend_on_gpu()
+        for check in checks:
+            try:
+                check.run(judged)
+                backend.device.synchronize(DEVICE)
+            except Exception:
+                print(f"{check.name}, {check.label}: {traceback.format_exc(limit=-3)}")
+    print(len(checks))
+
+
+if __name__ == "__main__":
+    main()
