@@ -65,17 +65,31 @@ def check_a_stream_that_does_not_wait_for_another() -> None:
         assert numbers(x + 1.0) == [expected] * 3
 
 
-def check_memory_freed_while_another_stream_reads_it() -> None:
-    for records, expected in ((False, -1.0), (True, 2.0)):
-        current, beside = torch.cuda.current_stream("cuda:0"), torch.cuda.Stream("cuda:0")
+def check_a_stream_that_waits_for_another_too_early() -> None:
+    current, beside = torch.cuda.current_stream("cuda:0"), torch.cuda.Stream("cuda:0")
+    found = set()
+    for _ in range(2):  # the other one goes no further, or does all
+        current.wait_stream(beside)
         with torch.cuda.stream(beside):
             x = page_locked(1.0).to("cuda:0", non_blocking=True)
-        current.wait_stream(beside)
-        if records:
-            x.record_stream(current)
-        y = x + 1.0
-        del x
-        assert numbers(y) == [expected] * 3
+        found.update(numbers(x + 1.0))
+    assert found == {-1.0, 2.0}
+
+
+def check_memory_freed_while_another_stream_reads_it() -> None:
+    current, beside = torch.cuda.current_stream("cuda:0"), torch.cuda.Stream("cuda:0")
+    for records, expected in ((False, {-1.0, 2.0}), (True, {2.0})):
+        found = set()
+        for _ in range(2):
+            with torch.cuda.stream(beside):
+                x = page_locked(1.0).to("cuda:0", non_blocking=True)
+            current.wait_stream(beside)
+            if records:
+                x.record_stream(current)
+            y = x + 1.0
+            del x
+            found.update(numbers(y))
+        assert found == expected
 
 
 def check_memory_freed_while_a_stream_beside_reads_it() -> None:

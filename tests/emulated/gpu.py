@@ -3,9 +3,9 @@
     .venv/torch/bin/python -m tests.emulated.program train.py --device 0 ...
 
 Nothing is there before somebody waits for it: until then it is NaN. Copies from page-locked memory
-read it that late, and freed memory of another stream is used again. So a missing wait, a host array
-that is filled again too early and tensors of two devices in one operation give wrong results, and
-each wait of the host is counted. It has no Triton, no compiler and one process.
+read it that late, and freed memory is used again. So a missing wait, a host array that is filled
+again too early and tensors of two devices in one operation give wrong results, or end it, and each
+wait of the host is counted. It has no Triton, no compiler and one process.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ PyTorch calls the device in Python; to the program it is cuda:0.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import warnings
 import weakref
@@ -39,8 +40,8 @@ class Stream:
     def wait_stream(self, other: Stream) -> None:
         event = Event()
         event.record(other)
-        # The other stream may be far ahead by then.
-        self.put(lambda: event.is_done or other.run())
+        # By then it may have done no more than that, or all: once so, once so.
+        self.put(lambda: event.is_done or other.run(None if next(GPU.runs_ahead) else event))
 
 
 class Event:
@@ -81,6 +82,7 @@ class Gpu:
     def __init__(self) -> None:
         self.at_once = False  # run all work as it is queued
         self.waits = 0  # of the host
+        self.runs_ahead = itertools.cycle((False, True))
         self.sync_debug_mode = "default"
         self.lock = threading.RLock()
         self.first_stream = Stream()
