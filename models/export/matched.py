@@ -5,6 +5,7 @@ Before: `verify.py` ran both on the same images. After: the file's line on scree
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -92,12 +93,18 @@ class Candidates(NamedTuple):
         """Return whether this thing is among what the model predicts."""
         return len(self._rows_of(one, place, tolerance)) > 0
 
-    def tie(self, one: Detections, place: int, tolerance: Tolerance) -> bool:
-        """Return whether the best class of this thing is unsure: each score may be off."""
-        rows, class_index = self._rows_of(one, place, tolerance), int(one.class_index[place])
-        scores = rows[:, 4:5] * rows[:, 5:]
-        best_other = np.delete(scores, class_index, axis=1).max(axis=1, initial=-np.inf)
-        return bool((np.abs(best_other - scores[:, class_index]) <= 2 * tolerance.scores).any())
+    def ties(self, one: Detections, place: int, tolerance: Tolerance) -> Iterator[Detections]:
+        """Yield `one` with each other class that this thing may have: each score may be off."""
+        class_index, near = int(one.class_index[place]), 2 * tolerance.scores
+        is_place = np.arange(len(one.scores)) == place
+        for row in self._rows_of(one, place, tolerance):
+            scores = row[4] * row[5:]
+            for other in np.flatnonzero(np.abs(scores - scores[class_index]) <= near).tolist():
+                if other != class_index:
+                    yield one._replace(
+                        scores=np.where(is_place, scores[other], one.scores),
+                        class_index=np.where(is_place, other, one.class_index),
+                    )
 
     def _rows_of(self, one: Detections, place: int, tolerance: Tolerance) -> np.ndarray:
         """Return the rows (K, 5 + C) that predict this thing."""
@@ -132,9 +139,12 @@ def fault_of(
     ):
         is_alone = np.isin(np.arange(len(others.scores)), others_alone)
         for place in alone.tolist():
-            if not (
-                candidates.tie(own, place, tolerance)
-                or is_close_call(own, place, others, is_alone, limits, tolerance)
+            if is_close_call(own, place, others, is_alone, limits, tolerance):
+                continue
+            # Of another class, whatever they have there explains that this thing is not among them.
+            if not any(
+                is_close_call(tied, place, others, np.ones_like(is_alone), limits, tolerance)
+                for tied in candidates.ties(own, place, tolerance)
             ):
                 return f"only {name} finds {_in_words(own, place)}"
     return ""
@@ -160,7 +170,7 @@ def is_close_call(
     or with an overlap at the threshold.
 
     Args:
-        is_alone: (K,) bool, which of the others have no partner.
+        is_alone: (K,) bool, which of the others have no partner, or may remove it anyhow.
     """
     settings, near = limits.settings, tolerance.scores
     score, same = one.scores[place], others.class_index == one.class_index[place]

@@ -106,8 +106,8 @@ def learn(folder: Path, case: str) -> Arrays:
     items, strengths = model.head.task.items(config), hyp.augmentation()
     loader = TrainLoader(samples, 64, BATCH, strengths, 0, 0, world=world, items=items)
     state = build_state(config, hyp, model, len(loader), "cpu", "float64")
-    if config.sync_bn and world.process.world_size == 1:
-        nn.synchronize_batch_norm(state.model)  # the same formulas: clipping enlarges rounding
+    if case == "accumulating" and world.process.world_size == 1:
+        nn.synchronize_batch_norm(state.model)  # the same formulas: clipping makes rounding 1e-8
     if case in OWN_STATISTICS:
         state.model.eval()
     if case == "out of memory" and this_process().rank == 1:

@@ -5,10 +5,16 @@ Prints the name of each check.
 
 from __future__ import annotations
 
+import copy
+import threading
+from collections.abc import Callable
+
 import torch
 
 from tests.emulated.gpu import emulated_gpu
 from tests.emulated.streams import GPU
+
+ZERO = torch.zeros(())
 
 
 def page_locked(value: float) -> torch.Tensor:
@@ -59,26 +65,113 @@ def check_a_stream_that_does_not_wait_for_another() -> None:
         assert numbers(x + 1.0) == [expected] * 3
 
 
-def check_memory_freed_while_another_stream_reads_it() -> None:
-    for records, expected in ((False, -1.0), (True, 2.0)):
-        current, beside = torch.cuda.current_stream("cuda:0"), torch.cuda.Stream("cuda:0")
+def check_a_stream_that_waits_for_another_too_early() -> None:
+    current, beside = torch.cuda.current_stream("cuda:0"), torch.cuda.Stream("cuda:0")
+    found = set()
+    for _ in range(2):  # the other one goes no further, or does all
+        current.wait_stream(beside)
         with torch.cuda.stream(beside):
             x = page_locked(1.0).to("cuda:0", non_blocking=True)
-        current.wait_stream(beside)
-        if records:
-            x.record_stream(current)
-        y = x + 1.0
-        del x
-        assert numbers(y) == [expected] * 3
+        found.update(numbers(x + 1.0))
+    assert found == {-1.0, 2.0}
+
+
+def check_memory_freed_while_another_stream_reads_it() -> None:
+    current, beside = torch.cuda.current_stream("cuda:0"), torch.cuda.Stream("cuda:0")
+    for records, expected in ((False, {-1.0, 2.0}), (True, {2.0})):
+        found = set()
+        for _ in range(2):
+            with torch.cuda.stream(beside):
+                x = page_locked(1.0).to("cuda:0", non_blocking=True)
+            current.wait_stream(beside)
+            if records:
+                x.record_stream(current)
+            y = x + 1.0
+            del x
+            found.update(numbers(y))
+        assert found == expected
+
+
+def check_memory_freed_while_a_stream_beside_reads_it() -> None:
+    for records, expected in ((False, -1.0), (True, 2.0)):
+        current, beside = torch.cuda.current_stream("cuda:0"), torch.cuda.Stream("cuda:0")
+        x = torch.ones(3, device="cuda:0")
+        beside.wait_stream(current)
+        with torch.cuda.stream(beside):
+            y = x + 1.0
+            if records:
+                x.record_stream(beside)
+            del x
+            later = torch.cuda.Event()
+            later.record(current)
+            later.synchronize()
+            assert numbers(y) == [expected] * 3
+
+
+def check_a_copy_to_the_host_read_too_early() -> None:
+    x = torch.ones(3, device="cuda:0") + 1.0
+    host, before = x.to("cpu", non_blocking=True), GPU.waits
+    assert host.isnan().all() and host.is_pinned()
+    torch.cuda.synchronize()
+    assert host.tolist() == [2.0] * 3 and GPU.waits == before + 1
+
+
+def check_memory_that_nobody_wrote() -> None:
+    for x in (torch.empty(3, device="cuda:0"), torch.ones(3, device="cuda:0").new_empty(3)):
+        assert numbers(x) == [-1.0] * 3
+
+
+def check_each_thread_has_a_stream() -> None:
+    first, found = torch.cuda.current_stream("cuda:0"), []
+    with torch.cuda.stream(torch.cuda.Stream("cuda:0")):
+        thread = threading.Thread(target=lambda: found.append(torch.cuda.current_stream("cuda:0")))
+        thread.start()
+        thread.join()
+    assert found == [first]
 
 
 def check_two_devices_in_one_operation() -> None:
+    one = torch.tensor(1.0).to("cuda:0")
+    for run in (lambda: torch.ones(3, device="cuda:0") + torch.ones(3), lambda: ZERO.add_(one)):
+        assert "two devices" in refusal(run)
+
+
+def check_a_number_of_the_host_is_read_at_once() -> None:
+    number = torch.tensor(1.0)
+    x = torch.ones(3, device="cuda:0") + number
+    number.fill_(5.0)
+    assert numbers(x) == [2.0] * 3
+
+
+def check_a_tensor_that_takes_the_memory_of_another() -> None:
+    x, y = torch.zeros(3, device="cuda:0"), torch.ones(3, device="cuda:0")
+    x.data = y
+    del y
+    assert numbers(x.mul_(2.0)) == [2.0] * 3
+    layer = torch.nn.Conv2d(3, 4, 3).to("cuda:0").to(memory_format=torch.channels_last)
+    assert layer.weight.stride() == layer.weight.memory.stride()
+
+
+def check_a_copy_is_as_late_as_what_it_is_of() -> None:
+    x = page_locked(1.0).to("cuda:0", non_blocking=True)
+    for copied in (copy.deepcopy(x), copy.deepcopy(torch.nn.Parameter(x)).detach()):
+        assert numbers(copied) == [1.0] * 3
+
+
+def check_what_is_not_emulated_is_refused() -> None:
+    assert "shape" in refusal(lambda: torch.ones(1, 3, device="cuda:0").squeeze_(0))
+    assert "dtype" in refusal(lambda: torch.autocast("cuda"))
+    with torch.autocast("cuda", torch.bfloat16):
+        assert "autocast" in refusal(lambda: torch.rsqrt(torch.ones(3, device="cuda:0")))
+
+
+def refusal(run: Callable[[], object]) -> str:
+    """Return what an operation is refused with; "" if it runs."""
     try:
-        torch.ones(3, device="cuda:0") + torch.ones(3)
+        run()
     except RuntimeError as error:
-        assert "two devices" in str(error)
-    else:
-        raise AssertionError("it ran")
+        return str(error)
+    return ""
 
 
 def check_each_wait_is_counted() -> None:
@@ -103,4 +196,4 @@ if __name__ == "__main__":
         for name, check in sorted(globals().items()):
             if name.startswith("check_"):
                 check()
-                print(name)
+                print(name, flush=True)

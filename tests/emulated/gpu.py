@@ -3,9 +3,9 @@
     .venv/torch/bin/python -m tests.emulated.program train.py --device 0 ...
 
 Nothing is there before somebody waits for it: until then it is NaN. Copies from page-locked memory
-read it that late, and freed memory of another stream is used again. So a missing wait, a host array
-that is filled again too early and tensors of two devices in one operation give wrong results, and
-each wait of the host is counted. It has no Triton, no compiler and one process.
+read it that late, and freed memory is used again. So a missing wait, a host array that is filled
+again too early and tensors of two devices in one operation give wrong results, or end it, and each
+wait of the host is counted. It has no Triton, no compiler and one process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map, tree_map_only
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-from tests.emulated.streams import DEVICE, GPU, SHOWN_AS, Event, Gpu, Stream
+from tests.emulated.streams import DEVICE, GPU, SHOWN_AS, Event, Gpu
 from tests.emulated.tensors import Dispatch, OnGpu, flat
 
 CAPABILITY = (8, 0)
@@ -48,11 +48,20 @@ class Autocast:
         functional.binary_cross_entropy_with_logits, functional.interpolate,
     )  # fmt: skip
     IN_THE_WIDEST = (torch.cat, torch.stack)
+    # Further ones of these lists, by name.
+    REFUSED = frozenset({
+        "addcdiv", "addcmul", "addmm", "atan2", "baddbmm", "conv1d", "conv3d", "cumprod", "dot",
+        "einsum", "grid_sample", "group_norm", "index_put", "kl_div", "l1_loss", "layer_norm",
+        "log1p", "log2", "mm", "mse_loss", "mv", "nll_loss", "norm", "normalize", "prelu",
+        "reciprocal", "rsqrt", "scatter_add", "smooth_l1_loss", "softmin", "softplus", "tensordot",
+    })  # fmt: skip
     dtype: torch.dtype | None = None  # of the block that runs
 
     def __init__(
         self, device_type: str, dtype: torch.dtype | None = None, enabled: bool = True
     ) -> None:
+        if enabled and dtype is None:
+            raise RuntimeError("autocast without a dtype is not emulated")
         self._dtypes = [dtype if enabled and device_type == SHOWN_AS.type else None]
 
     def __enter__(self) -> None:
@@ -75,6 +84,10 @@ class Autocast:
             wanted = torch.float32
         elif function in cls.IN_THE_WIDEST:
             wanted = max((x.dtype for x in flat(arguments)), key=lambda dtype: dtype.itemsize)
+        elif function.__name__ in cls.REFUSED and any(
+            isinstance(x, OnGpu) for x in flat(arguments)
+        ):
+            raise RuntimeError(f"{function.__name__} under autocast is not emulated")
         else:
             return arguments
         cast = (cls.dtype, torch.float32)
@@ -92,6 +105,8 @@ class Functions(TorchFunctionMode):
             return SHOWN[function](args[0])
         if function is torch.Tensor.is_pinned:
             return not isinstance(args[0], OnGpu) and GPU.has_locked_pages(args[0])
+        if function == SET_DATA and isinstance(args[0], OnGpu):
+            args[0].hold(args[1].memory)
         args, kwargs = tree_map(named_here, (args, kwargs))
         if Autocast.dtype is not None:
             with self:
@@ -99,6 +114,7 @@ class Functions(TorchFunctionMode):
         return function(*args, **kwargs)
 
 
+SET_DATA = torch.Tensor.data.__set__
 SHOWN = {
     torch.Tensor.device.__get__: lambda x: SHOWN_AS,
     torch.Tensor.is_cuda.__get__: lambda x: True,
@@ -120,7 +136,7 @@ def run_thread(run: Any, thread: threading.Thread) -> None:
 
 
 CUDA = {
-    "Stream": Stream,
+    "Stream": GPU.new_stream,
     "Event": Event,
     "stream": GPU.in_stream,
     "synchronize": GPU.synchronize,

@@ -6,6 +6,7 @@ PyTorch calls the device in Python; to the program it is cuda:0.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import warnings
 import weakref
@@ -22,7 +23,7 @@ DEVICE, SHOWN_AS = torch.device("privateuseone", 0), torch.device("cuda", 0)
 class Stream:
     """Work in order, none of it done before somebody waits."""
 
-    def __init__(self, device: Any = None) -> None:
+    def __init__(self) -> None:
         self.queue: list[Callable[[], object]] = []
 
     def put(self, work: Callable[[], object]) -> None:
@@ -39,8 +40,8 @@ class Stream:
     def wait_stream(self, other: Stream) -> None:
         event = Event()
         event.record(other)
-        # The other stream may be far ahead by then.
-        self.put(lambda: event.is_done or other.run())
+        # By then it may have done no more than that, or all: once so, once so.
+        self.put(lambda: event.is_done or other.run(None if next(GPU.runs_ahead) else event))
 
 
 class Event:
@@ -81,46 +82,64 @@ class Gpu:
     def __init__(self) -> None:
         self.at_once = False  # run all work as it is queued
         self.waits = 0  # of the host
+        self.runs_ahead = itertools.cycle((False, True))
         self.sync_debug_mode = "default"
         self.lock = threading.RLock()
-        self.stream = self.first_stream = Stream()
+        self.first_stream = Stream()
+        self._streams = weakref.WeakSet([self.first_stream])
+        self._of_thread = threading.local()
         self._pieces: dict[int, Piece] = {}
         self._page_locked: dict[int, torch.Tensor] = {}  # by address
+
+    @property
+    def stream(self) -> Stream:
+        """The stream of this thread."""
+        return getattr(self._of_thread, "stream", self.first_stream)
+
+    def new_stream(self, device: Any = None) -> Stream:
+        stream = Stream()
+        self._streams.add(stream)
+        return stream
 
     def wait(self) -> None:
         """Let the host wait for all work of the stream, because an operation needs it."""
         if self.sync_debug_mode == "warn":
             warnings.warn("called a synchronizing CUDA operation", stacklevel=2)
-        self.synchronize()
+        self.waits += 1
+        self.stream.run()
 
     def synchronize(self, device: Any = None) -> None:
         """Do as `torch.cuda.synchronize`."""
         self.waits += 1
-        self.stream.run()
+        for stream in list(self._streams):
+            stream.run()
 
     def set_sync_debug_mode(self, mode: str) -> None:
         self.sync_debug_mode = mode
 
     @contextmanager
     def in_stream(self, stream: Stream) -> Iterator[None]:
-        before, self.stream = self.stream, stream
+        before, self._of_thread.stream = self.stream, stream
         try:
             yield
         finally:
-            self.stream = before
+            self._of_thread.stream = before
 
-    def add(self, tensor: torch.Tensor, memory: torch.Tensor) -> None:
-        """Note a tensor of the device and its memory, for when the last tensor there is freed."""
+    def add(self, tensor: torch.Tensor, memory: torch.Tensor) -> Callable[[], object]:
+        """Note a tensor of the device and its memory; return what ends its use of that.
+
+        Memory is used again when the last tensor there is freed, or has other memory.
+        """
         storage = memory.untyped_storage()
         piece = self._pieces.setdefault(storage.data_ptr(), Piece(self.stream, storage))
         piece.num_tensors += 1
-        weakref.finalize(tensor, self._free, piece)
+        return weakref.finalize(tensor, self._free, piece)
 
     def _free(self, piece: Piece) -> None:
         piece.num_tensors -= 1
         if piece.num_tensors == 0:
             self._pieces.pop(piece.storage.data_ptr(), None)
-            if self.first_stream not in (piece.stream, *piece.used_by):
+            if not piece.used_by:
                 piece.stream.put(lambda: piece.storage.fill_(255))  # the bytes of NaN
 
     def record_stream(self, memory: torch.Tensor, stream: Stream) -> None:

@@ -31,9 +31,22 @@ class OnGpu(torch.Tensor):
             dtype=memory.dtype,
             device=DEVICE,
         )
-        made.memory = memory
-        GPU.add(made, memory)
+        made.hold(memory)
         return made
+
+    def hold(self, memory: torch.Tensor) -> None:
+        """Have this memory, and no longer that from before."""
+        leave = getattr(self, "_leave", None)
+        self.memory, self._leave = memory, GPU.add(self, memory)
+        if leave is not None:
+            leave()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
+        copied = self.detach().clone().requires_grad_(self.requires_grad)
+        if isinstance(self, torch.nn.Parameter):
+            copied = torch.nn.Parameter(copied, self.requires_grad)
+        memo[id(self)] = copied
+        return copied
 
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
@@ -56,7 +69,8 @@ def dispatch(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if name == "_to_copy" and target is not None:
         return copy_to(torch.device(target), args[0], kwargs)
     if kwargs.get("pin_memory"):
-        return GPU.lock_pages(spoil(function(*args, **{**kwargs, "pin_memory": False})))
+        made = function(*args, **{**kwargs, "pin_memory": False})
+        return GPU.lock_pages(spoil(made) if is_empty(function) else made)
     if target is None:
         on_gpu = any(isinstance(x, OnGpu) for x in tensors)
     else:
@@ -65,15 +79,18 @@ def dispatch(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             return function(*tree_map_only(OnGpu, meta_of, args), **kwargs)
     if not on_gpu:
         return function(*args, **kwargs)
-    if any(x.ndim and not isinstance(x, OnGpu) for x in tensors):
+    changed = [id(x) for x in flat(changed_by(function, args))]
+    if any((x.ndim or id(x) in changed) and not isinstance(x, OnGpu) for x in tensors):
         raise RuntimeError(f"{function}: tensors of two devices")
+    if torch.Tag.inplace_view in function.tags:
+        raise RuntimeError(f"{function}: a new shape in place is not emulated")
     return queue(function, args, kwargs if target is None else {**kwargs, "device": CPU})
 
 
 def queue(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Queue an operation on tensors of the device; return its results, which are not there yet."""
     owners = {id(x.memory): x for x in flat((args, kwargs)) if isinstance(x, OnGpu)}
-    args, kwargs = tree_map_only(OnGpu, lambda x: x.memory, (args, kwargs))
+    args, kwargs = tree_map_only(torch.Tensor, as_queued, (args, kwargs))
 
     def owner_of(memory: torch.Tensor) -> torch.Tensor:
         return owners[id(memory)] if id(memory) in owners else OnGpu(memory)
@@ -89,10 +106,13 @@ def queue(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         GPU.stream.put(lambda: run(function, args, kwargs))
         return owner_of(args[0]) if function._schema.returns else None
     results = unwritten_results(function, args, kwargs)
+    if is_empty(function):
+        return tree_map_only(torch.Tensor, owner_of, results)
 
     def fill() -> None:
         for result, value in zip(flat(results), flat(run(function, args, kwargs)), strict=True):
-            if value.numel() == result.numel():  # else an empty one, which this device leaves out
+            if value.numel():  # the host leaves some out that this device has
+                assert value.shape == result.shape, f"{function}: {value.shape}, {result.shape}"
                 result.copy_(value)
 
     GPU.stream.put(fill)
@@ -110,16 +130,17 @@ def unwritten_results(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 def copy_to(target: torch.device, x: torch.Tensor, kwargs: dict[str, Any]) -> torch.Tensor:
     """Do as `Tensor.to`, from or to the device."""
     options = {name: x for name, x in kwargs.items() if name not in ("device", "non_blocking")}
-    to_gpu = target.type == DEVICE.type
+    to_gpu, non_blocking = target.type == DEVICE.type, kwargs.get("non_blocking")
     if isinstance(x, OnGpu) and to_gpu:
         return queue(ATEN._to_copy.default, (x,), options)
-    if isinstance(x, OnGpu):
-        GPU.wait()
-        return ATEN._to_copy.default(x.memory, **options)
-    if not to_gpu:
+    if not (isinstance(x, OnGpu) or to_gpu):
         return ATEN._to_copy.default(x, **kwargs)
-    made = OnGpu(unwritten_results(ATEN._to_copy.default, (x,), options))
-    return copy_into(made, x, kwargs.get("non_blocking"))
+    made = unwritten_results(ATEN._to_copy.default, (x,), options)
+    if to_gpu:
+        made = OnGpu(made)
+    elif non_blocking:
+        made = GPU.lock_pages(made)
+    return copy_into(made, x, non_blocking)
 
 
 def copy_into(target: torch.Tensor, source: torch.Tensor, non_blocking: Any) -> torch.Tensor:
@@ -149,6 +170,22 @@ def only_writes(function: Any) -> bool:
     """Return whether all that an operation gives is its changed arguments."""
     aliases = [value.alias_info for value in function._schema.returns]
     return all(alias is not None and alias.is_write for alias in aliases)
+
+
+def changed_by(function: Any, args: Any) -> list[Any]:
+    """Return the arguments that an operation writes to."""
+    kinds = [argument.alias_info for argument in function._schema.arguments]
+    return [x for x, kind in zip(args, kinds, strict=False) if kind is not None and kind.is_write]
+
+
+def is_empty(function: Any) -> bool:
+    """Return whether an operation gives memory that nobody wrote."""
+    return function.overloadpacket.__name__.startswith(("empty", "new_empty"))
+
+
+def as_queued(x: torch.Tensor) -> torch.Tensor:
+    """Return what queued work reads of an argument: a number of the host as it is now."""
+    return x.memory if isinstance(x, OnGpu) else x.clone()
 
 
 def run(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:

@@ -163,7 +163,7 @@ def _matching(argument: str) -> list[str]:
     parts = Path(argument).parts
     fixed = 0
     while fixed < len(parts) and (
-        not set(parts[fixed]) & set("*?[") or os.path.lexists(Path(*parts[: fixed + 1]))
+        not set(parts[fixed]) & set("*?[") or os.path.isdir(Path(*parts[: fixed + 1]))
     ):
         fixed += 1
     if fixed == len(parts):

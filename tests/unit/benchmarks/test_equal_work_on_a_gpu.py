@@ -17,7 +17,7 @@ def test_folding_is_compared_without_tf32_whose_rounding_is_larger(monkeypatch):
         device, "compute_exactly", lambda where: calls.append(f"exact {where}"), raising=False
     )
     monkeypatch.setattr(folding, "build_model", lambda *_: lambda images: calls.append("network"))
-    monkeypatch.setattr(folding, "require_equal_maps", lambda *_: None)
+    monkeypatch.setattr(folding, "require_equal_tensors", lambda *_: None)
     monkeypatch.setattr("sys.argv", ["folding", "--device", "cpu", "--img", "64", "--repeats", "1"])
     folding.main()
     assert calls[0] == "exact cpu" and set(calls[1:]) == {"network"}

@@ -85,6 +85,13 @@ def test_a_pattern_in_a_folder_whose_name_looks_like_one_is_in_that_folder(folde
     assert names(tmp_path / "cat[1-2]" / "*" / "*.jpg") == ["x.jpg"]
 
 
+def test_a_file_that_is_called_like_a_folder_of_a_pattern_is_no_folder(folder, tmp_path):
+    (tmp_path / "b*").touch()
+    (tmp_path / "bc").mkdir()
+    (tmp_path / "bc" / "x.jpg").touch()
+    assert names(tmp_path / "b*" / "*.jpg") == ["x.jpg"]
+
+
 def test_a_pattern_does_not_follow_links_that_lead_upward(folder):
     for name in ("up", "on"):
         (folder / "inner" / name).symlink_to(folder)  # each pass would double the paths

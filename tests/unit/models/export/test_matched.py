@@ -124,14 +124,29 @@ def test_a_box_that_the_model_does_not_predict_is_no_close_call():
 )
 def test_either_of_two_classes_of_one_score_may_be_the_best(second, is_close):
     """A thing has its best class alone; each score may be off by 0.001."""
-    row = np.zeros((1, 8), np.float32)
-    row[0, 4], row[0, 6], row[0, 7] = 1, 0.9, second
-    expected = detections((BOX_A, 0.9, 1))
-    candidates = Candidates(expected.boxes_xyxy, row)
-    pairs = np.empty((0, 2), np.int64)
-    for found in (detections((BOX_A, second, 2)), detections()):  # a box of class 2 may remove it
-        fault = fault_of(found, expected, candidates, pairs, limits(), FLOAT32)
-        assert (fault == "") is is_close, fault
+    one, removing = (BOX_A, 0.9, 1), (SHIFTED, 0.95, 2)
+    for found, expected in (
+        ([(BOX_A, second, 2)], [one]),
+        ([removing], [removing, one]),  # of class 2 it goes
+    ):
+        assert (fault_of_a_tie(found, expected, second) == "") is is_close
+
+
+@pytest.mark.parametrize("other", [(), ((APART, 0.9, 2),), ((BOX_A, 0.9, 0),)], ids=len)
+def test_a_tie_of_classes_does_not_explain_that_neither_is_found(other):
+    fault = fault_of_a_tie([*other], [*other, (BOX_A, 0.9, 1)], 0.9)
+    assert fault.startswith("only the model finds class 1")
+
+
+def fault_of_a_tie(found, expected, second):
+    """The fault where the model says class 1 of BOX_A by 0.9, and class 2 by a second score."""
+    found, expected = detections(*found), detections(*expected)
+    rows = np.zeros((len(expected.scores), 8), np.float32)
+    rows[:, 4] = 1
+    rows[np.arange(len(rows)), 5 + expected.class_index] = expected.scores
+    rows[-1, 7] = second
+    candidates, pairs = Candidates(expected.boxes_xyxy, rows), match(found, expected, FLOAT32)
+    return fault_of(found, expected, candidates, pairs, limits(), FLOAT32)
 
 
 def test_a_class_below_the_best_is_no_close_call():
