@@ -1,7 +1,6 @@
-"""Streams, events and memory of an emulated GPU, which works as late as a real one may.
+"""Streams, events and memory of emulated GPUs, which work as late as real ones may.
 
-What is queued runs when the host waits for it, or when another stream does. `DEVICE` is what
-PyTorch calls the device in Python; to the program it is cuda:0.
+What is queued runs when the host waits for it, or when another stream does.
 """
 
 from __future__ import annotations
@@ -16,13 +15,14 @@ from typing import Any
 
 import torch
 
-DEVICE, SHOWN_AS = torch.device("privateuseone", 0), torch.device("cuda", 0)
+from tests.emulated.names import NUM_GPUS, InDevice, gpu_of
 
 
 class Stream:
-    """Work in order, none of it done before somebody waits."""
+    """Work of one GPU in order, none of it done before somebody waits."""
 
     def __init__(self, device: Any = None) -> None:
+        self.gpu = gpu_of(device)
         self.queue: list[Callable[[], object]] = []
 
     def put(self, work: Callable[[], object]) -> None:
@@ -39,8 +39,11 @@ class Stream:
     def wait_stream(self, other: Stream) -> None:
         event = Event()
         event.record(other)
+        self.wait_event(event)
+
+    def wait_event(self, event: Event) -> None:
         # The other stream may be far ahead by then.
-        self.put(lambda: event.is_done or other.run())
+        self.put(lambda: event.is_done or event.stream.run())
 
 
 class Event:
@@ -50,7 +53,7 @@ class Event:
         self.is_done = True
 
     def record(self, stream: Stream | None = None) -> None:
-        self.stream, self.is_done = stream or GPU.stream, False
+        self.stream, self.is_done = stream or GPU.stream(), False
         self.stream.put(self._end)
 
     def _end(self) -> None:
@@ -76,43 +79,49 @@ class Piece:
 
 
 class Gpu:
-    """The state of the device."""
+    """The state of the devices in this process."""
 
     def __init__(self) -> None:
         self.at_once = False  # run all work as it is queued
         self.waits = 0  # of the host
         self.sync_debug_mode = "default"
         self.lock = threading.RLock()
-        self.stream = self.first_stream = Stream()
+        self.first_streams = [Stream(gpu) for gpu in range(NUM_GPUS)]
+        self._streams = list(self.first_streams)  # the current ones
         self._pieces: dict[int, Piece] = {}
         self._page_locked: dict[int, torch.Tensor] = {}  # by address
 
-    def wait(self) -> None:
-        """Let the host wait for all work of the stream, because an operation needs it."""
+    def stream(self, device: Any = None) -> Stream:
+        """Do as `torch.cuda.current_stream`."""
+        return self._streams[gpu_of(device)]
+
+    def wait(self, gpu: int) -> None:
+        """Let the host wait for all work of a GPU's stream, because an operation needs it."""
         if self.sync_debug_mode == "warn":
             warnings.warn("called a synchronizing CUDA operation", stacklevel=2)
-        self.synchronize()
+        self.synchronize(gpu)
 
     def synchronize(self, device: Any = None) -> None:
         """Do as `torch.cuda.synchronize`."""
         self.waits += 1
-        self.stream.run()
+        self.stream(device).run()
 
     def set_sync_debug_mode(self, mode: str) -> None:
         self.sync_debug_mode = mode
 
     @contextmanager
     def in_stream(self, stream: Stream) -> Iterator[None]:
-        before, self.stream = self.stream, stream
+        before, self._streams[stream.gpu] = self._streams[stream.gpu], stream
         try:
-            yield
+            with InDevice(stream.gpu):
+                yield
         finally:
-            self.stream = before
+            self._streams[stream.gpu] = before
 
-    def add(self, tensor: torch.Tensor, memory: torch.Tensor) -> None:
-        """Note a tensor of the device and its memory, for when the last tensor there is freed."""
+    def add(self, tensor: torch.Tensor, memory: torch.Tensor, gpu: int) -> None:
+        """Note a tensor of a GPU and its memory, for when the last tensor there is freed."""
         storage = memory.untyped_storage()
-        piece = self._pieces.setdefault(storage.data_ptr(), Piece(self.stream, storage))
+        piece = self._pieces.setdefault(storage.data_ptr(), Piece(self.stream(gpu), storage))
         piece.num_tensors += 1
         weakref.finalize(tensor, self._free, piece)
 
@@ -120,7 +129,7 @@ class Gpu:
         piece.num_tensors -= 1
         if piece.num_tensors == 0:
             self._pieces.pop(piece.storage.data_ptr(), None)
-            if self.first_stream not in (piece.stream, *piece.used_by):
+            if self.first_streams[piece.stream.gpu] not in (piece.stream, *piece.used_by):
                 piece.stream.put(lambda: piece.storage.fill_(255))  # the bytes of NaN
 
     def record_stream(self, memory: torch.Tensor, stream: Stream) -> None:

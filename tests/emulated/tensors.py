@@ -1,4 +1,4 @@
-"""Tensors of the emulated GPU: their operations are queued, and computed on the CPU."""
+"""Tensors of emulated GPUs: their operations are queued, and computed on the CPU."""
 
 from __future__ import annotations
 
@@ -10,29 +10,32 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from tests.dispatched import WAITS, is_view
-from tests.emulated.streams import DEVICE, GPU, spoil
+from tests.emulated import collectives
+from tests.emulated.names import gpu_of, inside, is_inside
+from tests.emulated.streams import GPU, spoil
 
 META, CPU = torch.device("meta"), torch.device("cpu")
 ATEN = torch.ops.aten
 
 
 class OnGpu(torch.Tensor):
-    """A tensor of the device; `memory` on the host holds its values once the work is done."""
+    """A tensor of a GPU; `memory` on the host holds its values once the work is done."""
 
     memory: torch.Tensor
+    gpu: int
 
     @staticmethod
-    def __new__(cls, memory: torch.Tensor) -> OnGpu:
+    def __new__(cls, memory: torch.Tensor, gpu: int) -> OnGpu:
         made = torch.Tensor._make_wrapper_subclass(
             cls,
             memory.shape,
             strides=memory.stride(),
             storage_offset=memory.storage_offset(),
             dtype=memory.dtype,
-            device=DEVICE,
+            device=inside(gpu),
         )
-        made.memory = memory
-        GPU.add(made, memory)
+        made.memory, made.gpu = memory, gpu
+        GPU.add(made, memory, gpu)
         return made
 
     @classmethod
@@ -48,7 +51,9 @@ class Dispatch(TorchDispatchMode):
 
 
 def dispatch(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Run an operation on the host, or queue it on the device."""
+    """Run an operation on the host, or queue it on a GPU."""
+    if function.namespace == "c10d":
+        return collectives.begin(function, args)
     name, tensors = function.overloadpacket.__name__, flat((args, kwargs))
     target = kwargs.get("device")
     if name == "copy_":
@@ -57,34 +62,34 @@ def dispatch(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return copy_to(torch.device(target), args[0], kwargs)
     if kwargs.get("pin_memory"):
         return GPU.lock_pages(spoil(function(*args, **{**kwargs, "pin_memory": False})))
-    if target is None:
-        on_gpu = any(isinstance(x, OnGpu) for x in tensors)
-    else:
-        on_gpu = torch.device(target).type == DEVICE.type
-        if any(isinstance(x, OnGpu) for x in tensors) and not on_gpu:  # as empty_like does
-            return function(*tree_map_only(OnGpu, meta_of, args), **kwargs)
-    if not on_gpu:
+    gpus = {x.gpu for x in tensors if isinstance(x, OnGpu)}
+    if target is not None and is_inside(target):
+        gpus.add(gpu_of(target))
+        kwargs = {**kwargs, "device": CPU}
+    elif target is not None and gpus:  # as empty_like does
+        return function(*tree_map_only(OnGpu, meta_of, args), **kwargs)
+    if not gpus:
         return function(*args, **kwargs)
-    if any(x.ndim and not isinstance(x, OnGpu) for x in tensors):
+    if len(gpus) > 1 or any(x.ndim and not isinstance(x, OnGpu) for x in tensors):
         raise RuntimeError(f"{function}: tensors of two devices")
-    return queue(function, args, kwargs if target is None else {**kwargs, "device": CPU})
+    return queue(function, args, kwargs, gpus.pop())
 
 
-def queue(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Queue an operation on tensors of the device; return its results, which are not there yet."""
+def queue(function: Any, args: Any, kwargs: dict[str, Any], gpu: int) -> Any:
+    """Queue an operation on tensors of a GPU; return its results, which are not there yet."""
     owners = {id(x.memory): x for x in flat((args, kwargs)) if isinstance(x, OnGpu)}
     args, kwargs = tree_map_only(OnGpu, lambda x: x.memory, (args, kwargs))
 
     def owner_of(memory: torch.Tensor) -> torch.Tensor:
-        return owners[id(memory)] if id(memory) in owners else OnGpu(memory)
+        return owners[id(memory)] if id(memory) in owners else OnGpu(memory, gpu)
 
     if is_view(function):
         return tree_map_only(torch.Tensor, owner_of, function(*args, **kwargs))
     if tells_the_host(function, args):
-        GPU.wait()
+        GPU.wait(gpu)
         return tree_map_only(torch.Tensor, owner_of, function(*args, **kwargs))
     if only_writes(function):
-        GPU.stream.put(lambda: run(function, args, kwargs))
+        GPU.stream(gpu).put(lambda: run(function, args, kwargs))
         return owner_of(args[0]) if function._schema.returns else None
     results = unwritten_results(function, args, kwargs)
 
@@ -93,7 +98,7 @@ def queue(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             if value.numel() == result.numel():  # else an empty one, which this device leaves out
                 result.copy_(value)
 
-    GPU.stream.put(fill)
+    GPU.stream(gpu).put(fill)
     return tree_map_only(torch.Tensor, owner_of, results)
 
 
@@ -108,29 +113,34 @@ def unwritten_results(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 def copy_to(target: torch.device, x: torch.Tensor, kwargs: dict[str, Any]) -> torch.Tensor:
     """Do as `Tensor.to`, from or to the device."""
     options = {name: x for name, x in kwargs.items() if name not in ("device", "non_blocking")}
-    to_gpu = target.type == DEVICE.type
-    if isinstance(x, OnGpu) and to_gpu:
-        return queue(ATEN._to_copy.default, (x,), options)
+    if isinstance(x, OnGpu) and is_inside(target):
+        if x.gpu != gpu_of(target):
+            raise RuntimeError("a copy to another GPU: it is not emulated")
+        return queue(ATEN._to_copy.default, (x,), options, x.gpu)
     if isinstance(x, OnGpu):
-        GPU.wait()
+        GPU.wait(x.gpu)
         return ATEN._to_copy.default(x.memory, **options)
-    if not to_gpu:
+    if not is_inside(target):
         return ATEN._to_copy.default(x, **kwargs)
-    made = OnGpu(unwritten_results(ATEN._to_copy.default, (x,), options))
+    made = OnGpu(unwritten_results(ATEN._to_copy.default, (x,), options), gpu_of(target))
     return copy_into(made, x, kwargs.get("non_blocking"))
 
 
 def copy_into(target: torch.Tensor, source: torch.Tensor, non_blocking: Any) -> torch.Tensor:
-    """Do as `Tensor.copy_`: only between the device and page-locked memory need nobody wait."""
-    on_host = [x for x in (target, source) if not isinstance(x, OnGpu)]
-    if len(on_host) == 2:
+    """Do as `Tensor.copy_`: only between a GPU and page-locked memory need nobody wait."""
+    gpus = {x.gpu for x in (target, source) if isinstance(x, OnGpu)}
+    if not gpus:
         return ATEN.copy_.default(target, source)
+    if len(gpus) == 2:
+        raise RuntimeError("a copy to another GPU: it is not emulated")
+    gpu = gpus.pop()
+    on_host = [x for x in (target, source) if not isinstance(x, OnGpu)]
     if not on_host:
-        return queue(ATEN.copy_.default, (target, source), {})
+        return queue(ATEN.copy_.default, (target, source), {}, gpu)
     to, of = (x.memory if isinstance(x, OnGpu) else x for x in (target, source))
-    GPU.stream.put(lambda: to.copy_(of))
+    GPU.stream(gpu).put(lambda: to.copy_(of))
     if not (non_blocking and GPU.has_locked_pages(on_host[0])):
-        GPU.wait()
+        GPU.wait(gpu)
     return target
 
 
