@@ -21,7 +21,7 @@ from unittest import mock
 import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map, tree_map_only
+from torch.utils._pytree import tree_map_only
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from tests.distributed.norm_kernels import KERNELS
@@ -102,9 +102,12 @@ class Functions(TorchFunctionMode):
             return function(*args, **kwargs)
         if function in SHOWN and isinstance(args[0], OnGpu):
             return SHOWN[function](args[0])
+        if function is torch.Tensor.data.__set__ and isinstance(args[1], OnGpu):
+            args[0].take_over(args[1])
         if function is torch.Tensor.is_pinned:
             return not isinstance(args[0], OnGpu) and GPU.has_locked_pages(args[0])
-        args, kwargs = tree_map(named_here, (args, kwargs))
+        args = tuple(map(named_here, args))
+        kwargs = {name: named_here(value) for name, value in kwargs.items()}
         if Autocast.dtype is not None:
             with self:
                 args, kwargs = Autocast.cast(function, (args, kwargs))
