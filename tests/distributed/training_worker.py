@@ -135,9 +135,7 @@ def learn(folder: Path, case: str, device: str = "cpu") -> Arrays:
         **{name: np.array(numbers) for name, numbers in state.loss.state().items()},
     }
     if case == "sync-bn":
-        learnt["validation"] = validation_losses(
-            state, samples, world, dataset.class_names, device
-        )
+        learnt["validation"] = validation_losses(state, samples, world, dataset.class_names, device)
     return learnt
 
 

@@ -29,7 +29,7 @@ class Link:
 
     group: ProcessGroup
     stream: Stream | None = None  # NCCL's own: collectives run beside the current stream
-    works: list[Work] = []  # noqa: RUF012  PyTorch keeps only their part in C++
+    works: list[Work] = []  # PyTorch keeps only their part in C++
 
 
 def init_process_group(engines: str, device_id: torch.device | None = None, **options: Any) -> None:

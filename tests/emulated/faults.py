@@ -5,6 +5,8 @@ Prints the name of each check.
 
 from __future__ import annotations
 
+import copy
+
 import torch
 
 from tests.emulated.gpu import emulated_gpu
@@ -73,12 +75,34 @@ def check_memory_freed_while_another_stream_reads_it() -> None:
 
 
 def check_two_devices_in_one_operation() -> None:
-    try:
-        torch.ones(3, device="cuda:0") + torch.ones(3)
-    except RuntimeError as error:
-        assert "two devices" in str(error)
-    else:
-        raise AssertionError("it ran")
+    for other in (torch.ones(3), torch.ones(3, device="cuda:1")):
+        try:
+            torch.ones(3, device="cuda:0") + other
+        except RuntimeError as error:
+            assert "two devices" in str(error)
+        else:
+            raise AssertionError("it ran")
+
+
+def check_a_wait_for_another_gpu() -> None:
+    x = torch.ones(3, device="cuda:1") + 1.0
+    torch.cuda.synchronize()
+    assert x.memory.isnan().all()
+    with torch.cuda.device(1):
+        torch.cuda.synchronize()
+    assert x.memory.tolist() == [2.0] * 3
+
+
+def check_memory_that_a_tensor_takes_over() -> None:
+    x = torch.ones(3, device="cuda:0")
+    x.data = x.double() + 1.0
+    assert x.dtype == torch.float64 and numbers(x) == [2.0] * 3
+
+
+def check_a_copy_is_late_too() -> None:
+    x = copy.deepcopy(torch.nn.Parameter(torch.ones(3, device="cuda:0") + 1.0))
+    assert x.memory.isnan().all() and isinstance(x, torch.nn.Parameter)
+    assert numbers(x.detach()) == [2.0] * 3
 
 
 def check_each_wait_is_counted() -> None:

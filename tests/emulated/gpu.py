@@ -102,7 +102,7 @@ class Functions(TorchFunctionMode):
             return function(*args, **kwargs)
         if function in SHOWN and isinstance(args[0], OnGpu):
             return SHOWN[function](args[0])
-        if function is torch.Tensor.data.__set__ and isinstance(args[1], OnGpu):
+        if function == torch.Tensor.data.__set__ and isinstance(args[1], OnGpu):
             args[0].take_over(args[1])
         if function is torch.Tensor.is_pinned:
             return not isinstance(args[0], OnGpu) and GPU.has_locked_pages(args[0])

@@ -43,6 +43,14 @@ class OnGpu(torch.Tensor):
         self.memory, self.gpu = other.memory, other.gpu
         GPU.add(self, self.memory, self.gpu)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
+        # PyTorch's would copy `memory` too, before the work is done.
+        copied = self.detach().clone()
+        if isinstance(self, torch.nn.Parameter):
+            copied = torch.nn.Parameter(copied, self.requires_grad)
+        memo[id(self)] = copied
+        return copied
+
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
         return dispatch(function, args, kwargs or {})
