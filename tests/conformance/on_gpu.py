@@ -32,7 +32,6 @@ ELSEWHERE = {
     "is_none_before_and_accumulates_after": "its module is on the CPU",
 }
 NOT_EMULATED = {
-    "repeats_each_value_four_times": "PyTorch 2.13 finds no shape of an empty map interpolated",
     "adds_a_bias_to_products_with_rows": "PyTorch changes the shape of a product of one row later",
 }
 

@@ -1,6 +1,7 @@
 """Some training steps in float64, alone or as one of several ranks; writes what they learnt.
 
-`python -m tests.distributed.training_worker FOLDER` under a launcher, or `learn` in a process.
+`python -m tests.distributed.training_worker FOLDER DEVICES CASE...` under a launcher, or `learn` in
+a process. On emulated GPUs it is `-m tests.emulated.program tests/distributed/training_worker.py`.
 """
 
 # ruff: noqa: E402
@@ -84,7 +85,7 @@ SPOILED = 1  # in this batch the case "not finite" spoils the last image, on its
 Arrays = dict[str, np.ndarray]
 
 
-def learn(folder: Path, case: str) -> Arrays:
+def learn(folder: Path, case: str, device: str = "cpu") -> Arrays:
     """Return weights, EMA, optimizer state and losses after some steps.
 
     In the cases of OWN_STATISTICS BatchNorm uses its running statistics, because batch statistics
@@ -93,7 +94,7 @@ def learn(folder: Path, case: str) -> Arrays:
     from models.detector import Detector
 
     data, cfg = (str(folder / name) for name in FILES.get(case, DETECTOR_FILES))
-    flags = ["--data", data, "--cfg", cfg, "--img", "64", "--batch", str(BATCH), "--device", "cpu"]
+    flags = ["--data", data, "--cfg", cfg, "--img", "64", "--batch", str(BATCH), "--device", device]
     config = parse_train_flags([*flags, "--epochs", str(EPOCHS), "--workers", "0", *FLAGS[case]])
     hyp = read_hyperparameters(config.hyp, config.override)
     if case == "accumulating":
@@ -105,7 +106,7 @@ def learn(folder: Path, case: str) -> Arrays:
     model.initialize(config.seed)
     items, strengths = model.head.task.items(config), hyp.augmentation()
     loader = TrainLoader(samples, 64, BATCH, strengths, 0, 0, world=world, items=items)
-    state = build_state(config, hyp, model, len(loader), "cpu", "float64")
+    state = build_state(config, hyp, model, len(loader), device, "float64")
     if case == "accumulating" and world.process.world_size == 1:
         nn.synchronize_batch_norm(state.model)  # the same formulas: clipping makes rounding 1e-8
     if case in OWN_STATISTICS:
@@ -134,7 +135,7 @@ def learn(folder: Path, case: str) -> Arrays:
         **{name: np.array(numbers) for name, numbers in state.loss.state().items()},
     }
     if case == "sync-bn":
-        learnt["validation"] = validation_losses(state, samples, world, dataset.class_names)
+        learnt["validation"] = validation_losses(state, samples, world, dataset.class_names, device)
     return learnt
 
 
@@ -148,13 +149,13 @@ def out_of_memory_for_two(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def validation_losses(
-    state: TrainState, samples: list[Sample], world: World, class_names: list[str]
+    state: TrainState, samples: list[Sample], world: World, class_names: list[str], device: str
 ) -> np.ndarray:
     """Return the EMA's losses in float32 on batches of two, two and one: a rank lacks the last."""
-    model = nn.place(state.ema.model, "cpu", "float32")
+    model = nn.place(state.ema.model, device, "float32")
     with ValLoader(samples[:5], 64, 2, 0, model.stride, world=world) as loader:
         return evaluation.evaluate(
-            model, loader, samples[:5], class_names, "cpu", loss=state.loss,
+            model, loader, samples[:5], class_names, device, loss=state.loss,
         ).losses  # fmt: skip
 
 
@@ -174,13 +175,15 @@ def write_inputs(folder: Path) -> None:
     write_tiny_classifier(folder)
 
 
-def main(folder: Path) -> None:
-    backend.dist.start("cpu", TIMEOUT_S)
+def main(folder: Path, devices: str, cases: list[str]) -> None:
+    device = backend.device.resolve(devices)
+    backend.dist.start(device, TIMEOUT_S)
     watchdog.start(TIMEOUT_S, backend.dist.all_gather)
-    for case in FLAGS if backend.device.supports("half_gradients") else CASES:
-        np.savez(folder / f"{case} {this_process().rank}.npz", **learn(folder, case))
+    for case in cases:
+        name = f"{devices} {case} {this_process().rank}.npz"
+        np.savez(folder / name, **learn(folder, case, device))  # type: ignore[arg-type]
     backend.dist.stop()
 
 
 if __name__ == "__main__":
-    run_command(lambda: main(Path(sys.argv[1])), several=True)
+    run_command(lambda: main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]), several=True)

@@ -131,9 +131,19 @@ def check_each_thread_has_a_stream() -> None:
 
 
 def check_two_devices_in_one_operation() -> None:
-    one = torch.tensor(1.0).to("cuda:0")
-    for run in (lambda: torch.ones(3, device="cuda:0") + torch.ones(3), lambda: ZERO.add_(one)):
+    x, one = torch.ones(3, device="cuda:0"), torch.tensor(1.0).to("cuda:0")
+    others = torch.ones(3), torch.ones(3, device="cuda:1")
+    for run in (lambda: x + others[0], lambda: x + others[1], lambda: ZERO.add_(one)):
         assert "two devices" in refusal(run)
+
+
+def check_a_wait_for_another_gpu() -> None:
+    x = torch.ones(3, device="cuda:1") + 1.0
+    torch.cuda.synchronize()
+    assert x.memory.isnan().all()
+    with torch.cuda.device(1):
+        torch.cuda.synchronize()
+    assert x.memory.tolist() == [2.0] * 3
 
 
 def check_a_number_of_the_host_is_read_at_once() -> None:

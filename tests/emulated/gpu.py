@@ -1,11 +1,12 @@
-"""A CUDA GPU that is emulated on the CPU, as late and as strict as a real one may be.
+"""Two CUDA GPUs that are emulated on the CPU, as late and as strict as real ones may be.
 
-    .venv/torch/bin/python -m tests.emulated.program train.py --device 0 ...
+    .venv/torch/bin/python -m tests.emulated.program train.py --device 0,1 ...
 
 Nothing is there before somebody waits for it: until then it is NaN. Copies from page-locked memory
 read it that late, and freed memory is used again. So a missing wait, a host array that is filled
 again too early and tensors of two devices in one operation give wrong results, or end it, and each
-wait of the host is counted. It has no Triton, no compiler and one process.
+wait of the host is counted. They have no Triton and no compiler. Each process has GPUs of its own,
+of which a rank uses one; `collectives.py` joins those of the ranks.
 """
 
 from __future__ import annotations
@@ -13,17 +14,28 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
 import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map, tree_map_only
+from torch.utils._pytree import tree_map_only
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-from tests.emulated.streams import DEVICE, GPU, SHOWN_AS, Event, Gpu
+from tests.distributed.norm_kernels import KERNELS
+from tests.emulated import collectives
+from tests.emulated.names import (
+    NUM_GPUS,
+    SHOWN_AS,
+    InDevice,
+    current_device,
+    gpu_of,
+    inside,
+    set_device,
+)
+from tests.emulated.streams import GPU, Event, Gpu
 from tests.emulated.tensors import Dispatch, OnGpu, flat
 
 CAPABILITY = (8, 0)
@@ -62,7 +74,7 @@ class Autocast:
     ) -> None:
         if enabled and dtype is None:
             raise RuntimeError("autocast without a dtype is not emulated")
-        self._dtypes = [dtype if enabled and device_type == SHOWN_AS.type else None]
+        self._dtypes = [dtype if enabled and device_type == SHOWN_AS else None]
 
     def __enter__(self) -> None:
         self._dtypes.append(Autocast.dtype)
@@ -73,7 +85,7 @@ class Autocast:
 
     @classmethod
     def is_enabled(cls, device_type: str) -> bool:
-        return cls.dtype is not None and device_type == SHOWN_AS.type
+        return cls.dtype is not None and device_type == SHOWN_AS
 
     @classmethod
     def cast(cls, function: Any, arguments: Any) -> Any:
@@ -95,7 +107,7 @@ class Autocast:
 
 
 class Functions(TorchFunctionMode):
-    """Shows the device as cuda:0, and takes that name for it."""
+    """Shows the devices as cuda:0 and cuda:1, and takes these names for them."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -106,8 +118,9 @@ class Functions(TorchFunctionMode):
         if function is torch.Tensor.is_pinned:
             return not isinstance(args[0], OnGpu) and GPU.has_locked_pages(args[0])
         if function == SET_DATA and isinstance(args[0], OnGpu):
-            args[0].hold(args[1].memory)
-        args, kwargs = tree_map(named_here, (args, kwargs))
+            args[0].hold(args[1].memory, args[1].gpu)
+        args = tuple(map(named_here, args))
+        kwargs = {name: named_here(value) for name, value in kwargs.items()}
         if Autocast.dtype is not None:
             with self:
                 args, kwargs = Autocast.cast(function, (args, kwargs))
@@ -116,7 +129,7 @@ class Functions(TorchFunctionMode):
 
 SET_DATA = torch.Tensor.data.__set__
 SHOWN = {
-    torch.Tensor.device.__get__: lambda x: SHOWN_AS,
+    torch.Tensor.device.__get__: lambda x: torch.device(SHOWN_AS, x.gpu),
     torch.Tensor.is_cuda.__get__: lambda x: True,
     torch.Tensor.data_ptr: lambda x: x.memory.data_ptr(),
     torch.Tensor.untyped_storage: lambda x: x.memory.untyped_storage(),
@@ -125,8 +138,8 @@ SHOWN = {
 
 def named_here(value: Any) -> Any:
     """Return the device for its name."""
-    is_name = isinstance(value, (str, torch.device)) and str(value).startswith(SHOWN_AS.type)
-    return DEVICE if is_name else value
+    is_name = isinstance(value, (str, torch.device)) and str(value).startswith(SHOWN_AS)
+    return inside(gpu_of(value)) if is_name else value
 
 
 def run_thread(run: Any, thread: threading.Thread) -> None:
@@ -135,15 +148,28 @@ def run_thread(run: Any, thread: threading.Thread) -> None:
         run(thread)
 
 
+def in_one_piece(kernel: Any) -> Any:
+    """Return a function in which autocast sees no operations, as in a kernel of CUDA."""
+
+    def run(*args: Any) -> Any:
+        with Autocast(SHOWN_AS, enabled=False):
+            return kernel(*args)
+
+    return run
+
+
 CUDA = {
     "Stream": GPU.new_stream,
     "Event": Event,
     "stream": GPU.in_stream,
     "synchronize": GPU.synchronize,
-    "current_stream": lambda device=None: GPU.stream,
+    "current_stream": GPU.stream,
     "is_available": lambda: True,
-    "device_count": lambda: 1,
-    "device": lambda device: nullcontext(),
+    "is_current_stream_capturing": lambda: False,
+    "device_count": lambda: NUM_GPUS,
+    "device": InDevice,
+    "current_device": current_device,
+    "set_device": set_device,
     "get_device_name": lambda device=None: "an emulated GPU",
     "get_device_capability": lambda device=None: CAPABILITY,
     "get_sync_debug_mode": lambda: GPU.sync_debug_mode,
@@ -157,7 +183,7 @@ CUDA = {
 
 @contextmanager
 def emulated_gpu(at_once: bool = False) -> Iterator[Gpu]:
-    """Emulate a GPU in this process, in all its threads.
+    """Emulate GPUs in this process, in all its threads.
 
     at_once: run each operation when it is queued.
     """
@@ -165,6 +191,8 @@ def emulated_gpu(at_once: bool = False) -> Iterator[Gpu]:
     _setup_privateuseone_for_python_backend("emulated")
     replaced = [
         *((torch.cuda, name, stand_in) for name, stand_in in CUDA.items()),
+        *((torch, kernel.__name__, in_one_piece(kernel)) for kernel in KERNELS),
+        (torch.distributed, "init_process_group", collectives.init_process_group),
         (torch, "autocast", Autocast),
         (torch, "is_autocast_enabled", Autocast.is_enabled),
         (torch.Tensor, "record_stream", lambda x, stream: GPU.record_stream(x.memory, stream)),

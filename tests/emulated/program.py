@@ -10,12 +10,14 @@ import json
 import os
 import runpy
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+from unittest import mock
 
 import backend
 from tests.emulated.gpu import emulated_gpu
 from tests.emulated.streams import GPU
+from utils.processes.local_ranks import run_ranks
 
 
 def counting(function: Callable[..., Any], counts: list[int]) -> Callable[..., Any]:
@@ -30,6 +32,12 @@ def counting(function: Callable[..., Any], counts: list[int]) -> Callable[..., A
     return counted
 
 
+def run_emulated_ranks(command: Sequence[str], *others: Any) -> int:
+    """Start ranks of this program in place of those of the script."""
+    python, unbuffered, *script = command
+    return run_ranks([python, unbuffered, "-m", "tests.emulated.program", *script], *others)
+
+
 def main() -> None:
     with emulated_gpu(at_once="AT_ONCE" in os.environ):
         backend.use("torch")
@@ -40,7 +48,8 @@ def main() -> None:
         waits: dict[str, list[int]] = {"steps": [], "validations": []}
         loop.train_step = counting(loop.train_step, waits["steps"])
         loop.evaluate = counting(loop.evaluate, waits["validations"])
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        with mock.patch("utils.processes.launch.run_ranks", run_emulated_ranks):
+            runpy.run_path(sys.argv[0], run_name="__main__")
     if waits["steps"]:
         print(json.dumps(waits))
 

@@ -1,7 +1,6 @@
-"""Streams, events and memory of an emulated GPU, which works as late as a real one may.
+"""Streams, events and memory of emulated GPUs, which work as late as real ones may.
 
-What is queued runs when the host waits for it, or when another stream does. `DEVICE` is what
-PyTorch calls the device in Python; to the program it is cuda:0.
+What is queued runs when the host waits for it, or when another stream does.
 """
 
 from __future__ import annotations
@@ -17,13 +16,14 @@ from typing import Any
 
 import torch
 
-DEVICE, SHOWN_AS = torch.device("privateuseone", 0), torch.device("cuda", 0)
+from tests.emulated.names import NUM_GPUS, InDevice, gpu_of
 
 
 class Stream:
-    """Work in order, none of it done before somebody waits."""
+    """Work of one GPU in order, none of it done before somebody waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, gpu: int) -> None:
+        self.gpu = gpu
         self.queue: list[Callable[[], object]] = []
 
     def put(self, work: Callable[[], object]) -> None:
@@ -40,8 +40,11 @@ class Stream:
     def wait_stream(self, other: Stream) -> None:
         event = Event()
         event.record(other)
-        # By then it may have done no more than that, or all: once so, once so.
-        self.put(lambda: event.is_done or other.run(None if next(GPU.runs_ahead) else event))
+        self.wait_event(event)
+
+    def wait_event(self, event: Event) -> None:
+        # By then the other stream may have done no more than that, or all: once so, once so.
+        self.put(lambda: event.is_done or event.stream.run(None if next(GPU.runs_ahead) else event))
 
 
 class Event:
@@ -51,7 +54,7 @@ class Event:
         self.is_done = True
 
     def record(self, stream: Stream | None = None) -> None:
-        self.stream, self.is_done = stream or GPU.stream, False
+        self.stream, self.is_done = stream or GPU.stream(), False
         self.stream.put(self._end)
 
     def _end(self) -> None:
@@ -68,7 +71,7 @@ class Event:
 
 @dataclass
 class Piece:
-    """Memory of the device: the stream that allocated it uses it again once it is freed."""
+    """Memory of a GPU: the stream that allocated it uses it again once it is freed."""
 
     stream: Stream
     storage: torch.UntypedStorage
@@ -77,7 +80,7 @@ class Piece:
 
 
 class Gpu:
-    """The state of the device."""
+    """The state of the devices in this process."""
 
     def __init__(self) -> None:
         self.at_once = False  # run all work as it is queued
@@ -85,33 +88,33 @@ class Gpu:
         self.runs_ahead = itertools.cycle((False, True))
         self.sync_debug_mode = "default"
         self.lock = threading.RLock()
-        self.first_stream = Stream()
-        self._streams = weakref.WeakSet([self.first_stream])
+        self._first_streams = [Stream(gpu) for gpu in range(NUM_GPUS)]
+        self._streams = weakref.WeakSet(self._first_streams)
         self._of_thread = threading.local()
         self._pieces: dict[int, Piece] = {}
         self._page_locked: dict[int, torch.Tensor] = {}  # by address
 
-    @property
-    def stream(self) -> Stream:
-        """The stream of this thread."""
-        return getattr(self._of_thread, "stream", self.first_stream)
+    def stream(self, device: Any = None) -> Stream:
+        """Do as `torch.cuda.current_stream`, which is one of this thread."""
+        gpu = gpu_of(device)
+        return getattr(self._of_thread, "streams", {}).get(gpu, self._first_streams[gpu])
 
     def new_stream(self, device: Any = None) -> Stream:
-        stream = Stream()
+        stream = Stream(gpu_of(device))
         self._streams.add(stream)
         return stream
 
-    def wait(self) -> None:
-        """Let the host wait for all work of the stream, because an operation needs it."""
+    def wait(self, gpu: int) -> None:
+        """Let the host wait for all work of a GPU's stream, because an operation needs it."""
         if self.sync_debug_mode == "warn":
             warnings.warn("called a synchronizing CUDA operation", stacklevel=2)
         self.waits += 1
-        self.stream.run()
+        self.stream(gpu).run()
 
     def synchronize(self, device: Any = None) -> None:
         """Do as `torch.cuda.synchronize`."""
         self.waits += 1
-        for stream in list(self._streams):
+        for stream in [stream for stream in self._streams if stream.gpu == gpu_of(device)]:
             stream.run()
 
     def set_sync_debug_mode(self, mode: str) -> None:
@@ -119,19 +122,21 @@ class Gpu:
 
     @contextmanager
     def in_stream(self, stream: Stream) -> Iterator[None]:
-        before, self._of_thread.stream = self.stream, stream
+        before = getattr(self._of_thread, "streams", {})
+        self._of_thread.streams = {**before, stream.gpu: stream}
         try:
-            yield
+            with InDevice(stream.gpu):
+                yield
         finally:
-            self._of_thread.stream = before
+            self._of_thread.streams = before
 
-    def add(self, tensor: torch.Tensor, memory: torch.Tensor) -> Callable[[], object]:
-        """Note a tensor of the device and its memory; return what ends its use of that.
+    def add(self, tensor: torch.Tensor, memory: torch.Tensor, gpu: int) -> Callable[[], object]:
+        """Note a tensor of a GPU and its memory; return what ends its use of that.
 
         Memory is used again when the last tensor there is freed, or has other memory.
         """
         storage = memory.untyped_storage()
-        piece = self._pieces.setdefault(storage.data_ptr(), Piece(self.stream, storage))
+        piece = self._pieces.setdefault(storage.data_ptr(), Piece(self.stream(gpu), storage))
         piece.num_tensors += 1
         return weakref.finalize(tensor, self._free, piece)
 

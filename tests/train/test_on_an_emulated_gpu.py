@@ -38,10 +38,10 @@ NECK = """head:
 """
 
 
-def run(script: str, *flags: object, gpu: bool = True, **environment: str) -> str:
+def run(script: str, *flags: object, gpu: str = "0", **environment: str) -> str:
     program = ["-m", "tests.emulated.program", script] if gpu else [script]
     done = subprocess.run(
-        [sys.executable, *program, *map(str, flags), "--device", "0" if gpu else "cpu"],
+        [sys.executable, *program, *map(str, flags), "--device", gpu or "cpu"],
         env={**os.environ, "YOLO_BACKEND": "torch", "PYTHONPATH": str(PROJECT), **environment},
         cwd=PROJECT,
         capture_output=True,
@@ -69,7 +69,7 @@ def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(tmp_path):
     detectors = Trainings(tmp_path, write_small_dataset(tmp_path), write_tiny_model(tmp_path))
     flags = (*FAST, "--amp", "off", "--workers", 1)
     on_gpu, text = detectors.train("gpu", *flags)
-    on_cpu, _ = detectors.train("cpu", *flags, gpu=False)
+    on_cpu, _ = detectors.train("cpu", *flags, gpu="")
     found, expected = (
         load_checkpoint(folder / "weights" / "last.safetensors") for folder in (on_gpu, on_cpu)
     )
@@ -100,18 +100,29 @@ def test_no_result_depends_on_when_the_device_works(tmp_path, flags):
     assert_equal_runs(late, at_once)
 
 
+def test_two_ranks_end_alike_whenever_their_devices_work(tmp_path):
+    detectors = Trainings(tmp_path, write_small_dataset(tmp_path), write_tiny_model(tmp_path))
+    flags = (*FAST, "--amp", "bf16", "--sync-bn", "--half-gradients", "--workers", 1)
+    late, text = detectors.train("late", *flags, gpu="0,1")
+    at_once, _ = detectors.train("once", *flags, gpu="0,1", AT_ONCE="1")
+    assert "starting 2 processes, one per device" in text
+    assert_equal_runs(late, at_once)
+
+
 def test_what_is_detected_is_what_a_cpu_detects(tmp_path):
     data, weights = write_small_dataset(tmp_path), write_tiny_weights(tmp_path)
     images = tmp_path / "shapes" / "images" / "val"
     flags = ["--weights", weights, "--img", 64, "--project", tmp_path, "--save-txt", "--save-conf"]
-    for name, gpu in (("gpu", True), ("cpu", False)):
+    for name, gpu in (("gpu", "0"), ("cpu", "")):
         run("val.py", *flags, "--data", data, "--name", f"val-{name}", gpu=gpu)
         run("detect.py", *flags, "--source", images, "--name", f"detect-{name}", gpu=gpu)
-    for program in ("val", "detect"):
-        expected = sorted((tmp_path / f"{program}-cpu" / "labels").glob("*.txt"))
+    run("val.py", *flags, "--data", data, "--name", "val-ranks", gpu="0,1")
+    for on_gpu in ("val-gpu", "val-ranks", "detect-gpu"):
+        on_cpu = on_gpu.partition("-")[0] + "-cpu"
+        expected = sorted((tmp_path / on_cpu / "labels").glob("*.txt"))
         assert expected
         for path in expected:
-            found = tmp_path / f"{program}-gpu" / "labels" / path.name
+            found = tmp_path / on_gpu / "labels" / path.name
             np.testing.assert_allclose(np.loadtxt(found), np.loadtxt(path), atol=1e-5)
 
 

@@ -5,19 +5,32 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
 import backend
+from tests.distributed.ranks import run_ranks
 
 pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="it is PyTorch's")
+
+
+def checks_of(module: ModuleType) -> list[str]:
+    return [name for name, _ in inspect.getmembers(module) if name.startswith("check_")]
 
 
 def test_each_fault_shows() -> None:
     from tests.emulated import faults
 
-    checks = [name for name, _ in inspect.getmembers(faults) if name.startswith("check_")]
     command = [sys.executable, "-m", "tests.emulated.faults"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == checks
+    assert done.stdout.split() == checks_of(faults)
+
+
+def test_each_fault_of_two_ranks_shows() -> None:
+    from tests.emulated import rank_faults
+
+    done = run_ranks(2, "-m", "tests.emulated.rank_faults")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == checks_of(rank_faults)
