@@ -1,4 +1,4 @@
-"""A program of this project on an emulated GPU: `program.py SCRIPT FLAGS`, with --device 0.
+"""A program of this project on emulated GPUs: `program.py SCRIPT FLAGS`, with --device 0 or 0,1.
 
 Copies of any size take the way of large ones. The last line of a training counts how often the host
 waited for the device: {"steps": [...], "validations": [...]}. AT_ONCE=1 takes the lateness away.
