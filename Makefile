@@ -45,7 +45,7 @@ help:
 	@echo 'make fuzz [FUZZ_ARGS=...]      read damaged files of every kind, about 10 minutes'
 	@echo 'make lint                      run ruff and mypy'
 	@echo 'make bench [BACKEND=oneflow]   time every fast path and its plain path, about 10 minutes'
-	@echo 'make bench-gpu [MINUTES=10]    the first GPU: steps by model and precision, a profile, the rest'
+	@echo 'make bench-gpu [MINUTES=10]    the first GPU: steps by model and precision, then the rest'
 	@echo 'make docs                      build the site of docs/ into site/, in English and Chinese'
 	@echo 'make docs-serve                show it on this machine, and again after each change'
 	@echo 'make setup [BACKEND=...]       only make the environments that the other targets use'

@@ -12,29 +12,24 @@ if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import datetime
+import shlex
 import signal
 import sys
 from collections import defaultdict
 from pathlib import Path
 
-from utils.comparison.document import (
-    UnequalWorkError,
-    build_document,
-    cells_of,
-    require_equal_work,
-)
-from utils.comparison.execution import carry_out, load_record
-from utils.comparison.machine import describe_machine, require_same_machine
-from utils.comparison.measured import Document
+from utils.comparison import document as documents
+from utils.comparison.load import describe_machine, load_average, require_same_machine
+from utils.comparison.page import read_document, write_reports
 from utils.comparison.plan import Cell, turns
-from utils.comparison.report import head
-from utils.comparison.report_files import read_document, write_reports
+from utils.comparison.report import head, run_lines
+from utils.comparison.runs import carry_out, load_record
 from utils.comparison.settings import Settings, parse_flags
-from utils.comparison.terminal import Terminal
+from utils.comparison.statistics import Document
 from utils.files.atomic import remove_unfinished
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
-from utils.processes.start import EXIT_USER_ERROR
+from utils.screen.text import say
 from utils.state.folder import create_run_folder
 from utils.state.lock import RunLock
 
@@ -48,7 +43,7 @@ def main() -> None:
         remove_unfinished(folder)
         comparison = Comparison(settings, folder)
         settings.save(folder)
-        sys.exit(comparison.run(Terminal(sys.stdout)))
+        sys.exit(comparison.run())
 
 
 class Comparison:
@@ -63,45 +58,47 @@ class Comparison:
             require_same_machine(before["machine"], self.machine, folder)
             self.created = before["created"]
 
-    def run(self, terminal: Terminal) -> int:
+    def run(self) -> int:
         """Carry out all runs and report; return the exit code."""
-        terminal.begin(head(self.document("running")), self.folder)
+        say(*head(self.document("running")), f"Load {load_average()}; results in {self.folder}")
         try:
-            self.take_turns(terminal)
+            self.take_turns()
         except KeyboardInterrupt:
-            self.conclude("interrupted", terminal)
-            terminal.interrupted(self.folder)
+            self.conclude("interrupted")
+            resume = shlex.join([sys.executable, sys.argv[0], "--resume", str(self.folder)])
+            say(f"interrupted; what was measured is kept: continue with {resume}")
             return EXIT_INTERRUPTED
-        except UnequalWorkError as error:
-            self.conclude("refused", terminal)
-            terminal.refused(str(error))
-            return EXIT_USER_ERROR
-        self.conclude("complete", terminal)
+        except documents.UnequalWorkError:
+            self.conclude("refused")
+            raise
+        self.conclude("complete")
         failed = any(run["failure"] for runs in self.records.values() for run in runs)
         return EXIT_FAILED if failed else 0
 
-    def take_turns(self, terminal: Terminal) -> None:
+    def take_turns(self) -> None:
         """Run every cell once per round; a cell that failed is not run again."""
-        planned = list(turns(cells_of(self.settings), self.settings.rounds))
+        planned = list(turns(documents.cells_of(self.settings), self.settings.rounds))
         for number, turn in enumerate(planned, start=1):
             runs = self.records[turn.cell]
             if any(run["failure"] for run in runs):
                 continue
             kept = load_record(self.folder, turn)
-            if kept is None:
-                terminal.starting(turn, number, len(planned))
-            run = kept or carry_out(self.settings, turn, self.folder, terminal.going_on)
-            runs.append(run)
-            terminal.finished(turn, run, kept is not None)
+            say(f"{turn.name} ({number} of {len(planned)}) ...")
+            sys.stdout.flush()  # it may be a pipe, and a run takes minutes
+            runs.append(kept or carry_out(self.settings, turn, self.folder))
+            say(*run_lines(runs[-1], kept is not None))
             write_reports(self.document("running"), self.folder)
-            require_equal_work(turn.cell, self.records, self.settings)
+            documents.require_equal_work(turn.cell, self.records, self.settings)
 
     def document(self, status: str) -> Document:
-        return build_document(self.settings, self.records, self.machine, status, self.created)
+        about = self.machine, status, self.created
+        return documents.build_document(self.settings, self.records, *about)
 
-    def conclude(self, status: str, terminal: Terminal) -> None:
-        """Write the final reports and print the figures."""
-        terminal.conclude(write_reports(self.document(status), self.folder), self.folder)
+    def conclude(self, status: str) -> None:
+        """Write the final reports; print warnings, pairs, and where the reports are."""
+        report = write_reports(self.document(status), self.folder)
+        say(*report.warnings, *(item for part in report.sections for item in part.items))
+        say(f"{self.folder / 'compare.html'} is the page; compare.md has its rows as text")
 
 
 if __name__ == "__main__":

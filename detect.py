@@ -16,8 +16,7 @@ import backend
 from utils.cli.detect_config import parse_detect_flags
 from utils.data.sources.class_folders import ClassFolders
 from utils.data.sources.dataset import BUILT_INS, load_dataset
-from utils.media.finding import find_sources
-from utils.pipeline.runtime_threads import are_several
+from utils.media.finding import are_several, find_sources
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED
 from utils.state.start_checks import check_detection

@@ -29,8 +29,8 @@ def main() -> None:
     data = load_dataset(config.data, splits=("val",)) if config.data else None
     samples = load_split(data, "val") if data else None
     backend.use(config.backend)
+    from models.export.dataset import Dataset
     from models.export.job import run_export
-    from models.export.scoring import Dataset
 
     found = None
     if data and samples:

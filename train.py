@@ -28,12 +28,11 @@ from utils.evolution.search import evolve
 from utils.processes.command import run_command
 from utils.processes.cores import loader_workers
 from utils.processes.launch import launch
-from utils.processes.numa.binding import bind_numa
+from utils.processes.numa import bind_numa
 from utils.processes.ranks import joined
 from utils.processes.suspend import StopRequests, listening
 from utils.processes.world import ALONE, World
 from utils.state.equal_data import require_equal_data
-from utils.state.job import Job, batch_recipe
 from utils.state.lock import RunLock
 from utils.state.resume import (
     ResumePoint,
@@ -42,6 +41,7 @@ from utils.state.resume import (
     require_same_point,
     resumed_config,
 )
+from utils.state.run import Job, batch_recipe
 from utils.state.start_checks import check_training
 from utils.tasks.of_flags import task_of_flags
 from utils.tasks.table import check_flags, find_task, task_of_model
@@ -73,7 +73,7 @@ def main() -> None:
         launch(config, stop)
         if config.bind_numa:
             log.info(bind_numa(config.device))
-        with joined(config, stop.was_terminated) as world:
+        with joined(config) as world:
             stop.take_signals()  # a framework may have installed its own handlers
             stop.agree = world.any
             require_same_point(point, world)
@@ -125,10 +125,9 @@ def run(
 
 
 def train_loader(job: Job) -> TrainLoader:
-    """Make the loader of a training; --replay builds its one batch in this process."""
+    """Make the loader of a training."""
     config = job.config
-    workers = 0 if config.replay else loader_workers(config.workers, config.device)
-    cache = "" if config.replay else config.cache
+    workers = loader_workers(config.workers, config.device)
     size, batch, augment = config.image_size, config.batch_size, config.augmentation(job.hyp)
     idle_window = [MOSAIC_WINDOW] if config.mosaic_window and not augment.mosaic else []
     for name in (*augment.without_effect(), *idle_window):
@@ -147,7 +146,7 @@ def train_loader(job: Job) -> TrainLoader:
         augment,
         config.seed,
         workers,
-        cache,
+        config.cache,
         job.world,
         recipe,
         job.items,

@@ -3,9 +3,8 @@
     python -m benchmarks --device cpu
     python -m benchmarks --device 0 --minutes 10
 
-Sizes are those of SMALL, so that all end within about ten minutes on two cores. With a GPU the jobs
-come in the order of what they tell of it, and those of CPU_ALONE run on the CPU all the same. A job
-that fails, or that --minutes end or do not reach, is named at the end and in report.md; the others
+The flags of the jobs are such that all end within about ten minutes on two cores. A job that
+fails, or that --minutes end or do not reach, is named at the end and in report.md; the others
 run all the same. The exit code is 1 if a job failed.
 """
 
@@ -18,114 +17,65 @@ if __name__ == "__main__":
 
 import argparse
 import json
+import math
 import os
+import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import NamedTuple
 
 import backend
 from backend.checks import CPU
 from backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
-from benchmarks.report import write_report
-from benchmarks.results import COMPILED, RUN, TESTS, TESTS_NAME, read_scripts
+from benchmarks.report import RUN, TESTS, read_scripts, write_report
 from benchmarks.side_by_side import host
-from benchmarks.time_limit import TimeLimit, run_within
 from utils.cli.flags import new_parser
-from utils.comparison.load import load_average
-from utils.comparison.machine import gpus
+from utils.comparison.load import gpus, load_average
+from utils.comparison.runner import end_all_but, own_processes
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
 from utils.files.project import PROJECT
 from utils.processes.command import run_command
 
-FOLDER = Path(__file__).parent
-# `scaling` writes tables of the documentation; its own parts are beside it.
-SCALING = {
-    "scaling", "scaling_measure", "scaling_model", "scaling_rank", "scaling_tables", "scaling_words"
-}  # fmt: skip
-# What joins and reports the results.
-REPORT = {"goals", "repeats", "report", "results", "side_by_side", "time_limit"}
-# `audit`, `ring` and `shared_lines` time nothing; `audit`, `formats`, `serve` and `val_host` need
-# weights and data, `beside` another trainer.
-NO_BENCHMARK = {
-    "__init__", "__main__", "audit", "beside", "beside_work", "formats", "paste_and_warp",
-    "ring", "serve", "serve_client", "shared_lines", "split", "val_host", *REPORT,
-    *SCALING,
-}  # fmt: skip
-# Flags that make a script end sooner than its defaults. The goal of `detect` is for 640 px.
-SMALL: dict[str, Sequence[str]] = {
+TESTS_NAME = "tests"
+# The jobs with their flags, those that take longest last. The goal of `detect` is for 640 px.
+ON_CPU: Mapping[str, Sequence[str]] = {
+    "ciou": (),
     "detect": ("--images", "12", "--repeats", "3"),
-    "limits": ("--repeats", "3"),
-    "metric": ("--images", "500", "--repeats", "3"),
+    "ema": (),
+    "loader": (),
+    "optimizer": (),
+    "train_step": (),
     "epoch": ("--epochs", "2", "--img", "160"),
-    "scan": ("--images", "2000", "--samples", "100000"),
-    "step_profile": ("--img", "160", "--batch", "4"),
-    "tiles": ("--grid", "3", "--images", "9", "--repeats", "1"),
-    "waiting": ("--busy", "0", "--rounds", "1"),
+    "val": (),
 }
-# In place of those of SMALL. Compiling takes a minute each time: `step_table` does it last.
-SMALL_ON_GPU: dict[str, Sequence[str]] = {
-    "epoch": ("--epochs", "2", "--img", "320", "--batch", "64"),
-    "limits": ("--img", "640"),
-    "step_profile": (),
+# In the order of what they tell of a GPU. Compiling takes a minute each time: late.
+ON_GPU: Mapping[str, Sequence[str]] = {
     "step_table": ("--execution", "eager"),
-    "step_table_compiled": ("--execution", "compiled"),
+    "ciou": (),
+    "ema": (),
+    "optimizer": (),
     "train_step": ("--only", "channels-last", "padded loss", "bf16", "fp16"),
+    "val": (),
+    "detect": ("--images", "12", "--repeats", "3"),
+    TESTS_NAME: (),
+    "step_table_compiled": ("--execution", "compiled"),
+    "loader": (),
+    "epoch": ("--epochs", "2", "--img", "320", "--batch", "64"),
 }
-NUMPY_ALONE = {"metric", "scan"}  # take no --backend and --device
-CPU_ALONE = {"loader", "nms", "threads", "waiting"}  # refuse another device
-GPU_ALONE = {"step_table"}  # hours on a CPU
-ONE_CORE = {"loader", "metric", "nms"}  # their figures are stated for one core
-LAST = ("val", "epoch", "waiting")  # they take longest
-# On a GPU, in the order of what they tell of it; the others follow.
-ON_GPU = (
-    "step_table", "step_profile", "limits", "ciou", "ema", "optimizer", "train_step", "val",
-    "detect", "norm_silu", "upsample", "folding", "tests", "step_table_compiled",
-)  # fmt: skip
+ONE_CORE = {"loader"}  # its figures are stated for one core; it refuses another device
 
 
-# On a GPU beside the scripts: the tests, and compiled steps apart from the eager ones.
-FURTHER = (TESTS_NAME, f"step_table{COMPILED}")
-
-
-class Job(NamedTuple):
-    """One process: a script, under another name if it runs twice, or the tests."""
-
-    name: str
-    line: list[str]
-    one_core: bool = False
-    output: Path | None = None  # takes what it prints
-
-
-def names() -> list[str]:
-    """Return the names of the scripts of this folder, the slow ones last."""
-    found = {path.stem for path in FOLDER.glob("*.py")} - NO_BENCHMARK
-    return sorted(found, key=lambda name: (name in LAST, name))
-
-
-def jobs(flags: argparse.Namespace, device: str) -> list[Job]:
-    """Return what runs, in its order."""
-    if device == CPU:
-        asked = flags.only or [name for name in names() if name not in GPU_ALONE]
-        return [job(name, flags, device) for name in asked]
-    order = [*ON_GPU, *names()]
-    wanted = sorted(flags.only or [*names(), *FURTHER], key=order.index)
-    return [job(name, flags, device) for name in wanted]
-
-
-def job(name: str, flags: argparse.Namespace, device: str) -> Job:
-    """Return the process of one name, with its flags."""
+def line_of(name: str, flags: Sequence[str], device: str, path: Path) -> list[str]:
+    """Return the command of a job, which writes its JSON to a path."""
     if name == TESTS_NAME:
-        return Job(name, tests_line(), output=flags.output / TESTS)
-    script = name.removesuffix(COMPILED)
-    small = (SMALL if device == CPU else {**SMALL, **SMALL_ON_GPU}).get(name, ())
-    line = [sys.executable, "-m", f"benchmarks.{script}", *small]
-    if script not in NUMPY_ALONE:
-        own = CPU if script in CPU_ALONE else device
-        line += ["--backend", backend.use(), "--device", own]
-    return Job(name, [*line, "--json", str(flags.output / f"{name}.json")], name in ONE_CORE)
+        return tests_line()
+    script = name.removesuffix("_compiled")
+    line = [sys.executable, "-m", f"benchmarks.{script}", *flags, "--backend", backend.use()]
+    return [*line, "--device", CPU if name in ONE_CORE else device, "--json", str(path)]
 
 
 def tests_line() -> list[str]:
@@ -137,43 +87,69 @@ def tests_line() -> list[str]:
     return [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *where]
 
 
-def run(job: Job, limit: TimeLimit) -> str:
-    """Run a job within the time that is left; return how it ended, in words."""
-    words = job.line[1:]
-    print(f"\n$ {' '.join(words)}", flush=True)
+def run_within(
+    line: Sequence[str], environment: Mapping[str, str], seconds: float, output: Path | None = None
+) -> int | None:
+    """Run a command; return its exit code, or None if it was ended after so many seconds.
+
+    All that it started ends with it.
+
+    Args:
+        output: takes what it prints; None for the standard output of this process.
+    """
+    others, process = own_processes(), None
+    try:
+        with nullcontext() if output is None else output.open("wb") as stream:
+            process = subprocess.Popen(line, env=environment, stdout=stream)
+            return process.wait(timeout=None if math.isinf(seconds) else seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        end_all_but(others, process)
+
+
+def run(name: str, line: Sequence[str], seconds: float, folder: Path) -> tuple[str, bool]:
+    """Run a job within the time that is left; return how it ended, in words, and if it failed."""
+    print(f"\n$ {' '.join(line[1:])}", flush=True)
     environment = {**os.environ, ENVIRONMENT_VARIABLE: backend.use()}
-    environment.update({"OMP_NUM_THREADS": "1"} if job.one_core else {})
-    code = run_within(job.line, environment, limit.left(), job.output)
+    environment.update({"OMP_NUM_THREADS": "1"} if name in ONE_CORE else {})
+    output = folder / TESTS if name == TESTS_NAME else None
+    code = run_within(line, environment, seconds, output)
     if code is None:
-        return f"ended by --minutes {limit.minutes:g}"
-    return "done" if code == 0 else f"failed with exit code {code}"
+        return "ended by --minutes", False
+    return ("done", False) if code == 0 else (f"failed with exit code {code}", True)
 
 
-def run_all(all_jobs: Sequence[Job], flags: argparse.Namespace, limit: TimeLimit, host: str) -> int:
+def run_all(jobs: Mapping[str, Sequence[str]], flags: argparse.Namespace, where: str) -> int:
     """Run all jobs; write run.json and the report after each. Return how many failed."""
-    for unfinished in all_jobs:  # an earlier run's figures are none of this one
-        (unfinished.output or Path(unfinished.line[-1])).unlink(missing_ok=True)
-    read_scripts(flags.output)  # a damaged file there is told now, not after the first job
-    within = "" if flags.minutes is None else f" within --minutes {limit.minutes:g}"
-    ended = {job.name: {"name": job.name, "state": f"not reached{within}"} for job in all_jobs}
-    for job in all_jobs:
-        start = limit.seconds()
-        if not limit.is_over():
-            state = run(job, limit)
-            ended[job.name] |= {"state": state, "seconds": round(limit.seconds() - start, 1)}
+    folder, begin, failed = flags.output, time.monotonic(), 0
+    limit = math.inf if flags.minutes is None else 60 * flags.minutes
+    for name in jobs:  # an earlier run's figures are none of this one
+        (folder / (TESTS if name == TESTS_NAME else f"{name}.json")).unlink(missing_ok=True)
+    read_scripts(folder)  # a damaged file there is an error now, not after the first job
+    ended = {name: {"name": name, "state": "not reached", "seconds": None} for name in jobs}
+    for name, line in jobs.items():
+        start = time.monotonic()
+        left = limit - (start - begin)
+        if left > 0:
+            state, has_failed = run(name, line, left, folder)
+            failed += has_failed
+            ended[name] |= {"state": state, "seconds": round(time.monotonic() - start, 1)}
         document = {
-            "host": host, "minutes": flags.minutes, "load_average": load_average(),
+            "host": where,
+            "minutes": flags.minutes,
+            "load_average": load_average(),
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "jobs": list(ended.values()),
-        }  # fmt: skip
-        with atomic_text_file(flags.output / RUN) as file:
+        }
+        with atomic_text_file(folder / RUN) as file:
             json.dump(document, file, indent=1)
-        report = write_report(flags.output)
+        report = write_report(folder)
     print(f"\nreport in {report}")
     for row in ended.values():
         if row["state"] != "done":
             print(f"{row['name']}: {row['state']}")
-    return sum(str(row["state"]).startswith("failed") for row in ended.values())
+    return failed
 
 
 def main() -> None:
@@ -182,19 +158,24 @@ def main() -> None:
     add("--backend", choices=FRAMEWORKS)
     add("--device", default="cpu", help="cpu, 0, cuda:0")
     add("--output", type=Path, default=Path("runs/bench"), metavar="P", help="folder of the JSON")
-    add("--only", nargs="+", choices=[*names(), *FURTHER], metavar="NAME", help="default: all")
+    add("--only", nargs="+", choices={**ON_CPU, **ON_GPU}, metavar="NAME", help="default: all")
     add("--minutes", type=float, metavar="N", help="limit; default: 10 on a GPU, none on a CPU")
     flags = parser.parse_args()
     if flags.minutes is not None and not flags.minutes > 0:
         raise UserError(f"--minutes {flags.minutes}; a number above 0 is needed")
     backend.use(flags.backend)
     device = backend.device.resolve(flags.device)
+    table = ON_CPU if device == CPU else ON_GPU
     if flags.minutes is None and device != CPU:
         flags.minutes = 10.0
     flags.output.mkdir(parents=True, exist_ok=True)
+    jobs = {
+        name: line_of(name, more, device, flags.output / f"{name}.json")
+        for name, more in table.items()
+        if flags.only is None or name in flags.only
+    }
     where = ", ".join([host(), *(gpus() if device != CPU else [])])
-    failed = run_all(jobs(flags, device), flags, TimeLimit(flags.minutes), where)
-    sys.exit(1 if failed else 0)
+    sys.exit(1 if run_all(jobs, flags, where) else 0)
 
 
 if __name__ == "__main__":

@@ -20,40 +20,86 @@ if __name__ == "__main__":
 import argparse
 import json
 import os
-import statistics
+import re
+import shlex
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 from backend.select import FRAMEWORKS
 from backend.words import count
-from benchmarks.beside_work import Work, compare_work, read_work
 from utils.cli.flags import from_one, new_parser
-from utils.comparison.load import LoadWatch, disturbs
-from utils.comparison.machine import describe_machine
-from utils.comparison.measured import ArrivingRows, Document, describe_run
-from utils.comparison.plan import EXTERNAL, PLAIN, Cell, Turn
+from utils.comparison.equality import flatten
+from utils.comparison.load import LoadWatch, children_seconds, describe_machine, disturbs
+from utils.comparison.plan import Cell, Turn
+from utils.comparison.report import run_lines
 from utils.comparison.runner import run_process
-from utils.comparison.settings import find_pythons, split_command
+from utils.comparison.runs import describe_run
+from utils.comparison.settings import find_pythons
 from utils.comparison.statistics import (
-    counted_epochs,
+    Document,
     epoch_ratios,
+    number,
     process_ratios,
     spread,
     verdict,
 )
-from utils.comparison.words import number, stage_name
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
+from utils.files.json import read_json
 from utils.files.project import PROJECT, from_here
+from utils.files.regular import MAX_BYTES, open_regular, read_bytes
+from utils.files.yaml import parse_yaml
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED
-from utils.report.results import read_results
 
-WARM_UP_EPOCHS = 1
-SECONDS = "seconds/"  # the columns of results.csv with the stages of an epoch
-Runs = dict[str, list[Document]]  # by cell, ours first
+OPTIONS = {  # by their names in opt.yaml: ours, and YOLOv5's
+    "image_size": "image size",
+    "imgsz": "image size",
+    "batch_size": "batch size",
+    "cache": "cache",
+}
+WORK = {  # by their names in work.json
+    "parameters": "parameters",
+    "precision": "precision",
+    "train_images": "training images",
+    "validation.images": "validation images",
+    "batches_sha1": "SHA-1 of the batches",
+}
+EPOCHS, BATCHES, BARS = "epochs", "batches per epoch", "progress bars"
+COMPARED = tuple(dict.fromkeys((EPOCHS, BATCHES, *OPTIONS.values(), *WORK.values())))
+PARAMETERS = re.compile(r"\b(\d[\d,]*) parameters\b")
+FULL_BAR = re.compile(r"\b(\d+)/\1 \[\d")  # of tqdm
+NOT_CACHED = re.compile(r"\bnot caching\b", re.IGNORECASE)
+Runs = dict[str, list[Document]]  # by side, ours first
+
+
+class ArrivingRows:
+    """When each row of a growing CSV file was first seen; call it again and again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.arrivals: list[tuple[float, float]] = []  # by the clock, and in processor time
+
+    def __call__(self) -> None:
+        if self._path.exists():
+            with open_regular(self._path, MAX_BYTES) as file:  # it grows while it is read
+                rows = file.read(MAX_BYTES).count(b"\n") - 1  # below the heading
+            new = rows - len(self.arrivals)
+            self.arrivals += [(time.monotonic(), children_seconds())] * new
+
+    def epochs(self) -> list[Document]:
+        """Return the times between rows, without rows first seen together, by epoch."""
+        gaps = zip(self.arrivals, self.arrivals[1:], strict=False)
+        return [
+            {"epoch": number, "counted": True, "seconds": end[0] - start[0],
+             "processor_seconds": end[1] - start[1]}
+            for number, (start, end) in enumerate(gaps, start=1)
+            if end > start
+        ]  # fmt: skip
 
 
 def pin(cores: str) -> None:
@@ -64,24 +110,27 @@ def pin(cores: str) -> None:
     """
     if not cores:
         return
-    usable = os.sched_getaffinity(0)
-    words = cores.split(",")
-    if not all(word.isdecimal() and int(word) in usable for word in words):
-        accepted = ",".join(map(str, sorted(usable)))
+    usable = sorted(map(str, os.sched_getaffinity(0)))
+    if not set(cores.split(",")) <= set(usable):
+        accepted = ",".join(usable)
         raise UserError(f"--cpus {cores}: numbers out of {accepted} are accepted, as --cpus 0,1")
-    os.sched_setaffinity(0, map(int, words))
+    os.sched_setaffinity(0, map(int, cores.split(",")))
 
 
-def commands(flags: argparse.Namespace) -> dict[Cell, tuple[str, ...]]:
+def split_command(flag: str, command: str) -> list[str]:
+    """Return the words of a command that a flag gives; UserError for an open quote."""
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise UserError(f"{flag}={command}: {error}") from error
+
+
+def commands(flags: argparse.Namespace) -> dict[str, list[str]]:
     """Return the command of each side, without the flags that both have."""
-    python = find_pythons([flags.backend], [])[flags.backend]
+    python = find_pythons([flags.backend])[flags.backend]
     train = map(str, map(from_here, (Path(python), PROJECT / "train.py")))
-    own = split_command("--ours", flags.ours) if flags.ours else ()
-    ours = (*train, "--backend", flags.backend, *own)
-    return {
-        Cell(flags.backend, PLAIN, flags.batch): ours,
-        Cell("other", EXTERNAL, flags.batch, external=True): split_command("--other", flags.other),
-    }
+    ours = [*train, "--backend", flags.backend, *split_command("--ours", flags.ours)]
+    return {flags.backend: ours, "other": split_command("--other", flags.other)}
 
 
 def common_flags(flags: argparse.Namespace, folder: Path) -> list[str]:
@@ -109,28 +158,86 @@ def run_once(
     rows, load = ArrivingRows(place / "results.csv"), LoadWatch()
     try:
         outcome = run_process(line, log, 60 * flags.timeout, flags.device, (rows,))
-    except OSError as error:
+    except (OSError, IndexError) as error:
         raise UserError(f"--other {flags.other}: it cannot be started: {error}") from error
-    run = describe_run(turn, line, outcome, log, rows.epochs(WARM_UP_EPOCHS))
-    run["load"] = load.document()
-    run["stages"] = read_stages(place / "results.csv")
-    run["work"] = read_work(place, log, len(rows.arrivals))
-    return run
+    run = describe_run(turn, line, outcome, log)
+    found = {"epochs": rows.epochs(), "load": load.document()}
+    return run | found | {"work": read_work(place, log, len(rows.arrivals))}
 
 
-def read_stages(results: Path) -> dict[str, float]:
-    """Return the median seconds of each stage, without the first epoch; {} if it tells none."""
+def read_work(folder: Path, log: Path, epochs: int) -> dict[str, Any]:
+    """Return what a run says of its work, by name.
+
+    A trainer with YOLOv5's command line leaves opt.yaml, and prints the number of parameters and
+    progress bars; ours leaves work.json.
+
+    Args:
+        epochs: rows of its results.csv; 0 if it wrote none.
+    """
+    printed = log.read_text(encoding="utf-8", errors="replace")
+    options, document = _read_yaml(folder / "opt.yaml"), _read_yaml(folder / "work.json")
+    work = document.get("work")
+    work = flatten(work) if isinstance(work, dict) else {}
+    said: dict[str, Any] = {EPOCHS: epochs} if epochs else {}
+    if found := PARAMETERS.search(printed):
+        said["parameters"] = int(found[1].replace(",", ""))
+    said |= {name: options[key] for key, name in OPTIONS.items() if key in options}
+    said |= {name: work[key] for key, name in WORK.items() if key in work}
+    if "cache" in said:
+        kind = "ram" if said["cache"] is True else str(said["cache"] or "none")
+        had = work.get("cached.training", "none" if NOT_CACHED.search(printed) else "all")
+        said["cache"] = kind if had == "all" or kind == "none" else f"{kind}, of the images {had}"
+    if epochs and "batches" in work:
+        said[BATCHES] = work["batches"] // epochs
+    elif totals := {int(total) for total in FULL_BAR.findall(printed)}:
+        said[BARS] = sorted(totals)
+    return said
+
+
+def _read_yaml(path: Path) -> Mapping[str, Any]:
+    """Read a file of YAML or JSON; one that is not there, or of another form, says nothing."""
     try:
-        names, rows = read_results(results)
-    except UserError:
+        is_json = path.suffix == ".json"
+        document = read_json(path) if is_json else parse_yaml(read_bytes(path, MAX_BYTES))
+    except (OSError, ValueError):
         return {}
-    stages = [name for name in names if name.startswith(SECONDS) and name != f"{SECONDS}epoch"]
-    counted = rows[WARM_UP_EPOCHS:]
-    return {
-        name.removeprefix(SECONDS): statistics.median(row[name] for row in counted)
-        for name in stages
-        if counted
-    }
+    return document if isinstance(document, dict) else {}
+
+
+class Work(NamedTuple):
+    """The work of two runs, compared by name."""
+
+    equal: list[str]
+    unequal: list[str]  # a line each
+    not_said: list[str]  # by at least one of them
+
+
+def compare_work(ours: Mapping[str, Any], other: Mapping[str, Any]) -> Work:
+    """Compare what two runs say of their work."""
+    ours, other = _with_bars(ours, other), _with_bars(other, ours)
+    work = Work([], [], [])
+    for name in COMPARED:
+        if name not in ours or name not in other:
+            work.not_said.append(name)
+        elif ours[name] == other[name]:
+            work.equal.append(name)
+        else:
+            work.unequal.append(f"{name}: {ours[name]} in ours, {other[name]} in the other")
+    return work
+
+
+def _with_bars(said: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is said, with the progress bars that count what the other side counts.
+
+    A trainer that has bars has one of its batches: none of that length is a difference. It need not
+    have one of its images: none of that length says nothing of them.
+    """
+    totals = said.get(BARS, [])
+    names = (BATCHES, "training images", "validation images")
+    found = {name: beside[name] for name in names if beside.get(name) in totals}
+    if totals and BATCHES in beside:
+        found.setdefault(BATCHES, " or ".join(map(str, totals)))
+    return {**found, **said}
 
 
 def measure(flags: argparse.Namespace, folder: Path) -> tuple[Runs, Work]:
@@ -141,18 +248,22 @@ def measure(flags: argparse.Namespace, folder: Path) -> tuple[Runs, Work]:
         SystemExit: a run failed.
     """
     sides = commands(flags)
-    runs: Runs = {cell.side: [] for cell in sides}
+    runs: Runs = {side: [] for side in sides}
     work = Work([], [], [])
-    print(f"{'run':<16}{'s/epoch':>10}{'run s':>10}{'processor s':>13}{'host MiB':>10}  load")
-    for turn_number in range(1, flags.rounds + 1):
+    for turn in range(1, flags.rounds + 1):
         # A B, then B A: a machine that gets slower or faster affects both alike.
-        for cell in list(sides)[:: 1 if turn_number % 2 else -1]:
-            run = run_once(Turn(cell, turn_number), sides[cell], flags, folder)
-            print(line_of(cell, run), flush=True)
+        for side in list(sides)[:: 1 if turn % 2 else -1]:
+            cell = Cell(side, "beside", flags.batch)
+            run = run_once(Turn(cell, turn), sides[side], flags, folder)
+            load, processor = run["load"], number(run["processor_seconds"])
+            busy = disturbs(load["others"], len(os.sched_getaffinity(0)))
+            said = f"    processor {processor} s, load {number(load['before'])} to "
+            said += f"{number(load['after'])}, others {number(load['others'])}"
+            mark = "  UNDER LOAD" if busy else ""
+            print("\n".join([*run_lines(run, False), said + mark]), flush=True)
             if run["failure"]:
-                print("\n".join(run["log_tail"]))
                 sys.exit(EXIT_FAILED)
-            runs[cell.side].append(run)
+            runs[side].append(run)
         ours, other = runs.values()
         work = compare_work(ours[-1]["work"], other[-1]["work"])
         if work.unequal and not flags.allow_unequal:
@@ -164,32 +275,6 @@ def measure(flags: argparse.Namespace, folder: Path) -> tuple[Runs, Work]:
     return runs, work
 
 
-def line_of(cell: Cell, run: Document) -> str:
-    """Return the line of a run."""
-    name = f"{cell.side} {run['round']}"
-    if run["failure"]:
-        return f"{name:<16}{run['failure']}"
-    seconds = spread([epoch["seconds"] for epoch in counted_epochs(run)])
-    figures = (run["process_seconds"], run["processor_seconds"])
-    whole, processor = map(number, figures)
-    return (
-        f"{name:<16}{number(seconds.median if seconds else None):>10}{whole:>10}{processor:>13}"
-        f"{number(run['peak_host_mib'], 1):>10}  {load_words(run)}"
-    )
-
-
-def load_words(run: Document) -> str:
-    """Return the load average around a run, what others took of its cores, and its mark."""
-    load = run["load"]
-    average = f"{number(load['before'])} to {number(load['after'])}"
-    return f"{average}, others {number(load['others'])}{'  UNDER LOAD' if is_busy(run) else ''}"
-
-
-def is_busy(run: Document) -> bool:
-    """Return whether others took so much of the cores that the run's times are doubtful."""
-    return disturbs(run["load"]["others"], len(os.sched_getaffinity(0)))
-
-
 def ratio_lines(runs: Runs) -> list[str]:
     """Return our time divided by the other's, by kind of time, a line each."""
     ours, other = runs.values()
@@ -199,51 +284,16 @@ def ratio_lines(runs: Runs) -> list[str]:
         "whole runs": process_ratios(other, ours),
         "processor, runs": process_ratios(other, ours, "processor_seconds"),
     }
-    lines = []
+    lines = ["our time divided by the other's:"]
     for name, ratios in kinds.items():
         if found := spread(ratios):
-            low, high = number(found.min), number(found.max)
-            pairs = f"{low} to {high} in {count(found.count, 'pair')}"
+            low, high = number(found["min"]), number(found["max"])
+            pairs = f"{low} to {high} in {count(found['count'], 'pair')}"
             said = verdict(ratios, len(ours))
-            lines.append(f"{name:<18}{number(found.median):>10}  {pairs}: {said}")
+            lines.append(f"{name:<18}{number(found['median']):>10}  {pairs}: {said}")
         else:
             lines.append(f"{name:<18}{'-':>10}  one of the two wrote no rows to be timed by")
-    if busy := sum(map(is_busy, [*ours, *other])):
-        of = f"{busy} of {count(len(ours + other), 'run')}"
-        lines.append(f"TAKEN UNDER LOAD, {of}: of these ratios those of processor time are surest")
     return lines
-
-
-def stage_lines(runs: Runs) -> list[str]:
-    """Return the stages of an epoch, a column for each side that tells them."""
-    told = {side: stages for side, (run, *_) in runs.items() if (stages := run["stages"])}
-    names = list(dict.fromkeys(name for stages in told.values() for name in stages))
-    heading = [f"{'seconds, round 1':<18}" + "".join(f"{side:>10}" for side in told)]
-    rows = [
-        f"{stage_name(name):<18}" + "".join(f"{number(s.get(name)):>10}" for s in told.values())
-        for name in names
-    ]
-    return ["", *heading, *rows] if rows else []
-
-
-def work_lines(work: Work) -> list[str]:
-    lines = [
-        f"equal work: {', '.join(work.equal)}" if work.equal else "",
-        *(f"UNEQUAL WORK: {line}" for line in work.unequal),
-        f"not said by both, so not compared: {', '.join(work.not_said)}" if work.not_said else "",
-    ]
-    return [line for line in lines if line]
-
-
-def write_json(path: Path, runs: Runs, work: Work) -> None:
-    document = {
-        "machine": describe_machine(),
-        "command": sys.argv,
-        "work": work._asdict(),
-        "runs": runs,
-    }
-    with atomic_text_file(path) as file:
-        json.dump(document, file, indent=1)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -282,14 +332,17 @@ def main() -> None:
     machine = describe_machine()
     cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
     settings = "".join(f", {name}={value}" for name, value in machine["variables"].items())
-    print(f"{machine['processor']}, cores {cores}{settings}")
+    print(f"{machine['processor']}, cores {cores}{settings}", flush=True)
     with TemporaryDirectory() as folder:
         runs, work = measure(flags, Path(folder))
-    print("\n".join([*stage_lines(runs), "", "our time divided by the other's:"]))
-    print("\n".join([*ratio_lines(runs), "", *work_lines(work)]))
+    print("\n".join([*ratio_lines(runs), f"equal work: {', '.join(work.equal)}",
+        *(f"UNEQUAL WORK: {line}" for line in work.unequal),
+        f"not said by both, so not compared: {', '.join(work.not_said)}"]))  # fmt: skip
     print("load: the load average before and after; others: cores that other processes took")
     if flags.json is not None:
-        write_json(flags.json, runs, work)
+        document = {"machine": machine, "command": sys.argv, "work": work._asdict(), "runs": runs}
+        with atomic_text_file(flags.json) as file:
+            json.dump(document, file, indent=1)
 
 
 if __name__ == "__main__":

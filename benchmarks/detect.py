@@ -18,7 +18,7 @@ if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,19 +28,17 @@ import numpy as np
 
 import backend
 from backend import autograd, nn
+from backend.words import count
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
-from benchmarks.split import case_of
 from detect import place_of
 from utils.cli.detect_config import DetectConfig
 from utils.cli.flags import from_one
 from utils.data.sources.dataset import BUILT_IN, load_dataset
 from utils.media.finding import find_sources
-from utils.media.frame import Frame
 from utils.media.source import Source
+from utils.pipeline.background import StageSeconds
 from utils.pipeline.reading import Reader
-from utils.pipeline.stage_seconds import StageSeconds
 from utils.processes.command import run_command
-from utils.results.image_result import ImageResult
 from utils.results.run_files import RunFiles
 from utils.state.checkpoint import Checkpoint, Header
 from utils.weights.load import load_weights
@@ -87,21 +85,19 @@ class Detected:
                 done.result()
 
     def unwritten(self) -> None:
-        self._detect(lambda source, frame: lambda result: None)
+        self._detect(None)
 
     def written(self) -> None:
-        from models.inference.job import places_of
-
         with TemporaryDirectory() as folder:
             files = RunFiles(Path(folder), self.config, self.class_names)
             with files:
-                self._detect(places_of(files))
+                self._detect(files)
 
-    def _detect(self, begin: Callable[[Source, Frame], Callable[[ImageResult], None]]) -> None:
+    def _detect(self, files: RunFiles | None) -> None:
         from models.inference.pipeline import Pipeline
 
         size = self.config.batch_size
-        pipeline = Pipeline(self.detector, self.class_names, begin, lambda done: None, size)
+        pipeline = Pipeline(self.detector, self.class_names, files, lambda done: None, size)
         pipeline.run(self.sources)
         self.by_stage = pipeline.seconds.by_stage
 
@@ -161,7 +157,8 @@ def main() -> None:
         "detect": run.written,
     }
     number = len(run.sources)
-    timings = time_in_turns(case_of(number, flags), ways, device, flags.repeats, warm_up=1)
+    case = f"{count(number, 'image')}, {flags.img} px, batch {flags.batch}"
+    timings = time_in_turns(case, ways, device, flags.repeats, warm_up=1)
     finish(flags, timings, device)
     for timing in timings:
         print(f"{timing.name}: {1000 * number / timing.median:.1f} images/s")

@@ -1,13 +1,11 @@
 """Milliseconds of a training epoch with validation, read from results.csv of train.py.
 
     python -m benchmarks.epoch --data shapes --img 320 --batch 16 --device cpu
-    python -m benchmarks.epoch --table --data coco.yaml --img 640 --device 0
 
 Each candidate is train.py with other flags, run as a process of its own, in turns; the first epoch
-of each process warms up and is left out. All see the same batches from the same seed. --table runs
-YOLOv5n, s and m at batch 16 and 64 in float32 and bfloat16, eager and compiled. A candidate that
-fails, or whose work.json differs from that of the first of its case, is named with its reason and
-has no figure. The others still run, and the exit code is 1.
+of each process warms up and is left out. All see the same batches from the same seed. A candidate
+that fails, or whose work.json differs from that of the first, is named with its reason and has no
+figure. The other still runs, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -17,14 +15,12 @@ from utils.processes.start import start_command
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
-import argparse
 import csv
 import json
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.side_by_side import (
@@ -32,7 +28,6 @@ from benchmarks.side_by_side import (
     Timing,
     choose_device,
     finish,
-    keep,
     new_parser,
     rows_of,
 )
@@ -47,27 +42,12 @@ Flags = Sequence[str]
 
 PLAIN: Flags = ("--layout", "contiguous", "--amp", "off")  # a GPU would take a half precision
 FAST: Flags = ("--bbox_iou_optim", "--multi_tensor_optimizer", "--cache", "ram")
-TABLE: Mapping[str, Flags] = {
-    "float32, eager": ("--amp", "off", *FAST),
-    "bfloat16, eager": ("--amp", "bf16", *FAST),
-    "float32, compiled": ("--amp", "off", "--compile", *FAST),
-    "bfloat16, compiled": ("--amp", "bf16", "--compile", *FAST),
-}
-# Of work.json: what all candidates of a case must have done alike.
+# Of work.json: what all candidates must have done alike.
 WORK = ("batches_sha1", "optimizer_steps", "parameters")
-TABLE_MODELS, TABLE_BATCHES = ("n", "s", "m"), (16, 64)
 
 
-@dataclass(frozen=True)
-class Trained:
-    """One process of train.py: milliseconds of its epochs without the first, and its work."""
-
-    milliseconds: list[float]
-    work: dict[str, object]
-
-
-def train(command: Flags) -> Trained:
-    """Run train.py.
+def train(command: Flags) -> tuple[list[float], dict[str, object]]:
+    """Run train.py; return milliseconds of its epochs without the first, and its work.
 
     Raises:
         NotMeasuredError: it ended with another exit code than 0.
@@ -88,16 +68,7 @@ def train(command: Flags) -> Trained:
             rows = list(csv.DictReader(file))
         document = json.loads((Path(folder) / "epoch" / "work.json").read_text(encoding="utf-8"))
     milliseconds = [1000 * float(row["seconds/epoch"]) for row in rows[1:]]
-    return Trained(milliseconds, {name: document["work"][name] for name in WORK})
-
-
-def require_equal_work(found: Mapping[str, object], wanted: Mapping[str, object]) -> None:
-    """Raise NotMeasuredError if two runs of one case did not do the same."""
-    for name in WORK:
-        if found[name] != wanted[name]:
-            raise NotMeasuredError(
-                f"unequal work: {name} is {found[name]}, and {wanted[name]} in the first run"
-            )
+    return milliseconds, {name: document["work"][name] for name in WORK}
 
 
 def time_processes(
@@ -113,10 +84,14 @@ def time_processes(
     for _ in range(repeats):
         for name in list(spent):
             try:
-                trained = train(commands[name])
-                wanted = wanted or trained.work
-                require_equal_work(trained.work, wanted)
-                spent[name] += trained.milliseconds
+                milliseconds, work = train(commands[name])
+                wanted = wanted or work
+                if unequal := [x for x in WORK if work[x] != wanted[x]]:
+                    raise NotMeasuredError(
+                        f"unequal work: {unequal[0]} is {work[unequal[0]]}, and "
+                        f"{wanted[unequal[0]]} in the first run"
+                    )
+                spent[name] += milliseconds
             except NotMeasuredError as error:
                 print(f"{case}, {name}: not measured: {error}", flush=True)
                 del spent[name]
@@ -126,42 +101,31 @@ def time_processes(
     return rows
 
 
-def common_flags(flags: argparse.Namespace, device: str, model: str, batch: int) -> list[str]:
-    """Return the flags that all candidates of one case have."""
-    command = ["--device", device, "--data", flags.data, "--cfg", f"models/yolov5{model}.yaml"]
-    command += ["--weights", "", "--img", str(flags.img), "--batch", str(batch)]
-    command += ["--epochs", str(flags.epochs), "--workers", str(flags.workers)]
-    return command + (["--backend", flags.backend] if flags.backend else [])
-
-
 def main() -> None:
     parser = new_parser("epoch", "Milliseconds of a training epoch.", repeats=1)
     add = parser.add_argument
     add("--data", default="shapes", metavar="D")
     add("--img", type=from_one, default=320, metavar="PX")
-    add("--models", nargs="+", metavar="M", help="n, s, m, l, x; default: n, with --table n s m")
-    add("--batch", nargs="+", type=from_one, metavar="N", help="default: 16, with --table 16 64")
+    add("--model", default="n", metavar="M", help="n, s, m, l, x")
+    add("--batch", type=from_one, default=16, metavar="N")
     add("--epochs", type=from_one, default=3, metavar="N", help="of each process, at least 2")
     add("--workers", type=int, default=8, metavar="N")
     add("--fast", default=" ".join(FAST), metavar="FLAGS", help="of the fast candidate, one text")
-    add("--table", action="store_true", help="precision and compilation instead of plain and fast")
     flags = parser.parse_args()
     if flags.epochs < 2:
         raise UserError(f"--epochs {flags.epochs}; the first warms up, so 2 are needed")
     device = choose_device(flags)
-    variants = TABLE if flags.table else {"plain": PLAIN, "fast": flags.fast.split()}
+    shared = ["--device", device, "--data", flags.data]
+    shared += ["--cfg", f"models/yolov5{flags.model}.yaml", "--weights", ""]
+    shared += ["--img", str(flags.img), "--batch", str(flags.batch)]
+    shared += ["--epochs", str(flags.epochs), "--workers", str(flags.workers)]
+    shared += ["--backend", flags.backend] if flags.backend else []
+    commands = {"plain": [*shared, *PLAIN], "fast": [*shared, *flags.fast.split()]}
     images = len(images_of(load_dataset(flags.data), "train"))
-    timings, asked = [], 0
-    for model in flags.models or (TABLE_MODELS if flags.table else ("n",)):
-        for batch in flags.batch or (TABLE_BATCHES if flags.table else (16,)):
-            shared = common_flags(flags, device, model, batch)
-            commands = {name: [*shared, *variant] for name, variant in variants.items()}
-            case = f"{model}, {batch} x {flags.img} px"
-            timings += time_processes(case, commands, flags.repeats, images)
-            keep(flags, timings, device)
-            asked += len(commands)
+    case = f"{flags.model}, {flags.batch} x {flags.img} px"
+    timings = time_processes(case, commands, flags.repeats, images)
     finish(flags, timings, device)
-    if len(timings) < asked:
+    if len(timings) < len(commands):
         sys.exit(1)
 
 

@@ -43,13 +43,11 @@ from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
-from utils.export.formats import FORMATS, Format
+from utils.export.formats import FORMATS, Format, exported_path, size_of
 from utils.export.opening import open_runtime
-from utils.export.place import exported_path, size_of
 from utils.files.atomic import atomic_text_file
 from utils.optional import import_optional
 from utils.processes.command import run_command
-from utils.report.plots.style import new_figure, save_figure
 from utils.weights.load import load_weights
 
 PRECISIONS: dict[str, dict[str, Any]] = {
@@ -70,11 +68,6 @@ class Row:
     map: float
     milliseconds: dict[int, float]
     largest_difference: float
-
-    def line(self) -> str:
-        speeds = "".join(f"{ms:>11.1f}{1000 / ms:>7.1f}" for ms in self.milliseconds.values())
-        figures = f"{self.megabytes:>7.1f}{self.map50:>8.4f}{self.map:>10.4f}"
-        return f"{self.name:<14}{self.precision:<9}{figures}{self.largest_difference:>9.0e}{speeds}"
 
 
 @dataclass(frozen=True)
@@ -184,8 +177,8 @@ def runs_here(row: Format) -> bool:
 
 def export_one(flags: argparse.Namespace, row: Format, precision: str, folder: Path) -> Path:
     """Export the weights into a folder; return the file, or folder, that was written."""
+    from models.export.dataset import Dataset
     from models.export.job import run_export
-    from models.export.scoring import Dataset
 
     folder.mkdir()
     weights = folder / Path(flags.weights).name
@@ -225,30 +218,6 @@ def measure(measured: Measured, candidates: Sequence[Candidate]) -> list[Row]:
     return rows
 
 
-def plot(rows: Sequence[Row], path: Path) -> None:
-    """Draw milliseconds per image, a bar for each number of threads, with its mAP50-95."""
-    figure, axes = new_figure(1, 1, 7, 1 + 0.5 * len(rows))
-    numbers = list(rows[0].milliseconds)
-    height = 0.8 / len(numbers)
-    places = np.arange(len(rows))
-    for index, threads in enumerate(numbers):
-        bars = places + (index - (len(numbers) - 1) / 2) * height
-        times = [row.milliseconds[threads] for row in rows]
-        axes.barh(bars, times, height, label=count(threads, "thread"))
-    axes.set_yticks(places, [f"{row.name} {row.precision}\nmAP {row.map:.4f}" for row in rows])
-    axes.invert_yaxis()
-    axes.set(xlabel="ms per image")
-    axes.legend(loc="lower right")
-    save_figure(figure, path)
-
-
-def print_table(rows: Sequence[Row]) -> None:
-    threads = "".join(f"{f'ms, {n} thr':>11}{'img/s':>7}" for n in rows[0].milliseconds)
-    print(f"{'format':<14}{'':<9}{'MB':>7}{'mAP50':>8}{'mAP50-95':>10}{'differs':>9}{threads}")
-    for row in rows:
-        print(row.line())
-
-
 def main() -> None:
     parser = new_parser("formats", "Size, mAP and speed of each exported format.", repeats=7)
     add = parser.add_argument
@@ -258,15 +227,18 @@ def main() -> None:
     add("--images", type=from_one, default=1000, metavar="N", help="score the first N")
     add("--timed", type=from_one, default=8, metavar="N", help="time the first N of them")
     add("--threads", type=from_one, nargs="+", default=[1, os.cpu_count() or 1], metavar="N")
-    add("--plot", type=Path, metavar="F", help="draw mAP by time")
     flags = parser.parse_args()
     device = choose_device(flags)
     measured = Measured(flags, load_weights(flags.weights))
     with TemporaryDirectory() as folder:
         rows = measure(measured, export_all(flags, Path(folder)))
-    print_table(rows)
-    if flags.plot is not None:
-        plot(rows, flags.plot)
+    threads = "".join(f"{f'ms, {n} thr':>11}{'img/s':>7}" for n in flags.threads)
+    print(f"{'format':<14}{'':<9}{'MB':>7}{'mAP50':>8}{'mAP50-95':>10}{'differs':>9}{threads}")
+    for row in rows:
+        speeds = "".join(f"{ms:>11.1f}{1000 / ms:>7.1f}" for ms in row.milliseconds.values())
+        figures = f"{row.megabytes:>7.1f}{row.map50:>8.4f}{row.map:>10.4f}"
+        difference = f"{row.largest_difference:>9.0e}"
+        print(f"{row.name:<14}{row.precision:<9}{figures}{difference}{speeds}")
     if flags.json is not None:
         document = {
             "machine": machine(device),

@@ -54,6 +54,7 @@ def build_model(cfg: Path, device: str) -> Any:
 
 def build_candidates(name: str, cfg: Path, device: str) -> dict[str, Run]:
     """Return the step of each, after a check that three steps give the same weights."""
+    from models.training.multi_tensor import backpropagate
     from models.training.optimizer import parameter_groups
 
     runs, weights = {}, []
@@ -65,7 +66,8 @@ def build_candidates(name: str, cfg: Path, device: str) -> dict[str, Run]:
         model = build_model(cfg, device)
         optimizer = getattr(namespace, name)(parameter_groups(model, DECAY))
         for _ in range(3):
-            autograd.set_gradients(dict(nn.named_parameters(model)), gradients)
+            optimizer.zero_grad()
+            backpropagate(dict(nn.named_parameters(model)), gradients)
             optimizer.step(RATES, MOMENTUM)
         weights.append(nn.state_arrays(model))
         runs[namespace_name] = lambda optimizer=optimizer: optimizer.step(RATES, MOMENTUM)

@@ -25,8 +25,7 @@ from utils.data.augment.sample import (
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.augment.tiles import NUM_TILES, NUM_TILES_OF_NINE
 from utils.data.image.decoding import LabelledImage, letterbox_labelled
-from utils.data.image.letterbox import fit_long_side
-from utils.data.image.resizing import FILL, resize
+from utils.data.image.letterbox import FILL, fit_long_side, resize
 from utils.data.loading.reading import read_image
 from utils.data.randomness import sample_generator
 from utils.data.sources.samples import Sample

@@ -92,7 +92,7 @@ def main() -> None:
     backend.use(flags.backend)
     dist.start(CPU, LIMIT_SECONDS)
     if this_process().world_size > 1:
-        watchdog.start(LIMIT_SECONDS, dist.all_gather)
+        watchdog.start(LIMIT_SECONDS)
     measure(flags.mb)
     dist.stop()
 

@@ -9,22 +9,17 @@ import math
 import os
 import statistics
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 import backend
-from backend import ops
 from backend.checks import CPU
 from backend.select import FRAMEWORKS
 from backend.words import count
 from utils.cli import flags as cli
-from utils.comparison.load import LoadWatch, load_average
-from utils.comparison.machine import processor
+from utils.comparison.load import LoadWatch, load_average, processor
 from utils.files.atomic import atomic_text_file
 
 Run = Callable[[], object]
@@ -63,19 +58,12 @@ class Timing:
         return None if self.peak_bytes is None else self.peak_bytes / 2**30
 
 
-def bare_parser(module: str, description: str, repeats: int) -> argparse.ArgumentParser:
-    """Return a parser with the flags of a benchmark that needs no framework."""
+def new_parser(module: str, description: str, repeats: int) -> argparse.ArgumentParser:
+    """Return a parser with the flags that all benchmarks have."""
     parser = cli.new_parser(f"python -m benchmarks.{module}", description)
     add = parser.add_argument
     add("--repeats", type=cli.from_one, default=repeats, metavar="N", help="runs of each candidate")
     add("--json", type=Path, metavar="F", help="write the table as JSON too")
-    return parser
-
-
-def new_parser(module: str, description: str, repeats: int) -> argparse.ArgumentParser:
-    """Return a parser with the flags that all other benchmarks have."""
-    parser = bare_parser(module, description, repeats)
-    add = parser.add_argument
     add("--backend", choices=FRAMEWORKS)
     add("--device", default="", help="cpu, 0, cuda:0; default: the first GPU, else the CPU")
     return parser
@@ -115,22 +103,16 @@ def time_in_turns(
     for _ in range(repeats):
         for name, run in candidates.items():
             spent[name].append(backend.device.milliseconds(run, device))
-    reference, others = next(iter(spent.values())), load.others()
-    return [
-        Timing(
-            case,
-            name,
-            (median := statistics.median(times)),
-            min(times),
-            max(times),
-            repeats,
-            median / statistics.median(reference),
-            others,
-            *middle_half([time / beside for time, beside in zip(times, reference, strict=True)]),
-            min(times) / min(reference),
-        )
-        for name, times in spent.items()
-    ]
+    rows = rows_of(case, spent, next(iter(candidates)), load.others())
+    return [_with_turns(row, spent[row.name], spent[rows[0].name]) for row in rows]
+
+
+def _with_turns(row: Timing, times: Sequence[float], reference: Sequence[float]) -> Timing:
+    """Return a row with the middle half of its ratios turn by turn, and that of the fastest."""
+    ratios = [time / beside for time, beside in zip(times, reference, strict=True)]
+    several = ratios if len(ratios) > 1 else 2 * ratios
+    low, _, high = statistics.quantiles(several, n=4, method="inclusive")
+    return replace(row, ratio_from=low, ratio_to=high, ratio_fastest=min(times) / min(reference))
 
 
 def rows_of(
@@ -152,24 +134,6 @@ def rows_of(
             medians[name] / whole, others, images=images)
         for name, times in spent.items()
     ]  # fmt: skip
-
-
-def middle_half(values: Sequence[float]) -> tuple[float, float]:
-    """Return the first and the third quartile; of a single value that value twice."""
-    if len(values) == 1:
-        return values[0], values[0]
-    first, _, third = statistics.quantiles(values, n=4, method="inclusive")
-    return first, third
-
-
-def require_equal_tensors(
-    what: str, wanted: Iterable[Any], found: Iterable[Any], tolerance: float
-) -> None:
-    """Raise SystemExit if tensors differ by more than this part of the largest wanted value."""
-    for left, right in zip(map(ops.to_numpy, wanted), map(ops.to_numpy, found), strict=True):
-        error = np.abs(right - left).max() / np.abs(left).max()
-        if not error <= tolerance:
-            raise SystemExit(f"{what} differ by {error:.1e}: the times compare unequal work")
 
 
 def finish(flags: argparse.Namespace, timings: Sequence[Timing], device: str) -> None:
@@ -215,7 +179,7 @@ def write_json(
     """Write the table with its machine, date and command.
 
     Args:
-        more: further members of the document, as `results.py` reads them.
+        more: further members of the document, as `report.py` reads them.
     """
     rows = [
         {**asdict(timing), "ratio": None if math.isnan(timing.ratio) else timing.ratio}

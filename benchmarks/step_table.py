@@ -26,6 +26,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from itertools import product
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,7 +45,7 @@ from benchmarks.side_by_side import (
 from benchmarks.train_step import Candidate, draw_batch, start, stepping
 from utils.cli.flags import from_one
 from utils.comparison.load import LoadWatch
-from utils.comparison.words import number
+from utils.comparison.statistics import number
 from utils.processes.command import run_command
 from utils.processes.host_memory import keep_freed_memory
 from utils.report.stage_timer import StageTimer
@@ -52,7 +53,6 @@ from utils.report.stage_timer import StageTimer
 FAST = ("--bbox_iou_optim", "--multi_tensor_optimizer")
 PRECISIONS = {"float32": "off", "bfloat16": "bf16"}  # and train.py's --amp
 EXECUTIONS = {"eager": (), "compiled": ("--compile",)}
-NOT_REACHED = "not reached before the end"
 
 
 class Cell(NamedTuple):
@@ -65,26 +65,12 @@ class Cell(NamedTuple):
     execution: str
 
     @property
-    def cfg(self) -> Path:
-        return Path(self.model if "." in self.model else f"models/yolov5{self.model}.yaml")
-
-    @property
     def case(self) -> str:
         return f"{self.model}, {self.batch} x {self.img} px"
 
     @property
     def name(self) -> str:
         return f"{self.precision}, {self.execution}"
-
-
-def cells_of(flags: argparse.Namespace) -> list[Cell]:
-    """Return the rows: the cheapest to begin first, so that a run that is ended has most."""
-    return [
-        Cell(model, batch, flags.img, precision, execution)
-        for execution, model, batch, precision in product(
-            flags.execution, flags.models, flags.batch, flags.precision
-        )
-    ]
 
 
 def build_step(cell: Cell, device: str) -> Run:
@@ -101,7 +87,8 @@ def build_step(cell: Cell, device: str) -> Run:
     from models.training.step import train_step
 
     flags = (*FAST, "--amp", PRECISIONS[cell.precision], *EXECUTIONS[cell.execution])
-    settings = argparse.Namespace(cfg=cell.cfg, img=cell.img, batch=cell.batch)
+    cfg = Path(cell.model if "." in cell.model else f"models/yolov5{cell.model}.yaml")
+    settings = argparse.Namespace(cfg=cfg, img=cell.img, batch=cell.batch)
     state = start("step", Candidate(flags, 0.0), settings, device)
     batch = draw_batch(cell.batch, cell.img, state.model.spec.num_classes)
     images = backend.device.host_bytes(batch.images.shape, device)
@@ -144,27 +131,17 @@ def measure(cell: Cell, device: str, warm_up: int, steps: int) -> Timing:
         raise NotMeasuredError("out of memory") from error
 
 
-class Warnings(logging.Handler):
-    """Keeps the warnings of the backend, such as that of a step that could not be compiled."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.messages: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(record.getMessage())
-
-
 def warnings_of(run: Run, times: int) -> list[str]:
-    """Run a step so many times; return what was warned of."""
-    handler = Warnings()
+    """Run a step so many times; return what was warned of, such as a step that is not compiled."""
+    handler = BufferingHandler(10**6)
+    handler.setLevel(logging.WARNING)
     logging.getLogger().addHandler(handler)
     try:
         for _ in range(times):
             run()
     finally:
         logging.getLogger().removeHandler(handler)
-    return handler.messages
+    return [record.getMessage() for record in handler.buffer]
 
 
 def in_a_process(cell: Cell, flags: argparse.Namespace, device: str) -> Timing:
@@ -196,9 +173,13 @@ def in_a_process(cell: Cell, flags: argparse.Namespace, device: str) -> Timing:
 def measure_all(cells: Sequence[Cell], flags: argparse.Namespace, device: str) -> None:
     """Measure each cell, print its row, and write the JSON."""
     timings: list[Timing] = []
-    left_out = {cell: NOT_REACHED for cell in cells}
-    for cell in cells:
-        write(flags.json, timings, left_out, device)
+    left_out = dict.fromkeys(cells, "not reached before the end")
+    for cell in [*cells, None]:
+        if flags.json is not None:
+            rows = [{"case": f"{x.case}, {x.name}", "reason": y} for x, y in left_out.items()]
+            write_json(flags.json, machine(device), timings, device, left_out=rows)
+        if cell is None:
+            return
         try:
             if len(cells) == 1:
                 timing = measure(cell, device, flags.warm_up, flags.repeats)
@@ -210,7 +191,6 @@ def measure_all(cells: Sequence[Cell], flags: argparse.Namespace, device: str) -
         except NotMeasuredError as error:
             left_out[cell] = str(error)
             print(f"{cell.case}, {cell.name}: not measured: {error}", flush=True)
-    write(flags.json, timings, left_out, device)
 
 
 def in_words(timing: Timing) -> str:
@@ -219,17 +199,6 @@ def in_words(timing: Timing) -> str:
         f"{number(timing.median)} ms ({number(timing.fastest)} to {number(timing.slowest)}), "
         f"{number(timing.images_per_second)} images/s, {number(timing.peak_gib)} GiB{waits}"
     )
-
-
-def write(
-    path: Path | None, timings: Sequence[Timing], left_out: dict[Cell, str], device: str
-) -> None:
-    if path is not None:
-        rows = [
-            {"case": f"{cell.case}, {cell.name}", "reason": reason}
-            for cell, reason in left_out.items()
-        ]
-        write_json(path, machine(device), timings, device, left_out=rows)
 
 
 def main() -> None:
@@ -246,7 +215,10 @@ def main() -> None:
     device = choose_device(flags)
     if device == CPU:
         keep_freed_memory()
-    measure_all(cells_of(flags), flags, device)
+    # The cheapest to begin first, so that a run that is ended has most.
+    each = product(flags.execution, flags.models, flags.batch, flags.precision)
+    cells = [Cell(model, batch, flags.img, how, execution) for execution, model, batch, how in each]
+    measure_all(cells, flags, device)
 
 
 if __name__ == "__main__":

@@ -22,12 +22,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from backend import autograd, nn, ops
+from backend.words import count
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
-from benchmarks.split import add_val_flags, batches_of, case_of, read_val_split
+from utils.cli.flags import from_one
 from utils.data.image.letterbox import letterbox_to_image
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import ground_truth
+from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import Sample
+from utils.data.sources.splits import load_split
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from utils.evaluation.nms import non_max_suppression
 from utils.processes.command import run_command
@@ -100,16 +103,20 @@ def main() -> None:
     add("--weights", default="", metavar="F", help="default: untrained weights of --cfg")
     add("--cfg", default="models/yolov5n.yaml", metavar="F")
     add("--data", default="shapes", metavar="D", help="its split 'val'")
-    add_val_flags(parser, img=320)
+    add("--img", type=from_one, default=320, metavar="PX")
+    add("--batch", type=from_one, default=32, metavar="N")
+    add("--workers", type=int, default=2, metavar="N")
+    add("--images", type=from_one, metavar="N", help="only the first N")
     flags = parser.parse_args()
     device = choose_device(flags)
-    samples, class_names = read_val_split(flags)
+    dataset = load_dataset(flags.data, splits=("val",))
+    samples, class_names = load_split(dataset, "val")[: flags.images], dataset.class_names
     model = build_model(flags, class_names, device)
-    with batches_of(samples, flags, model.stride) as loader:
+    with ValLoader(samples, flags.img, flags.batch, flags.workers, model.stride) as loader:
         run = Validated(model, loader, samples, class_names, device)
         require_equal_figures(run.plainly(), run.overlapped())
         both = {"plain": run.plainly, "overlapped": run.overlapped}
-        case = case_of(len(samples), flags)
+        case = f"{count(len(samples), 'image')}, {flags.img} px, batch {flags.batch}"
         timings = time_in_turns(case, both, device, flags.repeats, warm_up=0)
     finish(flags, timings, device)
 

@@ -1,8 +1,4 @@
-"""The detector: images -> floats on the device -> raw maps, by the graph of `graph.py`.
-
-Before: the training step or the validation. After: its last layer is a head, whose loss or
-decoding takes what it returns.
-"""
+"""The detector: images -> floats on the device -> raw maps, by the graph of `graph.py`."""
 
 from __future__ import annotations
 

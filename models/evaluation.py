@@ -1,7 +1,6 @@
 """Detect in every image of a split and compare what is found with its labels.
 
-Before: a model in evaluation mode and `utils/data/loading/loader.py`. After: the evaluator of the
-model's head. `loop.py` calls it after each epoch, `validation.py` for val.py.
+`loop.py` calls it after each epoch, `validation.py` for val.py.
 """
 
 from __future__ import annotations
@@ -22,14 +21,8 @@ from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import read_ahead
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
+from utils.evaluation.collector import Collector, FoundImage
 from utils.evaluation.nms import SuppressionSettings
-from utils.evaluation.progress import (
-    Collector,
-    EvaluationProgress,
-    EvaluationSuspended,
-    FoundImage,
-    make_progress,
-)
 from utils.processes import watchdog
 from utils.processes.world import ALONE, World
 from utils.screen.progress import Progress
@@ -55,8 +48,8 @@ def evaluate(
     sinks: Sequence[Sink] = (),
     objects_of: Callable[[int], GroundTruth] | None = None,
     channels_last: bool | None = None,
-    progress: EvaluationProgress | None = None,
-    should_stop: Callable[[], bool] | None = None,
+    at_a_time: int = 0,
+    after_batch: Callable[[], None] | None = None,
 ) -> Validation:
     """Detect in every image of the loader and compare with its labels.
 
@@ -72,25 +65,21 @@ def evaluate(
         objects_of: returns those of the sample at a place, in pixels of its image; None for its
             labels.
         channels_last: layout of the feature maps; None for the one that the device gains from.
-        progress: what an earlier call had found when it was suspended; it goes on behind that.
-        should_stop: asked after every batch, on all ranks, which must agree on the answer.
-
-    Raises:
-        EvaluationSuspended: on all ranks, with what they found; should_stop wanted it.
+        at_a_time: images that the model computes together; 0: all of a batch.
+        after_batch: called after every batch, on all ranks; what it raises ends the validation.
     """
     head, evaluator = model.head, model.head.make_evaluator(class_names)
-    progress = progress or nothing_done(head)
     receive = _receiver(head, evaluator, sinks, samples, objects_of, loader.world)
-    collector = Collector(progress, loader.world, receive)
+    collector = Collector(head.nothing_found, loader.world, receive)
     finish = partial(_add_found, collector, head, suppression)
     finish_last: Callable[[], None] = _nothing
     raw: Any = ()
-    first = progress.num_batches
-    with Progress(len(loader), "validating", "batches", first) as bar, autograd.no_grad():
-        for batch_index, batch in enumerate(loader.batches(first), first):
+    with Progress(len(loader), "validating", "batches") as bar, autograd.no_grad():
+        for batch_index, batch in enumerate(loader):
             # Without an image, a rank still takes part in the loss, which asks all of them.
             if len(batch.images) or loss is not None:
-                raw = model(network_input(model, batch.images, device, channels_last))
+                images = network_input(model, batch.images, device, channels_last)
+                raw = in_pieces(model, images, at_a_time)
             read_losses = _losses_later(head, loss, raw, batch.targets)
             # The framework has queued its work, but for PyTorch on a CPU, and does it meanwhile.
             finish_last()
@@ -100,9 +89,8 @@ def evaluate(
             finish_last = partial(finish, batch_index, batch, predictions)
             bar.update()
             watchdog.progress()
-            if should_stop is not None and should_stop():
-                finish_last()
-                raise EvaluationSuspended(collector.progress())
+            if after_batch is not None:
+                after_batch()
         finish_last()
     losses = collector.finish()  # the evaluator has all images only then
     return Validation(evaluator.result(), losses)
@@ -128,7 +116,7 @@ def evaluate_tiled(
     head = detector.predictor.head
     evaluator = head.make_evaluator(class_names)
     receive = _receiver(head, evaluator, sinks, samples, objects_of, world)
-    collector = Collector(nothing_done(head), world, receive)
+    collector = Collector(head.nothing_found, world, receive)
     shard = world.process.shard(range(len(samples)))
     images = read_ahead([samples[index] for index in shard])
     with Progress(len(shard), "validating", "images") as bar, closing(images):
@@ -141,9 +129,13 @@ def evaluate_tiled(
     return Validation(evaluator.result(), losses)
 
 
-def nothing_done(head: Head) -> EvaluationProgress:
-    """Return the progress of a validation that has not begun."""
-    return make_progress(np.zeros((0, len(head.loss_names))), [], head.nothing_found)
+def in_pieces(model: Predictor, images: Any, at_a_time: int) -> Any:
+    """Return what the model does of a batch; at most so many images are computed together."""
+    if not 0 < at_a_time < images.shape[0]:
+        return model(images)
+    starts = range(0, images.shape[0], at_a_time)
+    found = [model(images[start : start + at_a_time]) for start in starts]
+    return tuple(ops.cat(maps) for maps in zip(*found, strict=True))
 
 
 def _nothing() -> None:

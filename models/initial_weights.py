@@ -1,7 +1,4 @@
-"""First weights of a detector, drawn in NumPy: a function of the seed and the tensor's place.
-
-Before: `detector.py` builds the layers. After: `Detector.initialize` loads what is drawn here.
-"""
+"""First weights of a detector, drawn in NumPy: a function of the seed and the tensor's place."""
 
 from __future__ import annotations
 

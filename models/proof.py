@@ -1,8 +1,4 @@
-"""Fast paths are proved on the user's own device, beside the plain ones, before they are used.
-
-Before: the flags of `train.py`. After: `heads/anchor/fused_iou.py` and
-`training/multi_tensor.py` choose by the answer.
-"""
+"""Fast paths are proved on the user's own device, beside the plain ones, before they are used."""
 
 from __future__ import annotations
 

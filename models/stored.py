@@ -1,7 +1,6 @@
 """The model that a weights file describes, compared with its arrays before it is made.
 
-Before: `utils/weights/load.py::load_weights`, or the state of a run. After: `detector.py`. A
-description of a few bytes could otherwise make a model that fills the memory.
+A description of a few bytes could otherwise make a model that fills the memory.
 """
 
 from __future__ import annotations

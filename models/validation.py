@@ -1,7 +1,4 @@
-"""The work of val.py: weights and samples -> a model, its evaluation, and the figures shown.
-
-Before: `val.py` read flags and data and chose the framework. After: `evaluation.py` evaluates.
-"""
+"""The work of val.py: weights and samples -> a model, its evaluation, and the figures shown."""
 
 from __future__ import annotations
 
@@ -22,13 +19,13 @@ from models.evaluation import Validation, evaluate, evaluate_tiled
 from models.heads.base import Head, Sink
 from models.inference.exported_limits import input_size, tell_limits
 from models.inference.image_detector import ImageDetector
-from models.inference.one_class import OneClass
 from models.inference.predictor import (
     make_predictor,
     suppression_settings,
     trained_names,
     with_size,
 )
+from models.inference.predictors import OneClass
 from models.inference.protocol import Predictor
 from utils.cli.val_config import STUDY, ValConfig
 from utils.data.loading.loader import ValLoader

@@ -13,7 +13,7 @@ import numpy as np
 
 from utils.state.checkpoint import Header, load_checkpoint
 
-SECTIONS = ("model", "ema", "optimizer", "gradients")
+SECTIONS = ("model", "ema", "optimizer")
 
 
 def assert_equal_runs(folder: Path, reference: Path) -> None:

@@ -21,8 +21,13 @@ import numpy as np
 import backend
 import detect
 from utils.boxes import cxcywh_to_xyxy
-from utils.data.image.letterbox import fit_letterbox, fit_long_side
-from utils.data.image.resizing import letterbox, resize, resize_to_detect
+from utils.data.image.letterbox import (
+    fit_letterbox,
+    fit_long_side,
+    letterbox,
+    resize,
+    resize_to_detect,
+)
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import pixel_boxes, read_ahead
 from utils.data.sources.dataset import load_dataset

@@ -19,5 +19,5 @@ report           what is shown and drawn: tables, results.csv, plots
 state            a run's folder, its checkpoints, and where it goes on
 weights          files of other programs -> checkpoints
 comparison       compare.py's parts
-serve            HTTP requests with images -> workers with models -> answers
+serve            HTTP requests with images -> the process that predicts -> answers
 """

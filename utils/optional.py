@@ -21,8 +21,6 @@ INSTALL = {
     "av": "pip install av==17.1.0",
     "coremltools": "pip install coremltools==9.0",
     "cuda": "pip install cuda-python==13.4.4",
-    "fastapi": "pip install fastapi==0.162.5 uvicorn==0.54.0 python-multipart==0.0.32 "
-    "prometheus-client==0.26.0",
     "mlflow": "pip install mlflow-skinny==3.17.2 sqlalchemy==2.0.58 alembic==1.20.1",
     "mss": "pip install mss==10.2.0",
     "ncnn": "pip install ncnn==1.0.20261020",
@@ -34,6 +32,8 @@ INSTALL = {
     "pandas": "pip install pandas==2.3.3",
     "pi_heif": "pip install pi-heif==1.4.0",
     "pnnx": "pip install pnnx==20261020",
+    "starlette": "pip install starlette==1.7.0 uvicorn==0.54.0 python-multipart==0.0.32 "
+    "prometheus-client==0.26.0",
     "supervision": "pip install supervision==0.31.2",
     "tensorboardX": "pip install tensorboardx==2.6.5",
     "tensorrt": "pip install tensorrt==11.4.0.106",

@@ -37,8 +37,7 @@ class Dist(Protocol):
         """Wait until all ranks have finished their work, and leave them.
 
         The process then ends by `os._exit`: PyTorch 2.13 aborted in one of 20 ordinary exits of a
-        rank. Rank 0 must end last; `watchdog.leave` ensures it. Otherwise OneFlow's other ranks
-        abort, because they do not learn that all are here.
+        rank.
         """
 
     def sum_(self, x: Tensor) -> None:

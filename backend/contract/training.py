@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
@@ -295,21 +295,6 @@ class Autograd(inference.Autograd, Protocol):
         Gradients add to the present ones. It enters the stages "forward", "loss", "backward" and
         waits for none of them: a stage is timed by `device.mark`.
         """
-
-    def set_gradients(
-        self, parameters: Mapping[str, Tensor], arrays: Mapping[str, np.ndarray]
-    ) -> None:
-        """Set the gradients of the parameters to copies of the arrays, zeros if one is missing.
-
-        The copies are bit for bit if the dtypes are equal, else cast to the parameter's dtype.
-        They replace the present gradients; a later backward pass adds to them.
-
-        Raises:
-            ValueError: no parameter has this name or shape; the message names it. None is set.
-        """
-
-    def copy_gradients(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return copies of the present gradients by name, bit for bit; none if there is none."""
 
     def compile_problem(self, device: str) -> str | None:
         """Return why `compiled` does not work on this machine, in a few words; None if it does.

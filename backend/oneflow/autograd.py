@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -52,17 +52,6 @@ def value_and_backward(
     with stage("backward"):
         terms.total.backward()
     return terms
-
-
-def set_gradients(parameters: Mapping[str, Tensor], arrays: Mapping[str, np.ndarray]) -> None:
-    checks.of_parameters("gradient", {name: x.shape for name, x in parameters.items()}, arrays)
-    for name, x in parameters.items():
-        array = arrays.get(name, np.zeros(tuple(x.shape)))
-        x.grad = ops.tensor(array.astype(ops.dtype_of(x)), ops.device_of(x))
-
-
-def copy_gradients(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {n: x.grad.detach().clone() for n, x in parameters.items() if x.grad is not None}
 
 
 def compile_problem(device: str) -> str | None:

@@ -6,6 +6,7 @@ gradients after every backward pass, not once for all accumulated passes.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -14,13 +15,14 @@ import numpy as np
 import oneflow
 from oneflow import Tensor
 
-from backend import collectives, row_exchange
+from backend import row_exchange
 from backend.checks import CPU
 from backend.contract import Stage
 from backend.oneflow import ops
 from backend.processes import this_process
 from backend.select import BackendError
 
+FAREWELL_SECONDS = 1.0
 BUCKET = 2**22  # numbers that are sent together: 16 MiB of float32
 NO_HALF_GRADIENTS = "OneFlow 0.9 cannot sum half-precision gradients over processes"
 
@@ -36,19 +38,20 @@ def start(device: str, timeout_s: float) -> None:
 
 
 def stop() -> None:
-    if this_process().world_size > 1:
-        oneflow.comm.barrier()
+    if this_process().world_size == 1:
+        return
+    oneflow.comm.barrier()
+    if this_process().is_main:  # the others abort if it is gone before they know that all are here
+        time.sleep(FAREWELL_SECONDS)
 
 
 def sum_(x: Tensor) -> None:
     if this_process().world_size > 1:
-        collectives.begin()
         oneflow.comm.all_reduce(x.detach())
 
 
 def broadcast_(x: Tensor) -> None:
     if this_process().world_size > 1:
-        collectives.begin()
         oneflow.comm.broadcast(x.detach(), 0)
 
 
@@ -60,7 +63,6 @@ def _gather_equal(array: np.ndarray) -> list[np.ndarray]:
     """Return the arrays of all ranks, which have one shape."""
     mine = ops.tensor(array)
     found = [oneflow.zeros_like(mine) for _ in range(this_process().world_size)]
-    collectives.begin()
     oneflow.comm.all_gather(found, mine)
     return [ops.to_numpy(x) for x in found]
 
@@ -85,7 +87,6 @@ def _averaging_after(module: oneflow.nn.Module, stage: Stage) -> Iterator[None]:
     with stage("backward"), oneflow.no_grad():
         for bucket in _buckets([x.grad for x in module.parameters() if x.grad is not None]):
             joined = oneflow.cat([gradient.reshape(-1) for gradient in bucket])
-            collectives.begin()
             oneflow.comm.all_reduce(joined)
             joined = joined / float(this_process().world_size)
             start = 0

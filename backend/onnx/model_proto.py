@@ -1,7 +1,4 @@
-"""Recorded tensors -> an ONNX model, and through ONNX Runtime their values.
-
-Before: `recording.py`. After: a file, or arrays.
-"""
+"""Recorded tensors -> an ONNX model, and through ONNX Runtime their values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Tensors that remember how they are computed.
-
-Before: `ops.py` and `nn.py` make tensors. After: `model_proto.py` makes a graph of them.
-"""
+"""Tensors that remember how they are computed."""
 
 from __future__ import annotations
 

@@ -59,16 +59,8 @@ def value_and_backward(
     return terms
 
 
-def set_gradients(parameters: Mapping[str, Tensor], arrays: Mapping[str, np.ndarray]) -> None:
-    checks.of_parameters("gradient", {name: x.shape for name, x in parameters.items()}, arrays)
-    for name, x in parameters.items():
-        # In the parameter's memory order, as a backward pass leaves it.
-        x.grad = torch.zeros_like(x)
-        if name in arrays:
-            x.grad.copy_(ops.tensor(arrays[name].astype(ops.dtype_of(x))))
-
-
 def copy_gradients(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies of the present gradients by name, bit for bit."""
     gradients = {name: grad for name, x in parameters.items() if (grad := x.grad) is not None}
     if not gradients:
         return {}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from backend import collectives, row_exchange
+from backend import row_exchange
 from backend.checks import CPU
 from backend.contract import Stage
 from backend.processes import MEETING_FOLDER, this_process
@@ -60,13 +60,11 @@ def stop() -> None:
 
 def sum_(x: Tensor) -> None:
     if this_process().world_size > 1:
-        collectives.begin()
         distributed.all_reduce(x.detach())
 
 
 def broadcast_(x: Tensor) -> None:
     if this_process().world_size > 1:
-        collectives.begin()
         distributed.broadcast(x.detach(), 0)
 
 
@@ -78,7 +76,6 @@ def _gather_equal(array: np.ndarray) -> list[np.ndarray]:
     """Return the arrays of all ranks, which have one shape."""
     mine = ops.tensor(array)
     found = [torch.empty_like(mine) for _ in range(this_process().world_size)]
-    collectives.begin()
     distributed.all_gather(found, mine)
     return [ops.to_numpy(x) for x in found]
 

@@ -17,7 +17,7 @@ from torch.distributed import group
 from torch.nn import Module, functional
 from torch.nn.modules import _functions
 
-from backend import checks, collectives, sync_batch_norm
+from backend import checks, sync_batch_norm
 from backend.processes import this_process
 from backend.torch import dist, multi_tensor, ops
 from backend.torch.device import present
@@ -104,7 +104,6 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
     def _normalize_by_kernels(self, x: Tensor) -> Tensor:
         # Without images it would send zeros of the dtype of x: bytes that other ranks do not await.
         sent = x if len(x) else x.to(self.weight.dtype)
-        collectives.begin()
         y = _functions.SyncBatchNorm.apply(
             sent, self.weight, self.bias, self.running_mean, self.running_var, self.eps,
             self.momentum, group.WORLD, this_process().world_size,

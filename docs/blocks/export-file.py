@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 from onnx import numpy_helper
 
-from models.export.by_layer import where_they_part
+from models.export.verify import chosen_images, make_trials, verify
 from models.inference.predictor import load_detector
 from utils.export.opening import open_runtime
 
@@ -42,10 +42,12 @@ for constant in damaged.graph.initializer:
         constant.CopyFrom(numpy_helper.from_array(weights, constant.name))
 onnx.save(damaged, "damaged.onnx")
 
-images = np.random.default_rng(0).integers(0, 256, (1, 3, 64, 64), np.uint8)
 model = load_detector(load_weights("best.safetensors"), "cpu")
 for name in ("best.onnx", "damaged.onnx"):
-    print(where_they_part(Path(name), model, images, open_runtime(Path(name)).metadata))
+    file = open_runtime(name)
+    trials = make_trials(model, chosen_images(None), file.metadata)
+    result = verify(file, file.metadata, trials, config)
+    print(f"{name}: {result.fault or result.differences}")
 # --8<-- [end:damage]
 # --8<-- [start:nms]
 import dataclasses

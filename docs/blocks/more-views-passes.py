@@ -7,9 +7,8 @@ backend.use()
 import numpy as np
 
 from backend import ops
-from models.heads.base import BoxHead
-from models.heads.passes import brought_back, used_levels
-from models.inference.augmented import view
+from models.heads.base import BoxHead, brought_back, used_levels
+from models.inference.predictors import view
 
 image = ops.tensor(np.zeros((1, 3, 320, 320), np.float32))
 for one in BoxHead.passes:

@@ -2,7 +2,7 @@
 # Runs without a framework.
 import numpy as np
 
-from utils.data.image.tiling import Tiling
+from utils.data.image.view import Tiling
 from utils.detections import Detections, SuppressionSettings
 from utils.evaluation.joining import AGREEMENT, join_views
 from utils.evaluation.nms import suppress_overlapping

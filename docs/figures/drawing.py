@@ -1,7 +1,5 @@
 """What all figures share: an SVG that is read in light and dark, and on a phone.
 
-Before: a figure's own `draw(language)`. After: `draw.py`, which writes files.
-
 One file serves both schemes. A page includes it twice, as Material for MkDocs has it:
 `![...](../figures/NAME.en.svg#only-light)![...](../figures/NAME.en.svg#only-dark)`. The generator
 shows one of the two. The name after # is that of the SVG's root too, so that `:target` gives the

@@ -1,7 +1,4 @@
-"""Pictures for figures: those of the built-in dataset, which are drawn and belong to nobody.
-
-Before: `utils/data/shapes`. After: the figures that show images.
-"""
+"""Pictures for figures: those of the built-in dataset, which are drawn and belong to nobody."""
 
 from __future__ import annotations
 

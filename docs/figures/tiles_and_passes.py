@@ -8,7 +8,7 @@ import numpy as np
 from docs.figures.drawing import HUES, Figure
 from docs.figures.pictures import shapes
 from models.heads.base import BoxHead
-from utils.data.image.tiling import Tiling
+from utils.data.image.view import Tiling
 
 WORDS = {
     "en": ("Tiles of an image with --tile 640, and the three sizes of --augment",

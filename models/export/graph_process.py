@@ -1,24 +1,35 @@
-"""The process that writes the ONNX graph, from start to end.
+"""The process that writes the ONNX graph of a model.
 
-Before: `job.py` has flags that fit the weights. After: `graph_file.py` does the work, on the
-backend that records; this process keeps its own.
+A process has one backend, and this one records; the process that starts it is bound to the backend
+of the model that it compares the graph with.
+
+    python -m models.export.graph_process OUT.onnx FLAGS
 """
 
 from __future__ import annotations
+
+from utils.processes.start import start_command
+
+if __name__ == "__main__":
+    start_command()  # before what may be slow to import, or missing
 
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
-from utils.cli.export_config import ExportConfig
+import backend
+from utils.cli.export_config import ExportConfig, parse_export_flags
 from utils.cli.flags import as_words
 from utils.errors import UserError, WorkerError
+from utils.files.atomic import atomic_file
 from utils.files.project import PROJECT
+from utils.processes.command import run_command
 from utils.processes.process_family import ask_for_signal_when_parent_ends
 from utils.processes.start import EXIT_USER_ERROR
+from utils.weights.load import load_weights
 
-MODULE = "models.export.graph_file"
+BACKEND, MODULE = "onnx", "models.export.graph_process"
 KILLED = (
     "the process that writes the graph was ended by {}; a system does that when memory runs out: "
     "free some, or use a smaller --imgsz"
@@ -44,10 +55,26 @@ def write_graph(config: ExportConfig, path: Path) -> None:
         check=False,
         preexec_fn=ask_for_signal_when_parent_ends,
     )
-    told = done.stderr.strip()
+    reported = done.stderr.strip()
     if done.returncode == EXIT_USER_ERROR:
-        raise UserError(told.removeprefix("error: "))
+        raise UserError(reported.removeprefix("error: "))
     if done.returncode < 0:
         raise WorkerError(KILLED.format(signal.Signals(-done.returncode).name))
     if done.returncode:
-        raise WorkerError(f"the process that writes the graph failed:\n{told}")
+        raise WorkerError(f"the process that writes the graph failed:\n{reported}")
+
+
+def main() -> None:
+    path, *words = sys.argv[1:]
+    config = parse_export_flags(words)
+    checkpoint = load_weights(config.weights)
+    backend.use(BACKEND)
+    from models.export.recorded import recorded_graph
+
+    content = recorded_graph(config, checkpoint)
+    with atomic_file(Path(path)) as file:
+        file.write(content)
+
+
+if __name__ == "__main__":
+    run_command(main)

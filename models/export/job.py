@@ -1,8 +1,4 @@
-"""The work of export.py: weights -> an ONNX graph -> a file of each format, verified.
-
-Before: `export.py` read flags, weights and images, and chose the backend of the model. After: the
-files, beside the weights.
-"""
+"""The work of export.py: weights -> an ONNX graph -> a file of each format, verified."""
 
 from __future__ import annotations
 
@@ -19,45 +15,43 @@ from backend.select import FRAMEWORKS
 from backend.words import count
 from models.detector import Detector
 from models.evaluation import DEFAULT_SUPPRESSION
-from models.export.by_layer import where_they_part
-from models.export.calibration import batch_of, calibration_images
-from models.export.compared import TOLERANCES
-from models.export.graph_process import write_graph
-from models.export.kinds import kind_of_flags
-from models.export.matched import Limits
-from models.export.scoring import (
+from models.export.dataset import (
     Dataset,
     Score,
-    fault_of_matches,
+    calibration_batch,
+    calibration_images,
     fault_of_score,
     require_same_classes,
     score,
     table,
     warning_of_score,
 )
+from models.export.described import metadata_of_weights, with_size
+from models.export.graph_process import write_graph
 from models.export.traced import write_trace
-from models.export.trials import Trial, chosen_images, make_trials
-from models.export.verify import verify
-from models.graph import coarsest_stride, plan_layers
+from models.export.verify import Trial, chosen_images, make_trials, verify
 from models.inference.exported import ExportedPredictor
-from models.inference.predictor import class_names_of, load_detector, trained_size
-from models.registry import find_block
-from models.stored import spec_of_weights
+from models.inference.predictor import load_detector
 from utils.cli.export_config import ExportConfig
 from utils.data.sources.samples import table_of
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
-from utils.export.formats import GRAPH, Format, format_named
-from utils.export.onnx_file import require_below_limit, write_onnx
+from utils.export.formats import (
+    GRAPH,
+    Format,
+    exported_path,
+    format_named,
+    require_free_place,
+    size_of,
+)
+from utils.export.metadata import Metadata
+from utils.export.onnx import require_below_limit
 from utils.export.opening import open_runtime
-from utils.export.place import exported_path, require_free_place, size_of
-from utils.export.ranges import Calibration
+from utils.export.outputs import KINDS
+from utils.export.quantization import Calibration
 from utils.processes.termination import ending_at_termination, ending_later
-from utils.runtimes.metadata import FLOATS, PIXELS, Metadata, only_tensorrt_runs
-from utils.runtimes.outputs import KINDS
 from utils.screen.text import as_message, say
 from utils.state.checkpoint import Checkpoint, save_checkpoint
-from utils.state.start_checks import check_image_size
 
 log = logging.getLogger("export")
 
@@ -105,7 +99,7 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
         require_same_classes(dataset, model.head)
     model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
     if config.int8:  # calibration holds all maps, as training does
-        model.require_memory((batch_of(metadata), 3, *config.image_size), trains=True)
+        model.require_memory((calibration_batch(metadata), 3, *config.image_size), trains=True)
     if config.device not in ("", CPU):
         log.warning(
             "--device %s: only --include engine uses it; other formats use the CPU", config.device
@@ -174,67 +168,32 @@ def calibration_of(export: Export) -> Calibration | None:
 
 
 def make_and_verify(export: Export, row: Format, made: Path) -> str:
-    """Write a file; return what to say of it, or raise UserError with what is wrong with it."""
-    row.convert(source_of(export, row), made, export.metadata, calibration_of(export))
-    if why := why_not_run(row, export.metadata):
+    """Write a file; return what to report of it, or raise UserError with what is wrong with it."""
+    metadata = export.metadata
+    row.convert(source_of(export, row), made, metadata, calibration_of(export))
+    if why := why_not_run(row, metadata):
         return f"not verified: {why}"
-    runtime = open_runtime(made, runtime=row.name)
-    limits, tolerance = Limits.of(export.config), TOLERANCES[export.config.precision]
-    result = verify(runtime, export.metadata, export.trials, limits, tolerance)
+    runtime = open_runtime(made, runtime=row.name, is_trusted=True)
+    result = verify(runtime, metadata, export.trials, export.config)
     if result.fault:
-        part = result.failing and part_of(export, row, made, result.failing)
-        lines = (f"it differs from the model: {result.fault}", part)
-        raise UserError("\n".join(filter(None, lines)))
-    precision = export.config.precision
-    fault = fault_of_matches(result.num_matched, result.num_found, precision, result.things)
-    if fault:
-        raise UserError(fault)
+        raise UserError(f"it differs from the model: {result.fault}")
     if export.dataset is not None:
-        found = score(
-            made.name, ExportedPredictor(runtime), export.dataset, export.metadata, export.settings
-        )
-        output = export.metadata.output
-        if fault := fault_of_score(found, export.scores[0], precision, output):
+        predictor, model = ExportedPredictor(runtime), export.scores[0]
+        found = score(made.name, predictor, export.dataset, metadata, export.settings)
+        if fault := fault_of_score(found, model, metadata):
             raise UserError(fault)
-        if text := warning_of_score(found, export.scores[0], precision):
+        if text := warning_of_score(found, model, metadata):
             log.warning(text)
         difference = result.differences
         export.scores.append(found._replace(megabytes=megabytes(made), difference=difference))
-    if KINDS[export.metadata.output].has_nms and not result.num_matched:
+    if KINDS[metadata.output].has_nms and not result.num_matched:
         return f"not verified: {NOTHING_FOUND}"
     return f"{result.matches} matched; largest difference: {result.differences}"
 
 
-def part_of(export: Export, row: Format, made: Path, trial: Trial) -> str:
-    """Return in words where a wrong file differs from the model, in the trial that shows it.
-
-    "" for a trace, and for 8 bits, which change what every layer returns.
-    """
-    if row.source != GRAPH or export.config.int8:
-        return ""
-    is_graph = row.name == "onnx"
-    if not is_graph and graph_agrees(export, trial):
-        return "the ONNX graph that it is made from agrees with the model; its conversion does not"
-    if trial.is_resized:
-        return "images of the network's size agree; the file resizes other sizes in another way"
-    graph = made if is_graph else export.graph
-    part = where_they_part(graph, export.model, trial.images, export.metadata)
-    return part if is_graph else f"of the ONNX graph that it is made from: {part}"
-
-
-def graph_agrees(export: Export, trial: Trial) -> bool:
-    """Return whether the graph, before its conversion, predicts what the model does in a trial."""
-    metadata, path = export.metadata, export.graph.with_name("described.onnx")
-    write_onnx(export.graph, path, metadata, None)
-    runtime = open_runtime(path, runtime="onnx")
-    limits = Limits.of(export.config)
-    tolerance = TOLERANCES["float16" if metadata.precision == "float16" else "float32"]
-    return not verify(runtime, metadata, [trial], limits, tolerance).fault
-
-
 def why_not_run(row: Format, metadata: Metadata) -> str:
     """Return why a file cannot be run on this machine; "" if it can."""
-    if only_tensorrt_runs(metadata):
+    if not KINDS[metadata.output].runs_here:
         return "only TensorRT has its operator EfficientNMS_TRT"
     return row.why_not_run()
 
@@ -276,32 +235,3 @@ def megabytes(path: Path) -> str:
     """Return the size of a file, or of all files of a folder."""
     size = size_of(path) / 1e6
     return f"{size:.1f}" if size >= 1 else f"{size:.2g}"
-
-
-def with_size(config: ExportConfig, checkpoint: Checkpoint) -> ExportConfig:
-    """Return flags with the size of the task's images where --imgsz was left out."""
-    if config.is_size_given:
-        return config
-    task = find_block(spec_of_weights(checkpoint).layers[-1].block).kind.task
-    size = task.input_size(trained_size(checkpoint))
-    return dataclasses.replace(config, sizes=(size,), is_size_given=True)
-
-
-def metadata_of_weights(config: ExportConfig, checkpoint: Checkpoint) -> Metadata:
-    """Return the metadata of the files; UserError for a size that does not fit the model."""
-    spec = spec_of_weights(checkpoint)
-    stride = coarsest_stride(plan_layers(spec))
-    for side in config.image_size:
-        check_image_size(side, stride, "--imgsz")
-    return Metadata(
-        class_names=class_names_of(checkpoint, spec.num_classes),
-        stride=stride,
-        image_size=config.image_size,
-        batch_size=config.batch_size,
-        dynamic=config.dynamic,
-        image=PIXELS if config.letterbox else FLOATS,
-        output=kind_of_flags(find_block(spec.layers[-1].block).kind, config),
-        precision=config.precision,
-        head=spec.layers[-1].block,
-        suppression=vars(config.suppression) if config.nms else {},
-    )

@@ -1,7 +1,6 @@
 """An image of any size -> the network's input, in the graph; and boxes back to its pixels.
 
-Before: the input of the graph, (H, W, 3) uint8 RGB. After: `recorded.py` runs the model.
-The steps are those of `utils/data/image/letterbox.py` and `resizing.py`.
+The steps are those of `utils/data/image/letterbox.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import numpy as np
 
 from backend.onnx import ops
 from backend.onnx.recording import Size, Tensor, apply, constant, sizes_tensor
-from utils.data.image.resizing import FILL
+from utils.data.image.letterbox import FILL
 
 UNKNOWN = Size(0)  # a side that only the graph knows
 

@@ -1,7 +1,4 @@
-"""Weights -> a model that runs once and is recorded -> the bytes of an ONNX graph.
-
-Before: `graph_file.py` chose the backend that records. After: a file, which converters read.
-"""
+"""Weights -> a model that runs once and is recorded -> the bytes of an ONNX graph."""
 
 from __future__ import annotations
 
@@ -16,8 +13,7 @@ from backend.onnx.model_proto import build_model, name_part
 from backend.onnx.nn import name_tensors
 from backend.onnx.recording import Size, graph_input
 from models.detector import Detector
-from models.export.by_layer import LAYER
-from models.export.kinds import kind_of_flags
+from models.export.described import kind_of_flags
 from models.export.letterboxed import (
     Placement,
     boxes_in_image,
@@ -25,14 +21,13 @@ from models.export.letterboxed import (
     letterboxed,
     rows_in_image,
 )
-from models.export.masked import masks_in_boxes
-from models.export.suppressed import detections, efficient_detections
+from models.export.suppressed import detections, efficient_detections, masks_in_boxes
 from models.inference.folding import fold_batch_norm
 from models.stored import detector_of_weights
 from utils.cli.export_config import ExportConfig
 from utils.errors import UserError
-from utils.runtimes import metadata
-from utils.runtimes.outputs import DETECTION_COLUMNS, output_names
+from utils.export import metadata
+from utils.export.outputs import DETECTION_COLUMNS, output_names
 from utils.state.checkpoint import Checkpoint
 
 IMAGES = "images"  # the input of the graph, as the public YOLOv5 names it
@@ -40,6 +35,7 @@ FREE = {0: "batch", 2: "height", 3: "width"}  # dimensions of the images with --
 FREE_SIDES = {0: "height", 1: "width"}  # of the image with --letterbox
 ROWS = "rows"  # the name of their number with --dynamic
 BEYOND_HALF = 65_520  # what rounds to infinity in float16
+LAYER = "layer_{}"  # what a layer returns, and the beginning of its nodes' names
 LETTERBOX, DECODING, FINISH = "letterbox", "decode", "finish"  # parts of a graph
 
 

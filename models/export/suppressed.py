@@ -1,11 +1,12 @@
 """Decoded rows -> detections in the graph: NMS by standard operators, or by TensorRT's plugin.
 
-Before: `recorded.py` decodes. After: the outputs of the graph. The boxes are those of
-`utils/evaluation/nms.py`, each found once, of its best class.
+The boxes are those of `utils/evaluation/nms.py`, each found once, of its best class; their masks
+are those of `utils/masks/assemble.py` at the size of the prototypes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -62,7 +63,7 @@ def detections(
     table = ops.cat([found.boxes_xyxy, *columns], dim=2)
     chosen = _take_rows(table, index)
     used = (scores > 0.0).reshape(*scores.shape, 1)
-    return _where(used, chosen, constant(np.zeros((), np.float32)))
+    return _where(used, chosen, _zero())
 
 
 def efficient_detections(rows: Tensor, settings: SuppressionSettings) -> tuple[Tensor, ...]:
@@ -104,7 +105,7 @@ def candidates(rows: Tensor, confidence_threshold: float) -> Candidates:
     scores, class_index = (x.reshape(batch, number) for x in (scores, class_index))
     # Here and not in NonMaxSuppression, whose runtimes differ on a score at the threshold.
     above = scores > confidence_threshold
-    scores = _where(above, scores, constant(np.zeros((), np.float32)))
+    scores = _where(above, scores, _zero())
     return Candidates(boxes_xyxy, scores, class_index, width - 5)
 
 
@@ -174,6 +175,35 @@ def best(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
     return values, index
 
 
+def masks_in_boxes(
+    prototypes: Tensor, coefficients: Tensor, boxes_xyxy: Tensor, input_size: Sequence[int]
+) -> Tensor:
+    """Return (B, K, h, w) float32: how probable each place is the object's, 0 outside its box.
+
+    Args:
+        prototypes: (B, M, h, w) float32.
+        coefficients: (B, K, M) float32.
+        boxes_xyxy: (B, K, 4) float32, pixels of the input; one without a side has no mask.
+        input_size: (H, W) of the input.
+    """
+    batch, number, height, width = prototypes.shape
+    flat = prototypes.reshape(batch, number, height * width)
+    found = coefficients.shape[1]
+    scores = ops.sigmoid(ops.matmul(coefficients, flat)).reshape(batch, found, height, width)
+    cells = ops.cells(height, width, prototypes)[0]  # (1, h, w, 2): column, row
+    for axis, (side, pixels) in enumerate(((width, input_size[1]), (height, input_size[0]))):
+        scale = _float(side) / _float(pixels)
+        places = cells[..., axis].reshape(1, 1, height, width)
+        first, end = (
+            (boxes_xyxy[..., column] * scale).reshape(batch, found, 1, 1)
+            for column in (axis, axis + 2)
+        )
+        outside, inside = first > places, end > places
+        scores = apply("Where", (outside, _zero(), scores), outside.shape, "float32")
+        scores = apply("Where", (inside, scores, _zero()), inside.shape, "float32")
+    return scores
+
+
 def _take_rows(table: Tensor, index: Tensor) -> Tensor:
     """Return (B, K, D): rows of (B, N, D) by index (B, K); from N up, the last one."""
     batch, number = index.shape
@@ -185,3 +215,12 @@ def _take_rows(table: Tensor, index: Tensor) -> Tensor:
 
 def _where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return apply("Where", (condition, x, y), x.shape, x.dtype)
+
+
+def _zero() -> Tensor:
+    return constant(np.zeros((), np.float32))
+
+
+def _float(size: int) -> Tensor:
+    """Return a size as a float32 tensor, (1,)."""
+    return ops.cast(size_tensor(size), "float32")

@@ -1,7 +1,4 @@
-"""A model -> a TorchScript trace of it, from which some formats are made.
-
-Before: `job.py`, if a format is made of no ONNX graph. After: the converters of `utils/export`.
-"""
+"""A model -> a TorchScript trace of it, from which some formats are made."""
 
 from __future__ import annotations
 
@@ -13,10 +10,9 @@ from backend import nn, ops
 from backend.contract import Tensor
 from models.detector import Detector
 from models.inference.folding import fold_batch_norm
+from utils.export.metadata import Metadata, metadata_as_json
+from utils.export.torchscript import require_torchscript
 from utils.files.atomic import atomic_file
-from utils.runtimes.metadata import Metadata
-from utils.runtimes.metadata_file import metadata_as_json
-from utils.runtimes.torchscript_runtime import require_torchscript
 
 
 class Decoded(nn.Module):

@@ -1,8 +1,7 @@
 """The interface of a task: what a head is to everything outside its folder.
 
 A head is the last layer of the graph. It names its losses and figures, so that whoever trains,
-reports or resumes goes by these names. Before: the layers of `models/graph.py`. After: the
-training step and the validation.
+reports or resumes goes by these names.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import numpy as np
 
 from backend import nn
 from backend.contract import Tensor
-from models.heads.passes import Pass, brought_back, used_levels
 from models.registry import LayerPlan, LayerRequest
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.recipe_config import RecipeConfig
@@ -106,8 +104,8 @@ class Loss(Protocol):
     def end_batch(self) -> None:
         """Learn from the batch of the last call; every rank calls it, after training batches."""
 
-    def state(self) -> dict[str, list[float]]:
-        """Return what it has learnt, by name; `restore` takes it."""
+    def state(self) -> dict[str, Tensor]:
+        """Return what it has learnt, by name; `restore` takes it as lists of numbers."""
         return {}
 
     def restore(self, state: Mapping[str, Sequence[float]]) -> None:
@@ -132,11 +130,35 @@ class Evaluator(Sink, Protocol):
         """Return the figures of all images, as `Head.figures` reads them."""
 
 
+class Pass(NamedTuple):
+    """How a model sees an image once, with test-time augmentation."""
+
+    scale: float
+    mirrored: bool
+    unused: Callable[[Sequence[int]], int] | None = None  # picks the stride of the map without rows
+
+
+def used_levels(one: Pass, strides: Sequence[int]) -> list[int]:
+    """Return the maps whose rows a pass gives: of a model with one stride, all."""
+    unused = one.unused(strides) if one.unused else None
+    used = [level for level, stride in enumerate(strides) if stride != unused]
+    return used or list(range(len(strides)))
+
+
+def brought_back(rows: np.ndarray, one: Pass, width: int) -> np.ndarray:
+    """Return rows (K, 4 + ...) of a pass as if found in images of this width."""
+    boxes_cxcywh = rows[:, :4] / np.float32(one.scale)
+    if one.mirrored:
+        boxes_cxcywh[:, 0] = width - boxes_cxcywh[:, 0]
+    return np.concatenate([boxes_cxcywh, rows[:, 4:]], axis=1)
+
+
 class Head(nn.Module, ABC):
     """The last layer of a model and the task that it stands for.
 
     A subclass registers itself under its name in model YAMLs (`models/registry.py`), whose first
-    argument is the number of classes.
+    argument is the number of classes. A method that raises UserError here is one that a task may
+    lack.
 
     Attributes:
         task: the part of the task that needs no framework.
@@ -151,7 +173,7 @@ class Head(nn.Module, ABC):
         joins_models: rows of `decode_above` of several models may be put one behind the other.
         image_mean, image_std: of red, green and blue in [0, 1]: the detector subtracts the one and
             divides by the other; None to take images as they are.
-        exported_kinds: what its exported files may return (`utils/runtimes/outputs.py`).
+        exported_kinds: what its exported files may return (`utils/export/outputs.py`).
     """
 
     task: ClassVar[Task]
@@ -214,11 +236,7 @@ class Head(nn.Module, ABC):
         return {}
 
     def drop(self, probability: float) -> None:
-        """Leave numbers out of each training pass with a probability, from 0 to below 1.
-
-        Raises:
-            UserError: the task has no dropout.
-        """
+        """Leave numbers out of each training pass with a probability, from 0 to below 1."""
         raise UserError("--dropout: models of this task have none; leave it out")
 
     def draw(self, images: PassImages) -> None:
@@ -248,11 +266,7 @@ class Head(nn.Module, ABC):
         """Return of each image what may count as found, on the host, as `finish` takes it."""
 
     def of_best_class(self, decoded: Any) -> Any:
-        """Return rows of `decode_above` as one of a single class has them: the best one's score.
-
-        Raises:
-            UserError: the task has no classes that can be taken for one.
-        """
+        """Return rows of `decode_above` as one of a single class has them: the best one's score."""
         raise UserError("--single-cls: models of this task have no such classes; leave it out")
 
     def join_passes(self, raw: Sequence[Any], width: int, confidence_threshold: float) -> list[Any]:
@@ -260,18 +274,11 @@ class Head(nn.Module, ABC):
 
         Args:
             width: of the images, pixels.
-
-        Raises:
-            UserError: the task has no passes.
         """
         raise UserError("--augment: models of this task take each image only once; leave it out")
 
     def class_rows(self) -> ClassRows:
-        """Return which of its arrays have a row for each class.
-
-        Raises:
-            UserError: none has.
-        """
+        """Return which of its arrays have a row for each class."""
         raise UserError("--remap-classes: models of this task have no such classes; leave it out")
 
     @abstractmethod
@@ -288,10 +295,6 @@ class Head(nn.Module, ABC):
         """Return what `finish` does of several images; a head may do it in less time."""
         return [self.finish(*image, settings) for image in zip(decoded, places, strict=True)]
 
-    def compared_boxes(self, decoded: Any, settings: SuppressionSettings) -> np.ndarray | None:
-        """Return the boxes (K, 4) of what `finish` finds as NMS compares them; None without NMS."""
-        return None
-
     def join(
         self, found: Sequence[Any], regions_xyxy: np.ndarray, settings: SuppressionSettings
     ) -> Any:
@@ -300,19 +303,12 @@ class Head(nn.Module, ABC):
         Args:
             found: what `finish` returned of each view.
             regions_xyxy: (V, 4) where the views lie in the image; together they cover it.
-
-        Raises:
-            UserError: what the task finds cannot be put together.
         """
         raise UserError("--tile: models of this task cannot detect in tiles; leave it out")
 
     @classmethod
     def exported_kind(cls, nms: bool, efficient_nms: bool, letterbox: bool) -> str:
-        """Return which of `exported_kinds` the flags of these names ask for.
-
-        Raises:
-            UserError: flags that mean nothing to the task, or it has no exported files.
-        """
+        """Return which of `exported_kinds` the flags of these names ask for."""
         raise UserError("models of this task cannot be exported")
 
     def exported(self, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -332,9 +328,6 @@ class Head(nn.Module, ABC):
         Args:
             kind: of `exported_kinds`.
             outputs: float32, without the batch.
-
-        Raises:
-            UserError: numbers that no file of this head returns.
         """
         raise UserError("exported files of this task cannot be run here; give weights")
 
@@ -372,7 +365,7 @@ class BoxHead(Head):
     """A head whose rows are boxes of single cells, which may come from several views and models.
 
     A row of `decode` is cx, cy, w, h in pixels of the network's input, then scores of a common
-    meaning; each map gives its own rows. `models/inference/ensemble.py` needs that.
+    meaning; each map gives its own rows. `models/inference/predictors.py` needs that.
     """
 
     joins_models = True

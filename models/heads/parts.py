@@ -1,8 +1,4 @@
-"""What the losses of all heads need: their dtype, and the fraction of a batch that a piece has.
-
-Before: a head's loss knows its own part. After: it multiplies its means, which are over the whole
-batch, by what is found here.
-"""
+"""What the losses of all heads need: their dtype, and the fraction of a batch that a piece has."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Trained weights in a program of one's own: images -> results. docs/en/api.md shows how.
-
-Before: `models/__init__.py::load` chose the framework. After: `utils/results`.
-"""
+"""Trained weights in a program of one's own: images -> results. docs/en/api.md shows how."""
 
 from __future__ import annotations
 
@@ -30,21 +27,17 @@ from models.inference.predictor import (
 from utils.cli.call_config import call_config, whole
 from utils.cli.detect_config import DetectConfig
 from utils.cli.flags import require_from
-from utils.data.image.resizing import FILL
-from utils.errors import UserError
+from utils.data.image.letterbox import FILL
 from utils.evaluation.nms import SuppressionSettings
-from utils.media.finding import FileSources, find_sources
-from utils.media.frame import Frame
-from utils.media.given import GivenImage, as_list, given_frame, given_name
-from utils.media.source import BrokenSourceError, Source
+from utils.media.finding import file_source, find_sources
+from utils.media.given import GivenImage, as_list
+from utils.media.source import Source
 from utils.optional import import_optional
-from utils.pipeline.background import num_threads
+from utils.pipeline.background import StageSeconds, num_threads
 from utils.pipeline.reading import Read, Reader
-from utils.pipeline.stage_seconds import StageSeconds
 from utils.results.image_result import ImageResult
 from utils.screen.text import printable
-from utils.tracking.sources import SourceTrackers
-from utils.tracking.tracker import needed_threshold
+from utils.tracking.tracker import SourceTrackers
 from utils.weights.detecting import Weights
 
 SURELY_FIT = 1 << 25  # values of images; asking takes 2 ms, as long as a small network
@@ -97,44 +90,22 @@ class TrainedDetector:
             predictor, self.device, DetectConfig.image_size, SuppressionSettings()
         )
 
-    def __call__(
-        self,
-        images: Any,
-        size: int | None = None,
-        conf: float = DetectConfig.confidence_threshold,
-        iou: float = DetectConfig.iou_threshold,
-        max_det: int = DetectConfig.max_detections,
-        classes: Iterable[int] | None = None,
-        agnostic: bool = False,
-        augment: bool = False,
-        tile: int = DetectConfig.tile,
-        overlap: float | None = DetectConfig.overlap,
-        batch: int = DetectConfig.batch_size,
-    ) -> list[ImageResult]:
+    def __call__(self, images: Any, **options: Any) -> list[ImageResult]:
         """Return a list with what is found in each image; of one image, a list of one.
 
         Args:
             images: a file name, the bytes of an image file, a NumPy array (H, W, 3), (H, W, 4) or
                 (H, W) of uint8 in RGB order, a PIL image; a list of any of them, whatever their
                 sizes; or an array (B, H, W, 3).
+            options: the arguments above.
 
         Raises:
             UserError: a `ValueError` that names what is wrong: an argument, or the image that
                 cannot be read.
         """
-        config = self._config(
-            size=size,
-            conf=conf,
-            iou=iou,
-            max_det=max_det,
-            classes=classes,
-            agnostic=agnostic,
-            augment=augment,
-            tile=tile,
-            overlap=overlap,
-            batch=batch,
-        )
-        frames = [self._frame(image, index) for index, image in enumerate(as_list(images))]
+        config = self._config(**options)
+        given = enumerate(as_list(images))
+        frames = [GivenImage(image, index, self._max_pixels).frame() for index, image in given]
         detector = configured(self._detector, config)
         results: list[ImageResult] = []
         for start in range(0, len(frames), config.batch_size):
@@ -173,9 +144,8 @@ class TrainedDetector:
         if track:
             import_optional("trackers", "track=True")
         if isinstance(source, (str, os.PathLike)):
-            sources: Iterable[Source]
-            sources = find_sources(os.fsdecode(source), self._max_pixels, stride)
-            return self._stream(sources, config)
+            name = os.fsdecode(source)
+            return self._stream(find_sources(name, self._max_pixels, stride), config)
         if hasattr(source, "__next__"):
             # Its next image may wait for a result, or be written over this one.
             return self._stream(self._sources(source, stride), config, ahead=0)
@@ -186,17 +156,11 @@ class TrainedDetector:
         side = self._config(size=size).image_size
         self(np.full((side, side, 3), FILL, np.uint8), size=size)
 
-    def _frame(self, image: Any, index: int) -> Frame:
-        try:
-            return given_frame(image, index, self._max_pixels)
-        except BrokenSourceError as error:
-            raise UserError(f"{printable(given_name(image, index))}: {error}") from error
-
     def _sources(self, images: Iterable[Any], stride: int) -> Iterator[Source]:
         """Yield images, and videos among them, as sources."""
         for index, image in enumerate(images):
             if isinstance(image, (str, os.PathLike)):
-                yield from FileSources([os.fsdecode(image)], self._max_pixels, stride)
+                yield file_source(os.fsdecode(image), self._max_pixels, stride)
             else:
                 yield GivenImage(image, index, self._max_pixels)
 
@@ -207,10 +171,7 @@ class TrainedDetector:
         ahead: int | None = None,
     ) -> Iterator[ImageResult]:
         """Yield what is found in the frames of sources; name those that give none, or no more."""
-        lowest = config.confidence_threshold
-        if config.track:
-            lowest = needed_threshold(lowest)
-        detector = configured(self._detector, config, confidence_threshold=lowest)
+        detector = configured(self._detector, config)
         trackers = SourceTrackers(config.confidence_threshold, config.class_agnostic)
         size = config.batch_size
         with (

@@ -1,8 +1,4 @@
-"""An exported file -> a predictor: the rest of the program cannot tell it from a model.
-
-Before: `utils/export/opening.py` loads the file. After: `image_detector.py`, and
-`models/evaluation.py`.
-"""
+"""An exported file -> a predictor: the rest of the program cannot tell it from a model."""
 
 from __future__ import annotations
 
@@ -17,9 +13,8 @@ from models.heads.base import Head
 from models.registry import find_block
 from utils.data.loading.memory import require_memory
 from utils.errors import UserError, brief
-from utils.runtimes.metadata import FLOATS, PIXELS, Metadata
-from utils.runtimes.runtime import Outputs, Runtime
-from utils.runtimes.shapes import fault_of_returned
+from utils.export.metadata import FLOATS, PIXELS, Metadata
+from utils.export.outputs import Outputs, Runtime, fault_of_returned
 
 
 class ExportedPredictor:

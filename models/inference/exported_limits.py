@@ -1,7 +1,4 @@
-"""What is fixed in an exported file, compared with the flags: its size, and the NMS in it.
-
-Before: `predictor.py`. After: `job.py`, `api.py` and `models/validation.py` know what they get.
-"""
+"""What is fixed in an exported file, compared with the flags: its size, and the NMS in it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""BatchNorm folded into the convolution before it, for a model that only detects.
-
-Before: `models/stored.py` builds the model. After: `predictor.py` places it on a device.
-"""
+"""BatchNorm folded into the convolution before it, for a model that only detects."""
 
 from __future__ import annotations
 

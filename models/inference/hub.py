@@ -1,7 +1,7 @@
 """Trained weights as the public YOLOv5 gives them to `torch.hub.load`: the same names and shapes.
 
-Before: `hubconf.py`. After: `hub_results.py`. What a network sees of several images is the public
-wrapper's too: all of a call in one shape, each as large as it fits.
+What a network sees of several images is the public wrapper's too: all of a call in one shape, each
+as large as it fits.
 """
 
 from __future__ import annotations
@@ -24,17 +24,13 @@ from models.inference.image_detector import ImageDetector
 from models.inference.predictor import class_names_of, make_predictor
 from utils.cli.call_config import call_config
 from utils.cli.detect_config import DetectConfig
-from utils.data.image.letterbox import fit_letterbox
+from utils.data.image.letterbox import fit_letterbox, letterbox
 from utils.data.image.limits import MAX_PIXELS
-from utils.data.image.resizing import letterbox
 from utils.data.image.view import View
-from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
 from utils.files.models import shipped_model
 from utils.media.frame import Frame
-from utils.media.given import as_list, given_frame, given_name
-from utils.media.source import BrokenSourceError
-from utils.screen.text import printable
+from utils.media.given import GivenImage, as_list
 from utils.state.checkpoint import Checkpoint, Header
 from utils.weights.detecting import Weights
 
@@ -188,10 +184,7 @@ def _frame(image: Any, index: int) -> Frame:
     """Return an image as a frame whose source is what `HubResults.files` calls it."""
     if isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[0] < FEWEST_ROWS:
         image = image.transpose(1, 2, 0)
-    try:
-        frame = given_frame(image, index, MAX_PIXELS)
-    except BrokenSourceError as error:
-        raise UserError(f"{printable(given_name(image, index))}: {error}") from error
+    frame = GivenImage(image, index, MAX_PIXELS).frame()
     return frame._replace(source=Path(frame.source).with_suffix(".jpg").name)
 
 

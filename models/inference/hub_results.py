@@ -1,7 +1,4 @@
-"""What was found in images, under the names of the public YOLOv5's results.
-
-Before: `hub.py`. After: programs that were written for those.
-"""
+"""What was found in images, under the names of the public YOLOv5's results."""
 
 from __future__ import annotations
 
@@ -17,14 +14,13 @@ from backend.contract import Tensor
 from utils.boxes import xyxy_to_cxcywh
 from utils.cli.detect_config import DetectConfig
 from utils.errors import UserError
-from utils.results.other_programs import CENTRE_AND_SIZE, CORNERS, as_data_frame
-from utils.results.result import Result
+from utils.results.result import CORNERS, Result
 from utils.results.run_files import RunFiles
-from utils.results.summary import summary
 from utils.screen.text import say
 from utils.state.folder import create_run_folder
 
 SAVE_DIR = "runs/detect/exp"
+CENTRE_AND_SIZE = ("xcenter", "ycenter", "width", "height")
 
 
 class Tables(NamedTuple):
@@ -77,7 +73,7 @@ class HubResults:
 
     def _lines(self) -> list[str]:
         numbered = enumerate(self._results, 1)
-        return [f"image {number}/{self.n}: {summary(result)}" for number, result in numbered]
+        return [f"image {number}/{self.n}: {result.summary()}" for number, result in numbered]
 
     def __str__(self) -> str:
         return "".join(f"{line}\n" for line in self._lines())
@@ -166,10 +162,7 @@ class HubResults:
         """Return tables, as `results.pandas().xyxy[0]` wants them; UserError without pandas."""
 
         def tables(boxes: Any, columns: Sequence[str]) -> list[Any]:
-            return [
-                as_data_frame(boxes(result), result.detections, result.names, columns)
-                for result in self._results
-            ]
+            return [result.table_of(boxes(result), columns) for result in self._results]
 
         return Tables(
             xyxy=tables(_corners, CORNERS),

@@ -1,8 +1,7 @@
 """Images of any size -> what is found in them: views, network, and the end on the host.
 
-Before: `predictor.py` and `views.py`. After: detect.py (`job.py`), `models.load` and, for tiles,
-val.py (`models/evaluation.py`). `views` and `finish` work only on the host, in any thread;
-`predict` is for `lanes` threads at a time, and waits.
+`views` and `finish` work only on the host, in any thread; `predict` is for `lanes` threads at a
+time, and waits.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ import numpy as np
 
 from backend import autograd
 from models.inference.protocol import Predictor, network_input
-from models.inference.views import views_of
-from utils.data.image.tiling import Tiling
-from utils.data.image.view import View
+from utils.data.image.view import Tiling, View, place
 from utils.evaluation.nms import SuppressionSettings
 from utils.media.frame import Frame
 from utils.results.image_result import ImageResult
@@ -54,11 +51,22 @@ class ImageDetector:
     def views(self, image: np.ndarray) -> list[View]:
         """Return what the network takes of an image (H, W, 3) uint8 RGB.
 
-        Tiles are parts of this very image: leave it as it is until `predict` has seen them.
+        It is the whole image; before it, of one that is larger than a tile, the tiles: their boxes
+        are the finer ones, and of equal scores the first stays. The whole shows what is larger than
+        a tile. Tiles are parts of this very image: leave it as it is until `predict` has seen them.
         """
-        predictor, size, tiling = self.predictor, self.image_size, self.tiling
-        view = predictor.head.task.view
-        return views_of(image, size, predictor.stride, tiling, predictor.fixed_size, view)
+        stride, fixed_size = self.predictor.stride, self.predictor.fixed_size
+        size, tiling = (image.shape[0], image.shape[1]), self.tiling
+        whole = self.predictor.head.task.view(image, self.image_size, stride, fixed_size)
+        if tiling is None or max(size) <= tiling.side:
+            return [whole]
+        height, width = tiling.tile_size(size)
+        placement = place((height, width), self.image_size, stride, fixed_size)
+        tiles = [
+            View(image[top : top + height, left : left + width], placement, (top, left))
+            for top, left in tiling.corners(size)
+        ]
+        return [*tiles, whole]
 
     def predict(self, views: Sequence[View]) -> list[Any]:
         """Return what may count as found in each view, as `Head.finish` takes it.

@@ -1,22 +1,16 @@
-"""The work of detect.py: weights and sources -> frames, what is found in them, and files.
-
-Before: `detect.py` read flags and weights and chose the framework. After: `pipeline.py` detects,
-`utils/results/run_files.py` writes, `utils/pipeline/telling.py` tells.
-"""
+"""The work of detect.py: weights and sources -> frames, what is found in them, and files."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import backend
 from models.inference.exported_limits import input_size, tell_limits
 from models.inference.image_detector import ImageDetector
 from models.inference.lanes import num_lanes
-from models.inference.pipeline import Pipeline, Write
+from models.inference.pipeline import Pipeline
 from models.inference.predictor import (
     class_names_of,
     make_predictor,
@@ -26,18 +20,15 @@ from models.inference.predictor import (
 from utils.cli.detect_config import DetectConfig
 from utils.cli.detection_config import require_known
 from utils.errors import UserError
-from utils.media.frame import Frame
+from utils.media.finding import are_several
 from utils.media.source import Source
-from utils.pipeline.runtime_threads import are_several
-from utils.pipeline.telling import Telling
-from utils.pipeline.totals import Done
+from utils.pipeline.report import Done, RunReport
 from utils.processes.termination import ending_at_termination
 from utils.results.run_files import RunFiles
 from utils.screen.text import say
 from utils.screen.window import Window
 from utils.state.folder import create_run_folder
-from utils.tracking.sources import SourceTrackers
-from utils.tracking.tracker import needed_threshold
+from utils.tracking.tracker import SourceTrackers
 from utils.weights.detecting import Weights
 
 log = logging.getLogger("detect")
@@ -57,29 +48,26 @@ def run_detection(
     detector = make_detector(config, weights, are_several(sources, config.tiling))
     class_names = class_names_of(weights[0], detector.predictor.head.num_classes)
     folder = create_run_folder(config.project, config.name, config.exist_ok)
-    telling = Telling(sources)
-    track = (
-        SourceTrackers(config.confidence_threshold, config.class_agnostic).update
-        if config.track
-        else None
-    )
-    log.info("weights: %s; source: %s", " ".join(config.weights), telling.shown(config.source))
-    tell = with_window(telling.tell, config)
+    report = RunReport(sources)
+    track = None
+    if config.track:
+        track = SourceTrackers(config.confidence_threshold, config.class_agnostic).update
+    log.info("weights: %s; source: %s", " ".join(config.weights), report.source(config.source))
+    add = with_window(report.add, config)
     try:
-        with ending_at_termination(), telling, RunFiles(folder, config, class_names) as files:
-            begin = places_of(files)
-            pipeline = Pipeline(detector, class_names, begin, tell, config.batch_size, track)
+        with ending_at_termination(), report, RunFiles(folder, config, class_names) as files:
+            pipeline = Pipeline(detector, class_names, files, add, config.batch_size, track)
             pipeline.run(sources)
     except (KeyboardInterrupt, SystemExit):
-        say(f"stopped after {telling.done}; results so far in {folder}")
+        say(f"stopped after {report.done}; results so far in {folder}")
         raise
-    if not telling.num_frames:
+    if not report.num_frames:
         with contextlib.suppress(OSError):  # labels of an earlier run may be in it
             folder.rmdir()
-        raise UserError(f"--source {telling.shown(config.source)}: nothing in it could be read")
-    telling.tell_all(pipeline.seconds.by_stage)
+        raise UserError(f"--source {report.source(config.source)}: nothing in it could be read")
+    report.print_totals(pipeline.seconds.by_stage)
     say(f"results in {folder}")
-    return telling.num_broken
+    return report.num_broken
 
 
 def make_detector(
@@ -99,34 +87,22 @@ def make_detector(
     tell_limits(config, weights)
     require_known("--classes", config.classes, predictor.head.num_classes)
     suppression = suppression_settings(config, multi_label=False)
-    if config.track:
-        lowest = needed_threshold(config.confidence_threshold)
-        suppression = dataclasses.replace(suppression, confidence_threshold=lowest)
     lanes = num_lanes(device, weights) if several else 1
     return ImageDetector(predictor, device, image_size, suppression, config.tiling, lanes)
 
 
-def places_of(files: RunFiles) -> Callable[[Source, Frame], Write]:
-    """Return what fixes the names of a frame's files, and returns what writes them."""
-
-    def begin(source: Source, frame: Frame) -> Write:
-        return partial(files.add, place=files.reserve(frame, source.rate))
-
-    return begin
-
-
-def with_window(tell: Callable[[Done], None], config: DetectConfig) -> Callable[[Done], None]:
-    """Return `tell`, which with --view-img shows the drawn image too; q there is as Ctrl-C."""
+def with_window(report: Callable[[Done], None], config: DetectConfig) -> Callable[[Done], None]:
+    """Return `report`, which with --view-img shows the drawn image too; q there is as Ctrl-C."""
     if not config.view_images:
-        return tell
+        return report
     window = Window("detect.py")
     labels, scores = not config.hide_labels, not config.hide_conf
 
-    def tell_and_show(done: Done) -> None:
-        tell(done)
+    def report_and_show(done: Done) -> None:
+        report(done)
         if done.result is not None:
             drawn = done.result.plot(config.line_thickness, labels, scores)
             if window.show(drawn):
                 raise KeyboardInterrupt
 
-    return tell_and_show
+    return report_and_show

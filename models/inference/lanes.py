@@ -1,7 +1,5 @@
 """Threads in which the network runs, side by side where that is faster.
 
-Before: `image_detector.py`. After: `pipeline.py` runs batches in them.
-
 On a CPU each lane computes whole batches with its part of the cores. The threads of one operation
 wait for each other at its end, those of two lanes never do. So YOLOv5n at 640 px on two cores takes
 a tenth less time an image, and what decodes and draws beside it no longer holds both cores up.
@@ -15,8 +13,7 @@ from typing import Any, TypeVar
 
 import backend
 from backend.checks import CPU
-from utils.pipeline.background import MOST_THREADS
-from utils.pipeline.runtime_threads import runtime_lanes
+from utils.pipeline.background import MOST_THREADS, runtime_lanes
 from utils.weights.detecting import ExportedWeights, Weights
 
 Made = TypeVar("Made")

@@ -1,7 +1,7 @@
 """Sources -> what is found in each of their frames: reading, network and writing side by side.
 
-Before: `image_detector.py`, `utils/pipeline/reading.py`. After: `job.py`. While the network
-computes a batch in a lane (`lanes.py`), threads read the next one and write the last one.
+While the network computes a batch in a lane (`lanes.py`), threads read the next one and write the
+last one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import closing
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,20 +19,26 @@ from models.inference.image_detector import ImageDetector
 from models.inference.lanes import Lanes
 from utils.media.frame import Frame
 from utils.media.source import Source
-from utils.pipeline.background import num_threads
+from utils.pipeline.background import StageSeconds, num_threads
 from utils.pipeline.reading import Read, Reader
-from utils.pipeline.stage_seconds import StageSeconds
-from utils.pipeline.totals import Done
+from utils.pipeline.report import Done
 from utils.pipeline.writing import Writer
-from utils.results.image_result import ImageResult
+from utils.results.names import Place
+from utils.results.run_files import RunFiles, Share
 
-Write = Callable[[ImageResult], None]
 Predicted = Future[list[list[Any]]]
 Track = Callable[[Any, Frame, Fraction | None], tuple[Any, np.ndarray]]
 
 
+class Written(NamedTuple):
+    """A frame that is done, but for its share in the files of all."""
+
+    done: Done
+    share: Share | None = None
+
+
 class Pipeline:
-    """Detects in sources with a detector and tells each frame in the order of the sources.
+    """Detects in sources with a detector and reports each frame in the order of the sources.
 
     Neither the number of threads nor their pace changes a result. Another batch size may, as far
     as the framework's kernels for it round differently.
@@ -42,8 +48,8 @@ class Pipeline:
         self,
         detector: ImageDetector,
         class_names: tuple[str, ...],
-        begin: Callable[[Source, Frame], Write],
-        tell: Callable[[Done], None],
+        files: RunFiles | None,
+        report: Callable[[Done], None],
         batch_size: int = 1,
         track: Track | None = None,
         threads: int | None = None,
@@ -51,16 +57,15 @@ class Pipeline:
         """Make a pipeline.
 
         Args:
-            begin: called for each frame in order, in the caller's thread. What it returns is called
-                with the frame's result in a thread, for the frames of a video in their order.
-            tell: called for each frame in order, in the caller's thread, when it is written.
+            files: takes the results; None: nothing is written.
+            report: called for each frame in order, in the caller's thread, when it is written.
             track: takes what is found in a frame, the frame and its video's frames per second, and
                 returns what counts as found and its ids; called for all frames in order.
             threads: that read images, and as many that write them; None for what the cores allow.
         """
         self.detector, self.class_names, self.batch_size = detector, class_names, batch_size
         self.seconds = StageSeconds()
-        self._begin, self._tell, self._track = begin, tell, track
+        self._files, self._report, self._track = files, report, track
         self._threads = threads or num_threads()
 
     def run(self, sources: Iterable[Source]) -> None:
@@ -70,7 +75,7 @@ class Pipeline:
         with (
             Reader(self.detector.views, self.batch_size, threads, self.seconds) as reader,
             closing(reader.batches(sources)) as batches,
-            Writer(self._tell, threads, most) as writer,
+            Writer(self._end, threads, most) as writer,
             Lanes(self.detector.lanes) as lanes,
         ):
             for batch in batches:
@@ -86,22 +91,32 @@ class Pipeline:
             rows = iter(self.detector.predict(views))
         return [[next(rows) for _ in read.prepared or ()] for read in batch]
 
-    def _work(self, read: Read, predicted: Predicted, index: int) -> Callable[[], Done]:
+    def _work(self, read: Read, predicted: Predicted, index: int) -> Callable[[], Written]:
         """Return what is left to do for a frame, the index-th of a batch."""
         if read.frame is None:
-            return lambda: Done(read.source, None, read.problem)
-        write = self._begin(read.source, read.frame)
-        return partial(self._finish, read, read.frame, predicted, index, write)
+            return lambda: Written(Done(read.source, None, read.problem))
+        place = None
+        if self._files is not None:
+            place = self._files.reserve(read.frame, read.source.rate)
+        return partial(self._finish, read, read.frame, predicted, index, place)
 
     def _finish(
-        self, read: Read, frame: Frame, predicted: Predicted, index: int, write: Write
-    ) -> Done:
+        self, read: Read, frame: Frame, predicted: Predicted, index: int, place: Place | None
+    ) -> Written:
         rows = predicted.result()[index]
         with self.seconds("finish"):
             found, ids = self.detector.finish(read.prepared, rows), None
             if self._track is not None:
                 found, ids = self._track(found, frame, read.source.rate)
             result = self.detector.result(frame, found, self.class_names, ids)
+        done = Done(read.source, result, input_size=read.prepared[0].placement.input_size)
+        if self._files is None or place is None:
+            return Written(done)
         with self.seconds("write"):
-            write(result)
-        return Done(read.source, result, input_size=read.prepared[0].placement.input_size)
+            return Written(done, self._files.write(result, place))
+
+    def _end(self, written: Written) -> None:
+        if self._files is not None and written.share is not None:
+            with self.seconds("write"):
+                self._files.append(written.share)
+        self._report(written.done)

@@ -1,8 +1,4 @@
-"""Weights -> a predictor: one model, one with augmentation, or several together.
-
-Before: `models/stored.py` builds a model from weights, `exported.py` takes an exported file. After:
-`image_detector.py`, and `models/evaluation.py`, which take whatever is a `Predictor`.
-"""
+"""Weights -> a predictor: one model, one with augmentation, or several together."""
 
 from __future__ import annotations
 
@@ -14,13 +10,12 @@ from typing import TypeVar
 import backend
 from backend.processes import this_process
 from models.detector import Detector
-from models.inference.augmented import Augmented
-from models.inference.ensemble import Ensemble
 from models.inference.exported import ExportedPredictor
 from models.inference.folding import fold_batch_norm
-from models.inference.half import HalfPrecision, why_not_half
+from models.inference.predictors import Augmented, Ensemble, HalfPrecision, why_not_half
 from models.inference.protocol import Predictor
 from models.stored import detector_of_weights
+from utils.cli.detect_config import DetectConfig
 from utils.cli.detection_config import DetectionConfig
 from utils.data.loading.memory import require_memory
 from utils.errors import UserError, brief
@@ -28,6 +23,7 @@ from utils.evaluation.nms import SuppressionSettings
 from utils.screen.text import printable
 from utils.state.checkpoint import Checkpoint
 from utils.tasks.task import Task
+from utils.tracking.tracker import needed_threshold
 from utils.weights.detecting import ExportedWeights, Weights
 
 MOST_NAMES = 3  # of classes, in a message
@@ -48,7 +44,7 @@ def make_predictor(
     An exported file computes where its runtime does, in the precision that it was exported in.
 
     Args:
-        augment: each model sees an image several times (`augmented.py`).
+        augment: each model sees an image several times (`predictors.py`).
         half: compute in half precision; if the device or the backend has none, a line says so.
         fold: fold BatchNorm into the convolutions; results differ by rounding.
 
@@ -146,6 +142,8 @@ def suppression_settings(config: DetectionConfig, multi_label: bool) -> Suppress
     """
     names = {field.name for field in dataclasses.fields(SuppressionSettings)} - {"multi_label"}
     values = {name: getattr(config, name) for name in names}
+    if isinstance(config, DetectConfig) and config.track:
+        values["confidence_threshold"] = needed_threshold(config.confidence_threshold)
     return SuppressionSettings(multi_label=multi_label, **values)
 
 

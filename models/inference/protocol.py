@@ -1,8 +1,4 @@
-"""The interface of a predictor, for code that only detects.
-
-Before: `models/detector.py`, the simplest one; `half.py`, `augmented.py` and `ensemble.py` are made
-of others. After: `image_detector.py` and `models/evaluation.py` take whatever is a `Predictor`.
-"""
+"""The interface of a predictor, for code that only detects."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The worker of a served model: image files in, what is found in them out."""
+"""The process of `python -m utils.serve` that predicts: image files in, answers out."""

@@ -1,196 +1,191 @@
-"""Requests -> answers: decoding, network and finishing side by side, each in threads of its own.
-
-Before: `job.py` has the model and the link. After: `answers.py` makes the bodies. Answers go out in
-any order; the front process holds no more requests under way than `Worker.window`.
-"""
+"""Requests -> answers, in threads that each take a batch from its bytes to its answers."""
 
 from __future__ import annotations
 
+import json
 import logging
+import queue
+import threading
+import time
 import traceback
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
 
 import numpy as np
 
+from models.inference.image_detector import ImageDetector
 from models.inference.lanes import Lanes
-from models.serving.answers import json_of, picture_of
-from models.serving.gathering import Gatherer
-from models.serving.link import Link
 from models.serving.model import ServedModel
-from models.serving.work import GivenUpError, Work
-from utils.data.image.header import BrokenImageError
+from utils.cli.serve_config import ServeConfig
+from utils.data.image.view import View
 from utils.errors import UserError
 from utils.media.frame import Frame
 from utils.media.image_file import decode_image
 from utils.media.source import BrokenSourceError
-from utils.pipeline.background import background_pool, num_threads
-from utils.serve.messages import MEDIA_TYPES, WorkerSettings
+from utils.pipeline.background import num_threads
+from utils.results.image_file import encode_image, suffix_that_holds
+from utils.results.image_result import ImageResult
+from utils.screen.text import printable_lines
+from utils.serve.frames import pack_frame, read_frame
 
-FURTHEST = 1e30  # pixels: JSON has no infinity
-FEWEST_THREADS = 2  # one image that takes long to decode shall not stall the others
-FAILED = "the model failed on this image; the server's log has the reason"
+FEWEST_THREADS = 2  # one decodes while the other is in the network
+STAGES = ("wait", "decode", "network", "finish")
+SUFFIXES = {"jpeg": ".jpg", "png": ".png"}
 
 log = logging.getLogger("serve")
 
 
-class Worker:
-    """Answers requests with a model; a context manager, whose end waits only for the network.
+@dataclass
+class Job:
+    """A request under way.
 
     Attributes:
-        window: requests that keep all threads busy; more of them would only wait.
+        asked: model, query, answer (the kind), id and deadline, as the server sends them.
+        content: the image file.
+        clock: when it came, and when each stage ended.
+        detector: with the settings of the request.
     """
 
-    def __init__(self, model: ServedModel, settings: WorkerSettings, link: Link) -> None:
-        self._model, self._link, self._max_pixels = model, link, settings.max_pixels
-        threads, lanes = max(num_threads(), FEWEST_THREADS), model.detector.lanes
-        self.window = 2 * (threads + lanes * model.most)
-        self._decoders = background_pool(threads, "decode")
-        self._large = background_pool(1, "decode large")
-        self._finishers = ThreadPoolExecutor(threads, "finish")
-        seconds = settings.max_wait_ms / 1000
-        self._gatherer: Gatherer[Work] = Gatherer(Work.like, model.most, seconds)
-        self._under_way: dict[int, Work] = {}
-        self._at_end = ExitStack()
+    asked: dict[str, Any]
+    content: bytes
+    clock: list[float] = field(default_factory=lambda: [time.perf_counter()])
+    detector: ImageDetector = field(init=False)
+    image: np.ndarray = field(init=False)  # (H, W, 3) uint8 RGB
+    view: View = field(init=False)
 
-    def __enter__(self) -> Worker:
-        for pool in (self._decoders, self._large, self._finishers):
-            self._at_end.callback(pool.shutdown, wait=False, cancel_futures=True)
-        lanes = self._at_end.enter_context(Lanes(self._model.detector.lanes))
-        self._at_end.callback(self._gatherer.close)
-        for _ in range(self._model.detector.lanes):
-            lanes.submit(self._run_lane)
-        return self
+    def end_stage(self) -> None:
+        """Note the time."""
+        self.clock.append(time.perf_counter())
 
-    def __exit__(self, *error: object) -> None:
-        self._at_end.close()
+    def milliseconds(self) -> dict[str, float]:
+        """Return the time of each stage, to the microsecond."""
+        steps = zip(STAGES, self.clock, self.clock[1:], strict=False)
+        stages = {stage: round(1000 * (end - start), 3) for stage, start, end in steps}
+        return {**stages, "total": round(1000 * (self.clock[-1] - self.clock[0]), 3)}
 
-    def take(self, work: Work) -> None:
-        """Begin with a request; its answer follows."""
-        self._under_way[work.number] = work
-        self._decoders.submit(self._begin, work)
 
-    def give_up(self, number: int) -> None:
-        """Drop a request before its next stage, if it is not answered yet; that is its answer."""
-        work = self._under_way.get(number)
-        if work is not None:
-            work.is_given_up = True
+class Worker:
+    """Answers requests with models."""
 
-    def _begin(self, work: Work) -> None:
-        with self._answering([work], mistake="refused"):
-            work.require_wanted()
-            work.detector = self._model.asked(work.query)
-            if work.is_large:
-                self._large.submit(self._decode_large, work)
-            else:
-                self._decode(work)
+    def __init__(
+        self, models: Sequence[ServedModel], config: ServeConfig, answers: BinaryIO
+    ) -> None:
+        self._models, self._config = models, config
+        self._answers, self._sending = answers, threading.Lock()
+        self._waiting: dict[str, queue.Queue[Job]] = {model.name: queue.Queue() for model in models}
 
-    def _decode_large(self, work: Work) -> None:
-        with self._answering([work]):
-            self._decode(work)
-        work.ended.wait()
+    def run(self, requests: BinaryIO) -> None:
+        """Answer requests until there are no more."""
+        for model in self._models:
+            threads = max(model.detector.lanes, num_threads(), FEWEST_THREADS)
+            pool = Lanes(threads)
+            for _ in range(threads):
+                pool.submit(self._answer_batches, model)
+        self._send({"models": [model.about for model in self._models]})
+        while (request := read_frame(requests)) is not None:
+            self._waiting[request[0]["model"]].put(Job(*request))
 
-    def _decode(self, work: Work) -> None:
-        """Make of a request what the network takes."""
-        work.require_wanted()
-        self._gatherer.expect()
-        try:
-            work.spent("wait")
-            image = decode_image(work.content, self._max_pixels)
-            work.content = b""
-            work.frame = Frame(image, "image")
-            (work.view,) = work.detector.views(image)
-            work.spent("decode")
-        except BaseException:
-            self._gatherer.miss()
-            raise
-        self._gatherer.add(work)
+    def _send(self, header: dict[str, Any], body: bytes = b"") -> None:
+        with self._sending:
+            self._answers.write(pack_frame(header, body))
+            self._answers.flush()
 
-    def _run_lane(self) -> None:
-        while batch := self._gatherer.take():
-            wanted = self._wanted(batch)
-            with self._answering(wanted):
-                if wanted:
-                    self._predict(wanted)
+    def _answer_batches(self, model: ServedModel) -> None:
+        while True:
+            jobs = [job for job in self._next_batch(model) if self._decode(model, job)]
+            if jobs:
+                self._answer(model, jobs)
 
-    def _wanted(self, batch: list[Work]) -> list[Work]:
-        """Return those of a batch that are not given up; the others are answered."""
-        wanted = []
-        for work in batch:
-            with self._answering([work]):
-                work.require_wanted()
-                wanted.append(work)
-        return wanted
+    def _next_batch(self, model: ServedModel) -> list[Job]:
+        """Wait for a request, and then a moment for others that can go with it."""
+        waiting = self._waiting[model.name]
+        jobs = [waiting.get()]
+        until = time.monotonic() + self._config.max_wait_ms / 1000
+        while len(jobs) < model.most:
+            try:
+                jobs.append(waiting.get(timeout=max(0, until - time.monotonic())))
+            except queue.Empty:
+                break
+        return jobs
 
-    def _predict(self, batch: list[Work]) -> None:
-        for work in batch:
-            work.spent("wait")
-            work.batch = len(batch)
-        found = batch[0].detector.predict([work.view for work in batch])
-        for work, rows in zip(batch, found, strict=True):
-            work.spent("network")
-            work.rows = rows
-            self._finishers.submit(self._finish, work)
+    def _decode(self, model: ServedModel, job: Job) -> bool:
+        """Decode the image of a request; answer the request and return False if that fails."""
+        with self._answering_errors([job], mistake=(400, "bad_request")):
+            if time.monotonic() > job.asked["deadline"]:
+                raise UserError("the time for an answer is over")  # nobody waits for it
+            job.end_stage()
+            job.detector = model.configured(job.asked["query"])
+            job.image = decode_image(job.content, self._config.max_pixels)
+            (job.view,) = job.detector.views(job.image)
+            job.end_stage()
+            return True
+        return False
 
-    def _finish(self, work: Work) -> None:
-        with self._answering([work]):
-            work.require_wanted()
-            work.spent("wait")
-            detector, frame = work.detector, work.frame
-            found = detector.finish([work.view], [work.rows])
-            result = detector.result(frame, found, self._model.class_names).finite()
-            if work.answer == "json":
-                compared = compared_boxes(work, found)
-                work.spent("finish")
-                body = json_of(result, self._model.name, work.milliseconds, compared)
-                media_type = MEDIA_TYPES["json"]
-            else:
-                body, media_type = picture_of(result, work.answer)
-                work.spent("finish")
-            told = {"milliseconds": work.milliseconds, "count": len(result), "batch": work.batch}
-            self._end(work, {"status": "ok", "media_type": media_type, **told}, body)
+    def _answer(self, model: ServedModel, jobs: list[Job]) -> None:
+        """Answer requests whose images go through the network together."""
+        # Each image is held to its own threshold afterwards.
+        lowest = min(jobs, key=lambda job: job.detector.suppression.confidence_threshold)
+        found: list[Any] = []
+        with self._answering_errors(jobs):
+            found = lowest.detector.predict([job.view for job in jobs])
+        for job in jobs:
+            job.end_stage()
+        for job, rows in zip(jobs[: len(found)], found, strict=True):  # none after an error
+            with self._answering_errors([job]):
+                self._finish(model, job, rows, len(jobs))
 
-    def _end(self, work: Work, header: dict[str, object], body: bytes = b"") -> None:
-        del self._under_way[work.number]
-        work.ended.set()
-        self._link.send({"id": work.number, **header}, body)
+    def _finish(self, model: ServedModel, job: Job, rows: Any, batch: int) -> None:
+        kind, frame = job.asked["answer"], Frame(job.image, "image")
+        found = job.detector.finish([job.view], [rows])
+        result = job.detector.result(frame, found, model.class_names).finite()
+        picture = drawn(result, SUFFIXES[kind]) if kind != "json" else None
+        job.end_stage()
+        times = job.milliseconds()
+        body, media_type = picture or (as_json(result, model.name, times), "application/json")
+        header = {"id": job.asked["id"], "media_type": media_type}
+        self._send({**header, "count": len(result), "batch": batch, "milliseconds": times}, body)
 
     @contextmanager
-    def _answering(self, works: list[Work], mistake: str = "failed") -> Iterator[None]:
+    def _answering_errors(
+        self, jobs: Sequence[Job], mistake: tuple[int, str] = (500, "failed")
+    ) -> Iterator[None]:
         """Answer requests with what goes wrong in the block, and go on.
 
-        mistake: the status of a UserError: of a request, or of the model.
+        mistake: status and code of a UserError: of a request, or of the model.
         """
         try:
             yield
-        except GivenUpError:
-            self._refuse(works, "given_up", "nobody waits for the answer any more")
-        except OSError:
-            log.debug("the front process is gone")  # the thread that reads ends this process
-        except (BrokenSourceError, BrokenImageError) as error:
-            self._refuse(works, "bad_image", str(error))
+            return
+        except BrokenSourceError as error:
+            refusal = (422, "bad_image", str(error))
         except UserError as error:
-            self._refuse(works, mistake, str(error))
+            refusal = (*mistake, str(error))
         except Exception:
-            log.error("%s", traceback.format_exc())
-            self._refuse(works, "failed", FAILED)
-
-    def _refuse(self, works: list[Work], status: str, message: str) -> None:
-        for work in works:
-            self._end(work, {"status": status, "message": message})
+            log.error("%s", printable_lines(traceback.format_exc()))
+            refusal = (500, "failed", "the model failed on this image; the log has the reason")
+        for job in jobs:
+            self._send({"id": job.asked["id"], "refusal": refusal})
 
 
-def compared_boxes(work: Work, found: Any) -> np.ndarray | None:
-    """Return what NMS compared, for a client that suppresses by itself: it asked for an IoU of 1.
+def as_json(result: ImageResult, model: str, milliseconds: dict[str, float]) -> bytes:
+    """Return what was found as JSON; model: its name."""
+    height, width = result.size
+    answer = {
+        "model": model,
+        "image": {"width": width, "height": height},
+        **result.drawable_records(),
+        "milliseconds": milliseconds,
+    }
+    return json.dumps(answer, ensure_ascii=False, allow_nan=False).encode()
 
-    Returns:
-        (K, 4) float32, pixels of the network's input, of what is found and has a place; else None.
+
+def drawn(result: ImageResult, suffix: str) -> tuple[bytes, str]:
+    """Return the image with what was found drawn on it, as a file, and its media type.
+
+    suffix: ".jpg" or ".png"; a JPEG cannot hold the largest images, which become PNG.
     """
-    if work.query.iou < 1:
-        return None
-    boxes = work.detector.predictor.head.compared_boxes(work.rows, work.detector.suppression)
-    if boxes is None:
-        return None
-    return boxes[np.isfinite(found.boxes_xyxy).all(axis=1)].clip(-FURTHEST, FURTHEST)
+    suffix = suffix_that_holds(suffix, result.image)
+    media_type = "image/jpeg" if suffix == ".jpg" else "image/png"
+    return encode_image(suffix, result.plot()), media_type

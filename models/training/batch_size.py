@@ -1,8 +1,7 @@
 """--batch-size -1: how many images a training step has memory for, by measuring steps.
 
-Before: `train.py` read flags and data and chose the framework. After: the loader and `job.py`, with
-the number in place of -1. A step is measured as large as one can become: the images as large as
---multi-scale draws them, each with as many boxes as an augmented image can have.
+A step is measured as large as one can become: the images as large as --multi-scale draws them, each
+with as many boxes as an augmented image can have.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -22,16 +20,15 @@ from backend.processes import local_world_size, this_process
 from backend.words import count
 from models.training.graphs import refusal
 from models.training.multi_scale import MultiScale
-from models.training.settling import settle
 from models.training.start import build_model
 from models.training.state import TrainState, build_state
-from models.training.step import train_step
+from models.training.step import settle, train_step
 from utils.boxes import cxcywh_to_xyxy
 from utils.cli.train_config import TrainConfig
 from utils.data.image.decoding import LabelledImage
 from utils.data.loading.batch import Batch, join_targets
-from utils.data.loading.image_cache import free_memory
 from utils.data.loading.items import BOXES, Items
+from utils.data.loading.memory import free_memory
 from utils.data.loading.quads import QUAD
 from utils.data.sources.samples import table_of
 from utils.errors import UserError
@@ -40,13 +37,13 @@ from utils.processes.host_memory import keep_freed_memory
 from utils.processes.ranks import on_main
 from utils.processes.world import World
 from utils.report.stage_timer import StageTimer
-from utils.state.job import Job
+from utils.state.run import Job
 
 PART_OF_FREE = 0.8  # of the memory that is free at the start; the rest is for what was not measured
 # Images a process. A CPU is no faster with more than its default, and two steps tell enough of it.
 LARGEST, LARGEST_ON_CPU = 1024, 16
 MEASURED_ON_CPU = 2
-STEPS = 2  # of each size: the first makes what the optimizer keeps, the second has gradients beside
+STEPS = 2  # per size; the first one allocates optimizer state
 GIB = 2**30
 
 Measure = Callable[[int], int]  # images -> the most bytes during their steps
@@ -72,8 +69,12 @@ def fitting_batch(job: Job, device: str) -> int:
     """Return how many images each rank has memory for."""
     if device == CPU:
         keep_freed_memory()
-    with quiet():
+    level = log.level
+    log.setLevel(logging.WARNING)  # the lines come again when the run's own model is built
+    try:
         state = measured_state(job, device)
+    finally:
+        log.setLevel(level)
     side, boxes = largest_side(job.config, state.model.stride), most_boxes(job)
 
     def measure(images: int) -> int:
@@ -90,13 +91,22 @@ def fitting_batch(job: Job, device: str) -> int:
     fitting = min(most, fit_line(peaks, budget))
     fitting = fitting // QUAD * QUAD if job.config.quad else fitting
     fitting = int(np.concatenate(job.world.all_gather(np.array([fitting], np.int64))).min())
-    what = f"{side} x {side} px with {count(boxes, 'box', 'boxes')}"
+    what = f"{describe_peaks(peaks)} of {side} x {side} px with {count(boxes, 'box', 'boxes')}"
     if fitting < 1:
         raise UserError(
-            f"--batch-size -1: {describe_peaks(peaks)} of {what} in a training step, "
-            f"{budget / GIB:.1f} GiB may be used; use a smaller --img or model"
+            f"--batch-size -1: {what} in a training step, {budget / GIB:.1f} GiB may be used; use "
+            "a smaller --img or model"
         )
-    tell(peaks, budget, what, fitting, most, job.world.process.world_size)
+    ranks = job.world.process.world_size
+    on_main(log.info)(
+        "--batch-size -1: the process has %s in a training step and may have %.2f GiB: "
+        "--batch-size %d%s%s",
+        what,
+        budget / GIB,
+        fitting * ranks,
+        f", {fitting} per process" if ranks > 1 else "",
+        ", the largest that is chosen" if fitting == most else "",
+    )
     return fitting
 
 
@@ -115,7 +125,7 @@ def memory_budget(config: TrainConfig, device: str, present: int) -> int:
     """Return the bytes that this process may have: those in use, and a fraction of the free."""
     free = backend.device.free_memory(device)
     if free is None:
-        free = free_memory() // local_world_size()
+        free = (free_memory() or 0) // local_world_size()
     # Graphs keep their memory: a batch of another size, which has no graph, needs as much beside.
     has_graphs = (
         config.compile and not refusal(config, device) and not autograd.compile_problem(device)
@@ -124,14 +134,11 @@ def memory_budget(config: TrainConfig, device: str, present: int) -> int:
 
 
 def run_steps(state: TrainState, batch: Batch) -> None:
-    """Train on a batch that memory suffices for; MemoryError for one in pieces."""
+    """Train on a batch."""
     for _ in range(STEPS):
         train_step(state, batch, StageTimer(state.device))
         settle(state)  # reads the losses: the steps are done
         state.watch.end_epoch()
-    if state.micro_batch:
-        state.micro_batch = 0
-        raise MemoryError
 
 
 def measure_sizes(
@@ -206,31 +213,3 @@ def describe_peaks(peaks: Mapping[int, int]) -> str:
     """Return the largest measured sizes in words."""
     found = sorted(peaks.items())[1:][-2:]
     return ", ".join(f"{peak / GIB:.2f} GiB with {count(n, 'image')}" for n, peak in found)
-
-
-@on_main
-def tell(
-    peaks: Mapping[int, int], budget: int, what: str, fitting: int, most: int, ranks: int
-) -> None:
-    """Say what was measured and chosen."""
-    log.info(
-        "--batch-size -1: the process has %s of %s in a training step and may have %.2f GiB: "
-        "--batch-size %d%s%s",
-        describe_peaks(peaks),
-        what,
-        budget / GIB,
-        fitting * ranks,
-        f", {fitting} per process" if ranks > 1 else "",
-        ", the largest that is chosen" if fitting == most else "",
-    )
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Hide the log lines that are repeated when the run's own model is built."""
-    level = log.level
-    log.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        log.setLevel(level)

@@ -31,10 +31,12 @@ from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.command import run_command
 from utils.processes.cores import loader_workers
-from utils.processes.numa.binding import bind_numa
+from utils.processes.numa import bind_numa
 from utils.processes.world import ALONE
+from utils.report.stage_timer import StageTimer
 from utils.screen.text import say
-from utils.state.job import batch_recipe
+from utils.state.checkpoint import Checkpoint
+from utils.state.run import batch_recipe
 from utils.state.start_checks import check_training
 from utils.tasks.of_flags import task_of_flags
 from utils.tasks.table import check_flags
@@ -44,6 +46,23 @@ DEFAULT_MODEL = "models/yolov5n.yaml"
 SECONDS = 4.0  # of each measurement, after its warm-up
 CACHED_SAMPLES = 256  # enough for a measurement; filling a cache takes a pass over its images
 ENOUGH = 1.1  # what a loader must make of what the model takes, so that it never waits
+
+
+class LoaderInput(NamedTuple):
+    """What the batches are made of."""
+
+    config: TrainConfig
+    samples: Sequence[Sample]
+    items: Items
+
+    def loader(self, workers: int, cache: str = "") -> TrainLoader:
+        config = self.config
+        augment = config.augmentation(read_hyperparameters(config.hyp, config.override))
+        size, batch, recipe = config.image_size, config.batch_size, batch_recipe(config)
+        samples = self.samples[:CACHED_SAMPLES] if cache else self.samples
+        return TrainLoader(
+            samples, size, batch, augment, config.seed, workers, cache, ALONE, recipe, self.items
+        )
 
 
 class LoaderSpeed(NamedTuple):
@@ -89,15 +108,13 @@ def main() -> None:
     )
     samples = load_split(dataset, "train", ALONE, config.max_pixels, config.fraction)
     task.check_samples(samples, dataset.name, dataset.is_of_folders)
-    items = task.items(config)
     backend.use(config.backend)
-    from models.training.step_speed import measure_steps
-
     device = backend.device.resolve(config.device)
-    steps = measure_steps(config, start, dataset.class_names, samples, items, device)
+    data = LoaderInput(config, samples, task.items(config))
+    steps = training_steps(data, start, dataset.class_names, device)
     model_speed, on_cpu = images_per_second(steps, warm_up=2), device == CPU
     say(f"model: {model_speed:.1f} images/s in training steps of {config.batch_size}")
-    speeds = [measure_loader(config, samples, items, *choice) for choice in choices(config)]
+    speeds = [measure_loader(data, *choice) for choice in choices(config)]
     for speed in speeds:
         say(
             f"loader: {speed.images_per_second:.1f} images/s with {speed.flags}, "
@@ -114,17 +131,36 @@ def choices(config: TrainConfig) -> list[tuple[int, str]]:
     return [(count, config.cache) for count in counts] + ([] if config.cache else [(chosen, "ram")])
 
 
-def measure_loader(
-    config: TrainConfig, samples: Sequence[Sample], items: Items, workers: int, cache: str
-) -> LoaderSpeed:
+def training_steps(
+    data: LoaderInput, start: Checkpoint | None, class_names: Sequence[str], device: str
+) -> Iterator[Batch]:
+    """Train on the first batch without end; yield it each time the device is done with it.
+
+    start: weights to begin with.
+    """
+    from models.training.execution import choose_step_threads
+    from models.training.start import build_model
+    from models.training.state import build_state
+    from models.training.step import train_step
+
+    config = data.config
+    model = build_model(config, start, class_names)
+    choose_step_threads(config, model.spec, device, ranks=1)
+    hyp = read_hyperparameters(config.hyp, config.override)
+    with data.loader(workers=0) as loader:
+        loader.align(model.stride)
+        state = build_state(config, hyp, model, len(loader), device)
+        batch = next(loader.epoch(0))
+    say(backend.device.describe(device))
+    while True:
+        train_step(state, batch, StageTimer(device))
+        backend.device.synchronize(device)
+        yield batch
+
+
+def measure_loader(data: LoaderInput, workers: int, cache: str) -> LoaderSpeed:
     """Let the loader make batches that nobody uses."""
-    augment = config.augmentation(read_hyperparameters(config.hyp, config.override))
-    if cache:
-        samples = samples[:CACHED_SAMPLES]
-    size, batch, recipe = config.image_size, config.batch_size, batch_recipe(config)
-    with TrainLoader(
-        samples, size, batch, augment, config.seed, workers, cache, recipe=recipe, items=items
-    ) as loader:
+    with data.loader(workers, cache) as loader:
         batches = itertools.chain.from_iterable(loader.epoch(epoch) for epoch in itertools.count())
         # The workers start meanwhile; with a cache, a pass and most of another fill it.
         warm_up = 2 * len(loader) if cache else 4 * max(1, workers)
@@ -148,6 +184,7 @@ def verdict(
     """Return what is slower, and the flag that changes it; `speeds[0]` is what the flags choose."""
     chosen, fastest = speeds[0], max(speeds, key=lambda speed: speed.images_per_second)
     loader_speed = chosen.images_per_second
+    compared = f"{loader_speed / model_speed:.2f} of the model's speed"
     if loader_speed >= ENOUGH * model_speed:
         text = (
             f"bottleneck: the model. The loader is {loader_speed / model_speed:.1f} times as fast "
@@ -157,14 +194,13 @@ def verdict(
     elif fastest.images_per_second > ENOUGH * loader_speed:
         enough = "enough" if fastest.images_per_second >= ENOUGH * model_speed else "more"
         text = (
-            f"bottleneck: the loader. It has {loader_speed / model_speed:.2f} of the model's speed"
-            f"; {fastest.flags} gives {enough}: {fastest.images_per_second:.1f} images/s"
+            f"bottleneck: the loader. It has {compared}; {fastest.flags} gives {enough}: "
+            f"{fastest.images_per_second:.1f} images/s"
         )
     else:
         text = (
-            f"bottleneck: the loader. It has {loader_speed / model_speed:.2f} of the model's speed"
-            f", and no flag was faster here: use a smaller --img than {config.image_size}, or "
-            "a machine with more cores"
+            f"bottleneck: the loader. It has {compared}, and no flag was faster here: use a "
+            f"smaller --img than {config.image_size}, or a machine with more cores"
         )
     if on_cpu:  # the measurements had all cores to themselves in turn
         share = model_speed / (model_speed + loader_speed)

@@ -1,7 +1,4 @@
-"""An exponential moving average of a model's weights: what is validated and kept.
-
-Before: `models/training/step.py::train_step` calls `update` after each optimizer step.
-"""
+"""An exponential moving average of a model's weights: what is validated and kept."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""How a training step is run: precision, memory layout, compiled or not; chosen once, at start.
-
-Before: the flags. After: `models/training/step.py::train_step` calls what `forward_of` and
-`loss_of` return.
-"""
+"""How a training step is run, chosen once: precision, memory layout, compiled or not, threads."""
 
 from __future__ import annotations
 
@@ -14,16 +10,22 @@ from typing import Any
 import numpy as np
 
 import backend
-from backend import amp, autograd, dist, fused, use
+from backend import amp, autograd, dist, fused, openmp, use
 from backend.checks import CPU
 from backend.contract import Tensor
 from models.detector import choose_layout
+from models.graph import ModelSpec, plan_layers
 from models.heads.base import Loss, LossTerms
+from models.operations import count_gflops
 from models.training.graphs import graph_problem
 from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
+from utils.processes.ranks import on_main
 
 HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
+# Of the forward pass of a step. The loops of a small step are shorter than it takes to wake threads
+# and wait for them; docs/en/performance.md has what was measured.
+GFLOPS_OF_A_THREAD = 0.5
 
 log = logging.getLogger("train")
 
@@ -138,3 +140,31 @@ def preferred_by_all(device: str) -> str:
     weakest_first = ("float32", *reversed(HALF_PRECISIONS.values()))
     mine = np.array([weakest_first.index(amp.preferred(device))])
     return weakest_first[int(np.concatenate(dist.all_gather(mine)).min())]
+
+
+def choose_step_threads(config: TrainConfig, spec: ModelSpec, device: str, ranks: int) -> None:
+    """Give this process fewer threads than cores if its steps on a CPU are small, and log it.
+
+    The number follows from settings and cores alone, so a run that resumes on its machine has it
+    again, and with it the same sums.
+
+    ranks: that share a batch.
+    """
+    most = backend.device.host_threads()
+    if device != CPU or openmp.are_asked_for():
+        return
+    images = -(-config.batch_size // ranks)
+    images = min(images, config.micro_batch or images)
+    gflops = images * count_gflops(plan_layers(spec), config.image_size)
+    threads = fitting_threads(gflops, most)
+    if threads < most:
+        backend.device.set_host_threads(threads)
+        on_main(log.info)(
+            "threads: %d of %d, because a step of %.2g GFLOPs gains from no more; OMP_NUM_THREADS "
+            "sets another number", threads, most, gflops,
+        )  # fmt: skip
+
+
+def fitting_threads(gflops: float, most: int) -> int:
+    """Return a thread for each `GFLOPS_OF_A_THREAD`, at least one and at most `most`."""
+    return max(1, min(most, int(gflops / GFLOPS_OF_A_THREAD)))

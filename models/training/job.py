@@ -1,17 +1,17 @@
-"""Builds what a training needs on the chosen framework, and runs it to its end.
-
-Before: `train.py` read flags and data and chose the framework. After: `loop.py` trains.
-"""
+"""Builds what a training needs on the chosen framework, and runs it to its end."""
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 
 import backend
 from backend.checks import CPU
-from models.training.autoanchor import fit_to_labels
+from backend.processes import this_process
+from backend.words import count
 from models.training.checkpointing import rebuild_model, restore
+from models.training.execution import choose_step_threads
 from models.training.loop import train
 from models.training.outputs import (
     columns_of,
@@ -20,23 +20,22 @@ from models.training.outputs import (
     tell_beginning,
     write_work,
 )
-from models.training.replay import replay
-from models.training.start import build_model
+from models.training.start import build_model, fit_to_labels
 from models.training.state import TrainState, build_state
 from models.training.statistics import recommend
-from models.training.threads import choose_step_threads
+from utils.cli.train_config import TrainConfig
 from utils.data.loading.loader import TrainLoader, ValLoader
+from utils.errors import UserError
 from utils.processes import watchdog
 from utils.processes.cores import loader_workers
 from utils.processes.host_memory import keep_freed_images, keep_freed_memory
 from utils.state.checkpoint import Checkpoint
-from utils.state.job import Job
 from utils.state.resume import load_state
-from utils.state.run import begin_run
+from utils.state.run import Job, begin_run
 
 
 def run_job(job: Job, train_loader: TrainLoader) -> None:
-    """Train a new run, or the rest of one; with --replay run the one batch that it names."""
+    """Train a new run, or the rest of one."""
     config = job.config
     checkpoint = load_state(job.point.path) if job.point is not None else None
     with watchdog.phase("building the model"):
@@ -45,12 +44,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
         train_loader.build_in(partial(backend.device.host_bytes, device=state.device))
         if state.device == CPU:
             state.model.require_memory(largest_input(state, train_loader), trains=True)
-    if config.replay:
-        assert job.start is not None  # --replay needs --weights
-        return replay(config, state, job.start, train_loader)
-    columns = columns_of(state.model.head)
-    place = (job.point, job.stop, job.data, job.world, job.lock)
-    run = begin_run(config, job.hyp, job.class_names, columns, *place)
+    run = begin_run(job, columns_of(state.model.head))
     describe_run(run, state, job.train_samples, job.val_samples)
     recommend(config.precise_bn, len(train_loader))
     if checkpoint is not None:
@@ -59,10 +53,28 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
     with val_loader(job, state.model.stride) as loader, closing(run.loggers):
         loader.build_in(partial(backend.device.host_bytes, device=state.device))
         tell_beginning(run, state)
-        best = train(run, state, train_loader, loader, job.val_samples)
+        with naming_memory_flags(config):
+            best = train(run, state, train_loader, loader, job.val_samples)
         conclude_run(run, state, best, job.val_samples)
     cached = {"training": train_loader.cached, "validation": loader.cached}
     write_work(run, state, train_loader.num_images, len(job.val_samples), cached)
+
+
+@contextmanager
+def naming_memory_flags(config: TrainConfig) -> Iterator[None]:
+    """Turn the error of memory that ran out into a UserError that names the flags against it."""
+    try:
+        yield
+    except Exception as error:
+        if not backend.device.is_out_of_memory(error):
+            raise
+        at_a_time = config.micro_batch or -(-config.batch_size // this_process().world_size)
+        raise UserError(
+            f"out of memory with {count(at_a_time, 'image')} at a time (--batch-size "
+            f"{config.batch_size}, --micro-batch {config.micro_batch}) and --img "
+            f"{config.image_size}; go on with --resume and --micro-batch {max(at_a_time // 2, 1)}, "
+            "or start anew with a smaller --batch-size, --img or model"
+        ) from error
 
 
 def build(job: Job, checkpoint: Checkpoint | None, batches: int) -> TrainState:
@@ -73,8 +85,7 @@ def build(job: Job, checkpoint: Checkpoint | None, batches: int) -> TrainState:
     else:  # without workers the images are decoded here
         keep_freed_images()
     if checkpoint is None:
-        # The weights of --replay have been fitted already.
-        fit = None if job.config.replay else partial(fit_to_labels, job=job)
+        fit = partial(fit_to_labels, job=job)
         model = build_model(job.config, job.start, job.class_names, fit)
     else:
         model = rebuild_model(checkpoint)

@@ -1,19 +1,17 @@
-"""Epochs of training and validation, and the places between batches where a run may end.
-
-Before: `job.py` built the run. After: `outputs.py` tells what came of it.
-"""
+"""Epochs of training and validation, and the places between batches where a run may end."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from backend import nn
 from backend.processes import this_process
 from backend.words import count
 from models.evaluation import Validation, evaluate
-from models.inference.half import HalfPrecision
-from models.inference.in_pieces import InPieces
+from models.heads.base import Loss
+from models.inference.predictors import HalfPrecision
 from models.inference.protocol import Predictor
 from models.training.checkpointing import capture
 from models.training.outputs import (
@@ -24,13 +22,11 @@ from models.training.outputs import (
     why_run_ended,
     write_results,
 )
-from models.training.settling import settle
 from models.training.state import TrainState
 from models.training.statistics import recompute_statistics
-from models.training.step import train_step
+from models.training.step import accumulate_again, settle, train_step
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.samples import Sample
-from utils.evaluation.progress import EvaluationSuspended
 from utils.processes import watchdog
 from utils.processes.suspend import Suspended
 from utils.processes.world import World
@@ -58,13 +54,16 @@ def train(
     best, world = None, val_loader.world
     with run.stop.saving_at_interrupt():
         ended = has_ended(run, state, world)
+        if not ended:
+            with watchdog.phase("resuming"):
+                accumulate_again(state, train_loader)
         while not ended:
             with watchdog.phase("training"):
                 train_epoch(run, state, train_loader)
             validation = None
             if not run.config.no_val or is_last_epoch(run, state, world):
                 with watchdog.phase("validation"):
-                    if run.config.precise_bn and state.evaluation is None:
+                    if run.config.precise_bn:
                         recompute_statistics(state, train_loader, run.config.precise_bn)
                     validation = validate(run, state, val_loader, val_samples)
             best = end_epoch(run, state, validation) or best
@@ -98,7 +97,8 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
     done = state.batch_number - state.epoch * len(loader)
     title = f"epoch {state.epoch + 1}/{run.config.epochs}"
     with Progress(len(loader), title, "batches", done) as progress:
-        for batch in state.timer.waiting(loader.epoch(state.epoch, done, state.class_scores)):
+        scores = state.class_scores.get(state.epoch, ())
+        for batch in state.timer.waiting(loader.epoch(state.epoch, done, scores)):
             if state.batch_number < plotted_batches(run.config):
                 plot_trained_batch(run, state, batch)
             train_step(state, batch, state.timer)
@@ -112,43 +112,40 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
 def validate(
     run: Run, state: TrainState, loader: ValLoader, samples: Sequence[Sample]
 ) -> Validation:
-    """Validate the EMA, or finish a validation that was suspended."""
-    cause = None
+    """Validate the EMA; a run that stops meanwhile begins its validation anew."""
+    with state.timer("validation"):
+        state.ema.agree()
+        return evaluate_average(run, state, loader, samples, state.loss, partial(stop, run, state))
 
-    def should_stop() -> bool:
-        nonlocal cause
-        cause = run.stop.cause()
-        return cause is not None
 
-    try:
-        with state.timer("validation"):
-            state.ema.agree()
-            return evaluate(
-                evaluated_model(state),
-                loader,
-                samples,
-                run.class_names,
-                state.device,
-                loss=state.loss,
-                channels_last=state.execution.channels_last,
-                progress=state.evaluation,
-                should_stop=should_stop,
-            )
-    except EvaluationSuspended as stopped:
-        state.evaluation = stopped.progress
-        raise suspended(run, state, cause) from None
+def evaluate_average(
+    run: Run,
+    state: TrainState,
+    loader: ValLoader,
+    samples: Sequence[Sample],
+    loss: Loss | None = None,
+    after_batch: Callable[[], None] | None = None,
+) -> Validation:
+    """Evaluate the EMA, with twice as many images at a time as in training."""
+    return evaluate(
+        evaluated_model(state),
+        loader,
+        samples,
+        run.class_names,
+        state.device,
+        loss=loss,
+        channels_last=state.execution.channels_last,
+        at_a_time=2 * state.micro_batch,
+        after_batch=after_batch,
+    )
 
 
 def evaluated_model(state: TrainState) -> Predictor:
-    """Return the EMA in the precision of the steps; where they are computed in pieces, in twice as
-    large ones.
-    """
-    model: Predictor = state.ema.model
-    execution = state.execution
-    if execution.autocast_dtype != "float32":
-        dtype, layout = execution.autocast_dtype, execution.channels_last
-        model = HalfPrecision(model, state.device, dtype, layout)
-    return InPieces(model, 2 * state.micro_batch) if state.micro_batch else model
+    """Return the EMA in the precision of the steps."""
+    execution, model = state.execution, state.ema.model
+    if execution.autocast_dtype == "float32":
+        return model
+    return HalfPrecision(model, state.device, execution.autocast_dtype, execution.channels_last)
 
 
 def validate_best(
@@ -166,14 +163,7 @@ def validate_best(
     if checkpoint.header.best_fitness != state.best_fitness:
         return None
     nn.load_state_arrays(state.ema.model, checkpoint.ema)
-    validation = evaluate(
-        evaluated_model(state),
-        loader,
-        samples,
-        run.class_names,
-        state.device,
-        channels_last=state.execution.channels_last,
-    )
+    validation = evaluate_average(run, state, loader, samples)
     return BestEpoch(checkpoint.header.epoch, validation.result)
 
 
@@ -183,32 +173,39 @@ def end_epoch(run: Run, state: TrainState, validation: Validation | None) -> Bes
     state.epoch += 1
     report_epoch(run, state, losses, validation)
     if run.config.image_weights and validation is not None:
-        state.class_scores = state.model.head.class_scores(validation.result)
-    # Saving the state counts in the seconds of the epoch after it.
-    state.timer, state.evaluation = StageTimer(state.device), None
+        keep_class_scores(state, state.model.head.class_scores(validation.result))
+    state.timer = StageTimer(state.device)  # saving the state counts for the next epoch
     is_best = validation is not None and found_best(state, validation.result)
     keep_weights(run, state, is_best)
     write_results(run)
     return BestEpoch(state.epoch, validation.result) if validation and is_best else None
 
 
+def keep_class_scores(state: TrainState, scores: tuple[float, ...]) -> None:
+    """Keep the scores for the next epoch, and those by which pending batches were chosen."""
+    first = (state.last_update + 1) // state.schedule.batches_per_epoch
+    kept = {epoch: before for epoch, before in state.class_scores.items() if epoch >= first}
+    state.class_scores = {**kept, state.epoch: scores}
+
+
 def between_batches(run: Run, state: TrainState) -> None:
     """Stop or save where asked; the one place between two training steps that does."""
-    cause = run.stop.cause()
-    if cause is not None:
-        raise suspended(run, state, cause)
+    stop(run, state)
     if run.config.save_steps and state.batch_number % run.config.save_steps == 0:
         save_state(run, state)
 
 
-def suspended(run: Run, state: TrainState, cause: str | None) -> Suspended:
-    """Save the state of a run that was asked to stop; return what then ends it."""
+def stop(run: Run, state: TrainState) -> None:
+    """Save the state and raise Suspended if the run was asked to stop."""
+    cause = run.stop.cause()
+    if cause is None:
+        return
     save_state(run, state)
     done = count(state.batch_number, "batch", "batches")
     if run.stop.interrupted:
         text = f"interrupted after {done}; go on with {run.line_to_go_on()}"
-        return Suspended(text, by_hand=True)
-    return Suspended(f"suspended after {done}: {cause}; go on with --resume {run.folder}")
+        raise Suspended(text, by_hand=True)
+    raise Suspended(f"suspended after {done}: {cause}; go on with --resume {run.folder}")
 
 
 def save_state(run: Run, state: TrainState, is_best: bool = False, also: str = "") -> None:

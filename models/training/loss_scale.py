@@ -1,7 +1,6 @@
 """Loss scaling: small gradients of float16 are kept from vanishing.
 
-Before: `models/training/step.py::train_step` multiplies the loss. After: it divides the gradients,
-before they are clipped. Source: Micikevicius et al. 2017, arXiv:1710.03740, section 3.2.
+Source: Micikevicius et al. 2017, arXiv:1710.03740, section 3.2.
 """
 
 from __future__ import annotations

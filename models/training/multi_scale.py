@@ -1,7 +1,6 @@
 """Batches of another size each time, as --multi-scale draws them.
 
-Before: `images_to_tensor`. After: the forward pass of `step.py::train_step`. Source: the public
-YOLOv5 recipe.
+Source: the public YOLOv5 recipe.
 """
 
 from __future__ import annotations

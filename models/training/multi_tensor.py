@@ -18,9 +18,11 @@ from backend import autograd, multi_tensor, nn, ops, optim
 from backend.checks import CPU
 from backend.contract import Optim, Tensor
 from models.detector import Detector
+from models.heads.base import LossTerms
 from models.proof import find_problem
 from models.training.ema import Average, ModelEMA
 from utils.cli.train_config import TrainConfig
+from utils.report.stage_timer import StageTimer
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -108,10 +110,6 @@ class Trial(NamedTuple):
             for index, shape in enumerate(shapes)
         }
 
-    def weights(self) -> dict[str, Tensor]:
-        arrays = self.arrays(seed=0)
-        return {name: autograd.variable(array, self.device) for name, array in arrays.items()}
-
     def module(self, seed: int) -> Any:
         """Return a module of which the tensors are buffers."""
         module = nn.Module()
@@ -127,24 +125,36 @@ def try_optimizer(optimizers: Optim, name: str, trial: Trial) -> Arrays:
     """Return weights, state and forgotten gradients after three steps and a lost one, one tensor
     without a gradient.
     """
-    weights = trial.weights()
+    arrays = trial.arrays(seed=0)
+    weights = {name: autograd.variable(array, trial.device) for name, array in arrays.items()}
     names = list(weights)
     groups = [({n: weights[n] for n in names[half::2]}, (0.1, 0.0)[half]) for half in (0, 1)]
     optimizer = getattr(optimizers, name)(groups)
     for step, (rates, momentum) in enumerate(zip(RATES, MOMENTA, strict=True)):
-        gradients = trial.arrays(seed=step + 1)
-        del gradients[names[0]]
-        trained = {n: weights[n] for n in gradients}
+        gradients = {n: x for n, x in trial.arrays(seed=step + 1).items() if n != names[0]}
         if step == LOST_STEP:
-            autograd.set_gradients(trained, {n: x * np.nan for n, x in gradients.items()})
+            backpropagate(weights, {n: x * np.nan for n, x in gradients.items()})
             optimizer.step(rates, momentum, trial.lost(True))
             optimizer.uncount_step()
-        autograd.set_gradients(trained, gradients)
+            optimizer.zero_grad()
+        backpropagate(weights, gradients)
         optimizer.step(rates, momentum, trial.lost(False))
-    optimizer.zero_grad()
+        optimizer.zero_grad()
     found = {n: ops.to_numpy(x) for n, x in weights.items()} | optimizer.state_arrays()
     left = {n: gradient for n, x in weights.items() if (gradient := x.grad) is not None}
     return found | {f"gradient of {n}": ops.to_numpy(gradient) for n, gradient in left.items()}
+
+
+def backpropagate(weights: Mapping[str, Tensor], gradients: Arrays) -> None:
+    """Add these gradients to those of the weights, by a backward pass."""
+    products = []
+    for name, gradient in gradients.items():
+        x = weights[name]
+        products.append(x * ops.tensor(gradient.astype(ops.dtype_of(x)), ops.device_of(x)))
+    total = ops.sum(ops.stack([ops.sum(product) for product in products]))
+    autograd.value_and_backward(
+        lambda images: images, lambda *_: LossTerms({}, total), total, None, StageTimer()
+    )
 
 
 def try_average(

@@ -1,7 +1,4 @@
-"""What a run writes into its folder and says on screen, from its first line to its last.
-
-Before: `loop.py`, epoch by epoch. After: the user, and `utils/comparison`, which reads work.json.
-"""
+"""What a run writes into its folder and says on screen, from its first line to its last."""
 
 from __future__ import annotations
 
@@ -39,8 +36,7 @@ from utils.processes.ranks import on_main
 from utils.report.loggers.events import EpochEnds, RunBegins, RunEnds
 from utils.report.plots.images import plot_batch
 from utils.report.plots.label_statistics import plot_correlogram, plot_labels
-from utils.report.plots.rates import plot_learning_rates
-from utils.report.plots.results import plot_results
+from utils.report.plots.results import plot_learning_rates, plot_results
 from utils.report.results import result_columns, result_row
 from utils.screen.lines import joined
 from utils.screen.text import say

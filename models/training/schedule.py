@@ -1,8 +1,4 @@
-"""Learning rate, momentum and accumulation of each batch, as the public YOLOv5 sets them.
-
-Before: flags and hyper-parameters. After: `models/training/step.py::train_step` asks for the
-settings of a batch.
-"""
+"""Learning rate, momentum and accumulation of each batch, as the public YOLOv5 sets them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""The model that a run starts from: drawn from the seed, with the weights that fit.
-
-Before: flags and `utils/weights/load.py`. After: `state.py::build_state`.
-"""
+"""The model that a run starts from: fitted to the labels, with the weights that fit it."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 from collections.abc import Callable, Sequence
 
@@ -19,9 +17,14 @@ from models.graph import (
     plan_layers,
     read_model_yaml,
 )
+from models.heads.base import Head
+from models.registry import find_block
 from models.stored import spec_of_weights
 from utils.cli.train_config import TrainConfig
+from utils.data.anchors.fit import label_sizes
+from utils.files.json import parse_json
 from utils.state.checkpoint import Checkpoint
+from utils.state.run import Job
 from utils.tasks.table import find_task
 from utils.weights.transfer import match_classes, transfer_arrays
 
@@ -51,6 +54,23 @@ def build_model(
         keep_anchors = bool(config.cfg) or spec is not asked
         transfer_weights(config, model, start, class_names, keep_anchors)
     return model
+
+
+def fit_to_labels(spec: ModelSpec, job: Job) -> ModelSpec:
+    """Return the model as its head wants it for the labels of a new training; all ranks get one.
+
+    Raises:
+        UserError: the flags do not go with what the head needs.
+    """
+    head: type[Head] = find_block(spec.layers[-1].block).kind
+    plans = plan_layers(spec)
+    strides = [plans[source].stride for source in spec.layers[-1].sources]
+    fitted = ""
+    if job.world.process.is_main:  # one process decides: another's processor may round otherwise
+        sizes_wh = label_sizes(job.train_samples, job.config.image_size)
+        fitted = json.dumps(head.fitted(spec.document, strides, sizes_wh, job.hyp, job.config))
+    document = parse_json(job.world.of_main(fitted))
+    return spec if document == spec.document else parse_model(document)
 
 
 def spec_to_train(config: TrainConfig, start: Checkpoint | None, num_classes: int) -> ModelSpec:

@@ -1,35 +1,34 @@
-"""What a training step reads and changes, built from flags and a model.
-
-Before: `models/training/start.py`, or `checkpointing.py` for a run that goes on. After:
-`models/training/step.py::train_step`.
-"""
+"""What a training step reads and changes, built from flags and a model."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from backend import nn
+from backend import device as devices
+from backend import dist, nn, use
 from backend.contract import Optimizer, Tensor
+from backend.processes import this_process
 from models.detector import Detector
 from models.heads.base import Loss, LossOptions, LossTerms
 from models.training.ema import ModelEMA
 from models.training.execution import Execution, choose_execution
-from models.training.freezing import freeze_layers
 from models.training.loss_scale import LossScale
 from models.training.multi_scale import MultiScale
 from models.training.multi_tensor import choose_updates
-from models.training.optimizer import build_optimizer, parameter_groups
-from models.training.parallel import parallelize
+from models.training.optimizer import build_optimizer, freeze_layers, parameter_groups
 from models.training.schedule import NOMINAL_BATCH, Schedule
 from models.training.step_watch import StepWatch
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.quads import QUAD
-from utils.evaluation.progress import EvaluationProgress
+from utils.errors import UserError
 from utils.report.epoch_table import EpochTable
 from utils.report.stage_timer import StageTimer
+
+log = logging.getLogger("train")
 
 
 @dataclass
@@ -55,15 +54,15 @@ class TrainState:
     multi_scale: MultiScale | None = None  # None: batches keep their size
     timer: StageTimer = field(default_factory=StageTimer)  # of the epoch
     seconds_before: Mapping[str, float] | None = None  # that it took before a resumption
-    evaluation: EvaluationProgress | None = None  # at its end, of one that was suspended
     batch_number: int = 0  # batches since the start of training
     last_update: int = -1  # number of the batch of the last optimizer step
     micro_batch: int = 0  # images that this rank computes at a time; 0: all of a batch
-    sync_bn: bool = False  # whether BatchNorm layers of several ranks exchange numbers
     epoch: int = 0  # finished epochs
     best_fitness: float = -1.0
     best_epoch: int = 0  # finished epochs at the last one of which none before was better
-    class_scores: tuple[float, ...] = ()  # (C,) of the last validation, with --image-weights
+    # With --image-weights: (C,) of the validation before an epoch, from that of the last update on.
+    class_scores: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    learnt: Mapping[str, Any] = field(default_factory=dict)  # what the loss had at the last update
 
 
 def build_state(
@@ -75,7 +74,6 @@ def build_state(
     dtype: str = "float32",
 ) -> TrainState:
     """Build EMA, loss, optimizer and schedule of a new run, for so many batches per epoch."""
-
     nominal = NOMINAL_BATCH if model.head.task.accumulates else config.batch_size
     schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine, nominal)
     model = nn.place(model, device, dtype)
@@ -115,8 +113,31 @@ def build_state(
         table=EpochTable(model.head.loss_names, model.head.row_names()),
         seed=config.seed,
         micro_batch=config.micro_batch,
-        sync_bn=config.sync_bn,
+        learnt=loss.state(),
     )
+
+
+def parallelize(config: TrainConfig, model: Detector) -> Any:
+    """Return what is called in place of the model; --sync-bn joins its BatchNorm layers.
+
+    In one process these stay as they are: what joins them would take longer for the same numbers.
+
+    Raises:
+        UserError: --half-gradients on a backend that cannot send them.
+    """
+    if config.half_gradients and not devices.supports("half_gradients"):
+        raise UserError(
+            f"--half-gradients: the {use()} backend cannot send bfloat16 gradients; leave it out, "
+            "or train with --backend torch"
+        )
+    if this_process().world_size > 1:
+        if config.sync_bn:
+            nn.synchronize_batch_norm(model)
+        return dist.data_parallel(model, config.half_gradients)
+    for flag, asked in (("--sync-bn", config.sync_bn), ("--half-gradients", config.half_gradients)):
+        if asked:
+            log.info("%s has no effect: there is one process", flag)
+    return model
 
 
 def scale_of(config: TrainConfig, model: Detector) -> MultiScale | None:

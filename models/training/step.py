@@ -1,38 +1,72 @@
-"""One training step: a batch becomes losses, gradients and, once enough are added up, an update.
+"""One training step: a batch becomes gradients and, once enough are accumulated, an update.
 
-Before: a `Batch` of `utils/data/loading/loader.py`. After: `loop.py`, batch by batch.
+With --micro-batch a batch is computed in pieces, whose gradients add up to those of the batch
+(`heads/base.py::WholeBatch`). Only BatchNorm normalizes each piece with its own statistics.
 """
 
 from __future__ import annotations
 
-from backend import autograd, nn
-from models.heads.base import LossTerms
-from models.training.pieces import add_gradients
+import itertools
+from collections.abc import Iterator
+from functools import partial, reduce
+from typing import Any
+
+import numpy as np
+
+from backend import autograd, dist, nn
+from backend.contract import Stage, Tensor
+from backend.processes import this_process
+from models.detector import images_to_tensor
+from models.heads.base import LossTerms, PassImages, WholeBatch
 from models.training.schedule import StepSettings
-from models.training.settling import settle
 from models.training.state import TrainState
 from models.training.step_watch import BatchName
-from utils.data.loading.batch import Batch
-from utils.report.stage_timer import StageTimer
+from utils.data.loading.batch import Batch, Targets
+from utils.data.loading.loader import TrainLoader
+from utils.processes import watchdog
 
 GRADIENT_NORM_LIMIT = 10.0
 
 
-def train_step(state: TrainState, batch: Batch, stage: StageTimer) -> LossTerms:
+def train_step(state: TrainState, batch: Batch, stage: Stage) -> LossTerms:
     """Run forward and backward pass of one batch and, once enough are accumulated, one update."""
     settings = state.schedule.at(state.batch_number)
-    is_last = state.batch_number - state.last_update >= settings.accumulate
-    terms = add_gradients(state, batch, is_last, stage)
-    state.loss.end_batch()
-    state.watch.add(name_batch(state, batch), terms)
-    if is_last:
+    ends_update = state.batch_number - state.last_update >= settings.accumulate
+    terms = add_gradients(state, batch, ends_update, stage)
+    if ends_update:
         update_weights(state, settings, stage)
-        state.last_update = state.batch_number
+        state.last_update, state.learnt = state.batch_number, state.loss.state()
     state.batch_number += 1
     return terms
 
 
-def update_weights(state: TrainState, settings: StepSettings, stage: StageTimer) -> None:
+def add_gradients(state: TrainState, batch: Batch, ends_update: bool, stage: Stage) -> LossTerms:
+    """Add a batch's gradients to those pending and return its terms.
+
+    ends_update: whether it is the last batch of an update, after which gradients are averaged over
+        the ranks.
+    """
+    found = []
+    whole = WholeBatch(len(batch.images), batch.targets)
+    for piece in pieces_of(batch, state.micro_batch):
+        with stage("to_device"):
+            images = network_images(state, piece)
+        num_images = len(piece.images)
+        state.model.head.draw(pass_images(state, batch, whole.done, num_images))
+        is_last = ends_update and whole.done + num_images == whole.num_images
+        loss = partial(_loss_of_piece, state, whole)
+        with dist.averaging(state.parallel, is_last, stage):
+            found.append(
+                autograd.value_and_backward(state.forward, loss, images, piece.targets, stage)
+            )
+        whole.done += num_images
+    terms = reduce(_plus, found)
+    state.loss.end_batch()
+    state.watch.add(name_batch(state, batch), terms)
+    return terms
+
+
+def update_weights(state: TrainState, settings: StepSettings, stage: Stage) -> None:
     """Step the optimizer and the EMA once; neither if a number is not finite.
 
     The device decides that, and `settle` reads it later. Until then the step counts.
@@ -50,7 +84,86 @@ def update_weights(state: TrainState, settings: StepSettings, stage: StageTimer)
         state.ema.update(state.model, lost)
 
 
+def settle(state: TrainState) -> None:
+    """Read whether the last update happened, unless that is known, and take it back if not.
+
+    Raises:
+        UserError: too many updates in a row were skipped; see `StepWatch.settle`.
+    """
+    happened = state.watch.settle(state.loss_scale.can_fall)
+    if happened is None:
+        return
+    state.loss_scale.update(happened)
+    if not happened:
+        state.optimizer.uncount_step()
+        state.ema.uncount_update()
+
+
+def accumulate_again(state: TrainState, loader: TrainLoader) -> None:
+    """Compute the gradients again that a run had accumulated since its last update when it stopped.
+
+    The weights are those of that update, and so these are the same gradients, bit for bit. All else
+    that the batches changed is in the state already: BatchNorm's statistics and counted losses.
+    """
+    if state.batch_number - 1 == state.last_update:
+        return
+    counted, arrays = state.watch.state(), nn.state_arrays(state.model)
+    end, state.batch_number = state.batch_number, state.last_update + 1
+    while state.batch_number < end:
+        epoch, index = divmod(state.batch_number, len(loader))
+        batch = loader.batch(epoch, index, state.class_scores.get(epoch, ()))
+        add_gradients(state, batch, False, state.timer)
+        state.batch_number += 1
+        watchdog.progress()
+    state.watch.restore(counted)
+    nn.load_state_arrays(state.model, arrays)
+
+
+def pass_images(state: TrainState, batch: Batch, first: int, number: int) -> PassImages:
+    """Return which images of the batch over all ranks these images of this rank's part are."""
+    batch_size = len(batch.global_indices)
+    mine = this_process().shard(np.arange(batch_size))
+    places = mine[first : first + number]
+    return PassImages(state.seed, state.batch_number, batch_size, places)
+
+
+def _loss_of_piece(state: TrainState, whole: WholeBatch, raw: Any, targets: Targets) -> LossTerms:
+    if state.loss_scale.adapts:  # its value depends on the update before this forward pass
+        settle(state)
+    return state.step_loss(raw, targets, whole)
+
+
+def _plus(left: LossTerms, right: LossTerms) -> LossTerms:
+    by_name = {name: x.detach() + right.by_name[name].detach() for name, x in left.by_name.items()}
+    return LossTerms(by_name, left.total.detach() + right.total.detach())
+
+
+def pieces_of(batch: Batch, size: int) -> Iterator[Batch]:
+    """Yield the batch in as few pieces as have at most so many images, of equal size but for one.
+
+    size: 0 for the batch as it is.
+    """
+    images = len(batch.images)
+    number = -(-images // size) if size else 1
+    if number <= 1:
+        yield batch
+        return
+    bounds = [images * index // number for index in range(number + 1)]
+    for start, end in itertools.pairwise(bounds):
+        targets = batch.targets.between(start, end)
+        yield batch._replace(images=batch.images[start:end], targets=targets)
+
+
+def network_images(state: TrainState, batch: Batch) -> Tensor:
+    """Return the images of the batch whose turn it is, or of a piece, as the network takes them."""
+    layout = state.execution.channels_last
+    images = images_to_tensor(batch.images, state.device, state.dtype, layout)
+    if state.multi_scale is None:
+        return images
+    return state.multi_scale.resize(images, state.batch_number)
+
+
 def name_batch(state: TrainState, batch: Batch) -> BatchName:
-    """Return what --replay needs to make the batch of this step again."""
-    step = state.batch_number - state.epoch * state.schedule.batches_per_epoch + 1
-    return BatchName(state.epoch + 1, step, batch.global_indices)
+    """Return which batch of the run it is."""
+    epoch, index = divmod(state.batch_number, state.schedule.batches_per_epoch)
+    return BatchName(epoch + 1, index + 1, batch.global_indices)

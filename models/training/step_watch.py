@@ -1,9 +1,6 @@
 """Watches the losses of a run: reads them late, and finds the updates that must not happen.
 
-Before: `models/training/step.py::train_step` adds the terms of each batch. At an update the device
-decides whether all of its numbers are finite. After: `settling.py` reads them, in one transfer that
-began there, when the next forward pass is queued: with --multi_tensor_optimizer under PyTorch the
-host never waits for a device that has nothing else to do.
+At an update the device decides whether all of its numbers are finite.
 """
 
 from __future__ import annotations
@@ -28,17 +25,14 @@ log = logging.getLogger("train")
 
 
 class BatchName(NamedTuple):
-    """Which batch of a run; epoch and step are counted from 1, as `--replay` takes them."""
+    """Which batch of a run; epoch and step are counted from 1."""
 
     epoch: int
     step: int
     sample_indices: np.ndarray  # (B,) int64
 
     def __str__(self) -> str:
-        images = self.sample_indices.tolist()
-        return f"epoch {self.epoch}, step {self.step} (--replay {self.epoch}:{self.step}), " + (
-            f"images {images}"
-        )
+        return f"epoch {self.epoch}, step {self.step}, images {self.sample_indices.tolist()}"
 
 
 class StepWatch:
@@ -58,7 +52,7 @@ class StepWatch:
         self._sums, self._batches, self._lost = np.zeros(len(loss_names)), 0, 0
         self._unread: list[tuple[BatchName, list[Tensor]]] = []
         self._window: list[tuple[BatchName, np.ndarray]] = []  # read, since the last update
-        # Of an update: its unread batches, and what reads their losses and the gradients' norm.
+        # The last update: its unread batches, and what reads their losses and the gradients' norm.
         self._closed: tuple[list[BatchName], Callable[[], np.ndarray]] | None = None
 
     def add(self, name: BatchName, terms: LossTerms) -> None:
@@ -105,7 +99,7 @@ class StepWatch:
         if self._in_a_row >= MOST_IN_A_ROW:
             raise UserError(
                 f"{reason} not finite ({batches}), {count(self._in_a_row, 'update')} in a row; "
-                "lower lr0 in --hyp, check these labels, or repeat a batch with --replay"
+                "lower lr0 in --hyp, check the labels of these images, or give --amp off"
             )
         _warn(
             "update skipped: %s not finite: %s; BatchNorm statistics that are not finite are taken "
@@ -131,27 +125,18 @@ class StepWatch:
         nothing = np.full(len(self.loss_names), np.nan)
         return self._sums / self._batches if self._batches else nothing
 
-    def described(self, losses: np.ndarray) -> list[str]:
-        """Return a batch's or the mean losses, each with its short name."""
-        named = zip(self.loss_names.values(), losses, strict=True)
-        return [f"{name} {loss:.4f}" for name, loss in named]
-
     def describe(self, losses: np.ndarray) -> str:
-        """Return a batch's or the mean losses as one text."""
-        return "  ".join(self.described(losses))
+        """Return a batch's or the mean losses as one text, each with its short name."""
+        named = zip(self.loss_names.values(), losses, strict=True)
+        return "  ".join(f"{name} {loss:.4f}" for name, loss in named)
 
     def progress(self) -> str:
         """Return the mean losses of the epoch's batches that are read; nothing before the first."""
         return self.describe(self.means()) if self._batches else ""
 
     def state(self) -> dict[str, Any]:
-        """Return everything as JSON values, after reading all losses; `restore` takes it."""
+        """Return all counts as JSON values, after reading all losses; `restore` takes it."""
         self._read()
-        window = [
-            {"epoch": name.epoch, "step": name.step, "losses": losses.tolist(),
-             "sample_indices": name.sample_indices.tolist()}
-            for name, losses in self._window
-        ]  # fmt: skip
         return {
             "skipped": self.skipped,
             "first_losses": [losses.tolist() for losses in self.first_losses],
@@ -159,22 +144,17 @@ class StepWatch:
             "sums": self._sums.tolist(),
             "batches": self._batches,
             "lost": self._lost,
-            "window": window,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state()`."""
+        """Go on from a `state()`: batches that were added since are part of the next update, but
+        not counted.
+        """
+        self._read()
         self.skipped, self._in_a_row = state["skipped"], state["in_a_row"]
         self.first_losses = [np.array(losses) for losses in state["first_losses"]]
         self._sums, self._batches = np.array(state["sums"]), state["batches"]
-        self._lost, self._unread = state["lost"], []
-        self._window = [
-            (
-                BatchName(row["epoch"], row["step"], np.array(row["sample_indices"], np.int64)),
-                np.array(row["losses"]),
-            )
-            for row in state["window"]
-        ]
+        self._lost = state["lost"]
 
     def _read(self) -> None:
         """Fetch the losses of batches of which no update was closed."""

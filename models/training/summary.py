@@ -1,7 +1,4 @@
-"""The summary of a run, shown before its first epoch: data, model, device, recipe, results.
-
-Before: `job.py` built the run. After: `outputs.py::describe_run` says it.
-"""
+"""The summary of a run, shown before its first epoch: data, model, device, recipe, results."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def chromium() -> Iterator[Page]:
     """A browser with an empty profile, ended with the block."""
     program = find_chromium()
     to_browser, from_browser = os.pipe(), os.pipe()
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
             [
                 sys.executable, "-c", WITH_PIPES, str(to_browser[0]), str(from_browser[1]),

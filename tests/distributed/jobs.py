@@ -1,4 +1,4 @@
-"""Starts `job.py` under a launcher and looks at what is left of it."""
+"""Starts a program as a job of two ranks under a launcher and looks at what is left of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import backend
@@ -17,86 +17,72 @@ from utils.files.project import PROJECT
 
 MARK = "JOB_MARK"
 FLAGS = ("--cfg", "models/yolov5n.yaml", "--device", "cpu", "--batch", "4")
+TRAIN_FLAGS = ("--img", "64", "--batch", "2", "--device", "cpu", "--workers", "1")
 SECONDS_TO_START = 120  # both are limits against hanging, far above the usual times
 SECONDS_TO_END = 25  # less than the 30 for which torchrun waits for what ignores its SIGTERM
 
 
-class Job:
-    """A job of two ranks; a mark in the environment of its processes identifies them.
+class Processes:
+    """A program in some ranks; a mark in the environment of its processes identifies them.
 
     Args:
         folder: for what it writes.
+        script: the program, with its flags.
+        ranks: how many.
         raw: under a plain launcher, rather than by --nproc.
-        plan: what goes wrong, as `job.py` reads it.
-        flags: of the command.
+        environment: added.
         within: the command that runs the job's.
     """
 
     def __init__(
         self,
         folder: Path,
-        raw: bool,
-        plan: dict[str, object],
-        flags: Sequence[str] = FLAGS,
+        script: Sequence[object],
+        ranks: int = 2,
+        raw: bool = False,
+        environment: Mapping[str, str] | None = None,
         within: Sequence[str] = (),
     ) -> None:
-        self.folder = folder
-        script = str(PROJECT / "tests" / "distributed" / "job.py")
-        command = [sys.executable, script, "--nproc", "2"]
-        if raw:
-            command = [*launcher(backend.use(), 2), script]
-        self.mark = uuid.uuid4().hex
-        self.output = folder / "output.txt"
-        environment = {
-            **os.environ,
-            "YOLO_BACKEND": backend.use(),
-            "PYTHONPATH": str(PROJECT),
-            "PYTHONWARNINGS": "",
-            "OMP_NUM_THREADS": "1",
-            "JOB": json.dumps(plan),
-            "JOB_FOLDER": str(folder),
-            MARK: self.mark,
-        }
+        self.folder, self.mark = folder, uuid.uuid4().hex
+        command = [*(launcher(backend.use(), ranks) if raw else [sys.executable]), *script]
+        if ranks > 1 and not raw:
+            command += ["--nproc", ranks]
+        self.output = folder / f"output-{self.mark}.txt"
+        added = {"YOLO_BACKEND": backend.use(), "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
         with self.output.open("wb") as stream:
             self.process = subprocess.Popen(
-                [*within, *command, *flags],
+                [*within, *map(str, command)],
                 cwd=PROJECT,
-                env=environment,
+                env={**os.environ, **added, **(environment or {}), MARK: self.mark},
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
             )
 
-    def wait_for(self, name: str) -> None:
-        """Wait until the job has written a file of this name."""
+    def wait_for(self, path: Path) -> None:
+        """Wait until the job has written a file."""
         deadline = time.monotonic() + SECONDS_TO_START
-        while not (self.folder / name).exists():
+        while not path.exists():
             assert self.process.poll() is None, self.text()
-            assert time.monotonic() < deadline, f"no {name}:\n{self.text()}"
+            assert time.monotonic() < deadline, f"no {path}:\n{self.text()}"
             time.sleep(0.02)
 
-    def end(self, after: str = "") -> tuple[int, str]:
+    def end(self, after: Path | None = None) -> tuple[int, str]:
         """Return exit code and output of the command, which must end completely and in time."""
         try:
             if after:
                 self.wait_for(after)
             code = self.process.wait(SECONDS_TO_END if after else SECONDS_TO_START)
-            assert self.is_gone(), f"{self.processes()} are left:\n{self.text()}"
+            deadline = time.monotonic() + SECONDS_TO_END
+            while self.processes():
+                assert time.monotonic() < deadline, f"{self.processes()} are left:\n{self.text()}"
+                time.sleep(0.1)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"does not end:\n{self.text()}") from None
         finally:
             for process in self.processes():
                 os.kill(process, 9)
         return code, self.text()
-
-    def is_gone(self) -> bool:
-        """Return whether no process is left a few seconds after the launcher's end."""
-        deadline = time.monotonic() + SECONDS_TO_END
-        while self.processes():
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.1)
-        return True
 
     def processes(self) -> list[int]:
         """Return the job's processes that are still there."""
@@ -112,3 +98,24 @@ class Job:
 
     def text(self) -> str:
         return self.output.read_text(errors="replace")
+
+
+def start_job(
+    folder: Path,
+    plan: Mapping[str, object],
+    flags: Sequence[object] = FLAGS,
+    raw: bool = False,
+    within: Sequence[str] = (),
+) -> Processes:
+    """Start `job.py`; the plan says what goes wrong in it."""
+    script = PROJECT / "tests" / "distributed" / "job.py"
+    environment = {"PYTHONWARNINGS": "", "JOB": json.dumps(plan), "JOB_FOLDER": str(folder)}
+    return Processes(folder, [script, *flags], 2, raw, environment, within)
+
+
+def start_training(
+    folder: Path, *flags: object, script: Path = PROJECT / "train.py", ranks: int = 2,
+    raw: bool = False, environment: Mapping[str, str] | None = None,
+) -> Processes:  # fmt: skip
+    """Start the real train.py, or a script that runs it, on a CPU."""
+    return Processes(folder, [script, *TRAIN_FLAGS, *flags], ranks, raw, environment)

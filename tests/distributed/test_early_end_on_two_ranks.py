@@ -6,7 +6,7 @@ import csv
 import json
 from pathlib import Path
 
-from tests.distributed.trainings import Training
+from tests.distributed.jobs import start_training
 from tests.small import write_small_dataset, write_tiny_model
 from utils.processes.exit_status import EXIT_DONE
 from utils.state.checkpoint import load_checkpoint
@@ -16,7 +16,7 @@ def test_two_ranks_end_together_when_the_time_is_over_and_validate_then(tmp_path
     data, cfg = write_small_dataset(tmp_path), write_tiny_model(tmp_path)
     flags = ["--data", data, "--cfg", cfg, "--epochs", 9, "--project", tmp_path, "--noplots"]
     flags += ["--noval", "--nosave", "--autobalance", "--time", "1e-9"]
-    code, text = Training(tmp_path, *flags).end()
+    code, text = start_training(tmp_path, *flags).end()
     assert code == EXIT_DONE, text
     assert text.count("ended after epoch 1 of 9: --time 1e-09: the limit of 1e-09 hours is") == 1
     folder = tmp_path / "exp"

@@ -112,8 +112,3 @@ def test_the_steps_do_learn(folder: Path) -> None:
         assert found["losses"].shape == (2, {"masks": 4, "classifier": 1}.get(case, 3))
         assert (found["losses"] > 0).all()
         assert found["updates"] == updates_of(case)
-
-
-def test_a_rank_that_ran_out_of_memory_says_so_once(folder: Path) -> None:
-    printed = (folder / "printed.txt").read_text()
-    assert printed.count("out of memory with 2 images of 64 x 64 px at a time: from now on 1") == 1

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,14 +18,12 @@ import backend
 
 backend.use()  # before the models, whose classes derive from the framework's
 
-from backend import nn
+from backend import nn, ops
 from backend.processes import this_process
 from models import evaluation
 from models.graph import read_model_yaml
-from models.training.settling import settle
 from models.training.state import TrainState, build_state
-from models.training.step import train_step
-from tests.out_of_memory import run_out
+from models.training.step import settle, train_step
 from tests.small import (
     write_outlined_dataset,
     write_small_dataset,
@@ -43,7 +39,6 @@ from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
-from utils.processes import watchdog
 from utils.processes.command import run_command
 from utils.processes.world import World
 from utils.report.stage_timer import StageTimer
@@ -59,7 +54,7 @@ CASES = {
     "accumulating": ["--sync-bn", "--batch", "32", "--bbox_iou_optim"],
     "objects on one rank": ["--sync-bn", "--optimizer", "Adam"],
     "not finite": ["--sync-bn"],
-    "out of memory": ["--autobalance"],
+    "pieces on one rank": ["--autobalance"],
     "masks": ["--sync-bn"],
     "classifier": ["--sync-bn", "--dropout", "0.3", "--label-smoothing", "0.1"],
     "loss of other kinds": [
@@ -80,7 +75,7 @@ FILES = {
 }
 HALF_GRADIENTS = "half gradients"
 FLAGS = {**CASES, HALF_GRADIENTS: ["--sync-bn", "--half-gradients"]}
-OWN_STATISTICS = {"own statistics", "out of memory"}
+OWN_STATISTICS = {"own statistics", "pieces on one rank"}
 SPOILED = 1  # in this batch the case "not finite" spoils the last image, on its rank only
 Arrays = dict[str, np.ndarray]
 
@@ -111,8 +106,8 @@ def learn(folder: Path, case: str, device: str = "cpu") -> Arrays:
         nn.synchronize_batch_norm(state.model)  # the same formulas: clipping makes rounding 1e-8
     if case in OWN_STATISTICS:
         state.model.eval()
-    if case == "out of memory" and this_process().rank == 1:
-        state.forward = out_of_memory_for_two(state.forward)
+    if case == "pieces on one rank" and this_process().rank == 1:
+        state.micro_batch = 1
     losses, forward = [], state.forward
     for epoch in range(EPOCHS):
         for batch in loader.epoch(epoch):
@@ -132,20 +127,11 @@ def learn(folder: Path, case: str, device: str = "cpu") -> Arrays:
         **{f"optimizer/{name}": x for name, x in state.optimizer.state_arrays().items()},
         "losses": np.array(losses),
         "updates": np.array(state.ema.updates),
-        **{name: np.array(numbers) for name, numbers in state.loss.state().items()},
+        **{name: ops.to_numpy(x) for name, x in state.loss.state().items()},
     }
     if case == "sync-bn":
         learnt["validation"] = validation_losses(state, samples, world, dataset.class_names, device)
     return learnt
-
-
-def out_of_memory_for_two(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the forward pass of a rank that has memory for one image only."""
-
-    def run(images: Any) -> Any:
-        return forward(images) if images.shape[0] < 2 else run_out()
-
-    return run
 
 
 def validation_losses(
@@ -178,7 +164,6 @@ def write_inputs(folder: Path) -> None:
 def main(folder: Path, devices: str, cases: list[str]) -> None:
     device = backend.device.resolve(devices)
     backend.dist.start(device, TIMEOUT_S)
-    watchdog.start(TIMEOUT_S, backend.dist.all_gather)
     for case in cases:
         name = f"{devices} {case} {this_process().rank}.npz"
         np.savez(folder / name, **learn(folder, case, device))  # type: ignore[arg-type]

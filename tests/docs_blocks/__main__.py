@@ -17,7 +17,7 @@ import backend
 backend.use()
 
 # What blocks need is written with tensors: it can be imported once a backend is in use.
-from tests.docs_blocks.command import main  # noqa: E402
+from tests.docs_blocks.blocks import main  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

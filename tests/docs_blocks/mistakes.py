@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
 
-from tests.docs_blocks.block import BlockError
+from tests.docs_blocks.blocks import BlockError
 from utils.cli.detect_config import parse_detect_flags
 from utils.cli.export_config import parse_export_flags
 from utils.cli.train_config import read_train_flags
@@ -45,7 +45,7 @@ def show(name: str, command: str) -> None:
 def flags_taken(command: str) -> str:
     """Return the lines with which a script refuses flags, or "accepted"."""
     script, *flags = shlex.split(command)
-    lines = _said(lambda: PARSERS[script](flags)).splitlines()[:-1]  # the last names --help
+    lines = _printed(lambda: PARSERS[script](flags)).splitlines()[:-1]  # the last names --help
     return _fitting("\n".join(lines).removeprefix("error: ")) or "accepted"
 
 
@@ -54,7 +54,7 @@ def answer(command: str) -> str:
     script, *flags = shlex.split(command)
     main = importlib.import_module(script.removesuffix(".py")).main
     with mock.patch.object(sys, "argv", [script, *flags]):
-        said = _said(main)
+        said = _printed(main)
     if not said:
         raise BlockError(f"{command}: is not refused, so that there is no answer to show")
     for place in (Path.cwd(), PROJECT):  # before lines are cut, which must not depend on it
@@ -62,8 +62,8 @@ def answer(command: str) -> str:
     return _fitting(said)
 
 
-def _said(work: Callable[[], object]) -> str:
-    """Return what the user is told of a mistake; "" where there is none."""
+def _printed(work: Callable[[], object]) -> str:
+    """Return what a command prints of a mistake; "" where there is none."""
     printed = io.StringIO()
     with contextlib.redirect_stderr(printed):
         try:

@@ -1,4 +1,4 @@
-"""A graph with its metadata, the flags and weights that it is made from, and the model."""
+"""Graphs with their metadata, the flags and weights that they are made from, and the model."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from backend import ops
 from backend.checks import CPU
-from models.export.compared import TOLERANCES
-from models.export.differences import Verified
-from models.export.job import metadata_of_weights
-from models.export.matched import Limits
-from models.export.trials import make_trials
-from models.export.verify import verify
+from models.export.described import metadata_of_weights
+from models.export.verify import Verified, make_trials, verify
 from models.inference.predictor import load_detector
 from utils.cli.export_config import parse_export_flags
-from utils.export.onnx_file import write_onnx
+from utils.export.onnx import write_onnx
 from utils.export.opening import open_runtime
 from utils.weights.load import load_weights
 
@@ -37,10 +34,11 @@ class Exported:
         self.path = graph.with_name(f"{graph.stem}-file.onnx")
         write_onnx(graph, self.path, self.metadata, None)
 
+    def runtime(self, name: str = "onnx"):
+        return open_runtime(self.path, 1, name, is_trusted=True)
+
     def verify(self, runtime: str = "onnx") -> Verified:
-        limits, tolerance = Limits.of(self.config), TOLERANCES[self.config.precision]
-        opened = open_runtime(self.path, 1, runtime)
-        return verify(opened, self.metadata, self.trials, limits, tolerance)
+        return verify(self.runtime(runtime), self.metadata, self.trials, self.config)
 
     def change(self, name: str, change: Callable[[np.ndarray], object]) -> None:
         """Change a constant of the file's graph in place."""
@@ -50,3 +48,12 @@ class Exported:
         change(values)
         tensor.CopyFrom(numpy_helper.from_array(values, name))
         onnx.save_model(content, self.path)
+
+    def anchors(self) -> str:
+        """Return the name of the first level's anchors in the graph, whatever unit they have."""
+        wanted = ops.to_numpy(self.model.head.anchors)[0].ravel()
+        for tensor in onnx.load_model(self.path).graph.initializer:
+            values = numpy_helper.to_array(tensor).ravel()
+            if values.size == wanted.size and np.ptp(values / wanted) < 1e-4:
+                return tensor.name
+        raise AssertionError("no such constant")

@@ -13,8 +13,8 @@ from tests.export.recorded_files import write_graphs
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 from utils.errors import UserError
 from utils.export.formats import format_named
+from utils.export.metadata import Metadata
 from utils.export.opening import open_runtime
-from utils.runtimes.metadata import Metadata
 
 SIDE = 64
 METADATA = Metadata(CLASS_NAMES, STRIDE, (SIDE, SIDE), precision="int8")

@@ -14,8 +14,7 @@ from models.export.letterboxed import (
     rows_in_image,
 )
 from tests.export.small_graphs import run_graph, shapes, small_graph
-from utils.data.image.letterbox import fit_letterbox
-from utils.data.image.resizing import letterbox, resize_to_detect
+from utils.data.image.letterbox import fit_letterbox, letterbox, resize_to_detect
 
 SIDES = (0, 1)
 ENLARGED = [(20, 33), (1, 1), (61, 64), (1, 40)]

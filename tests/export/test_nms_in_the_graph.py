@@ -45,39 +45,6 @@ def row(box_xyxy: Sequence[float], objectness: float, *classes: float) -> list[f
 A, INSIDE_A, APART = (0, 0, 10, 10), (0, 0, 10, 8), (20, 0, 30, 10)  # IoU of the first two: 0.8
 
 
-def test_a_box_is_removed_by_a_better_one_of_its_class_alone():
-    rows = np.array(
-        [
-            row(INSIDE_A, 0.5, 0.75, 0.25),  # 0.375
-            row(A, 0.5, 1.0, 0.25),  # 0.5
-            row(APART, 0.75, 1.0, 0),  # 0.75
-            row(INSIDE_A, 0.625, 0.0, 1.0),  # 0.625, of the other class
-        ]
-    )
-    wanted = [[*APART, 0.75, 0], [*INSIDE_A, 0.625, 1], [*A, 0.5, 0], [0] * 6, [0] * 6]
-    np.testing.assert_array_equal(found_in(rows), wanted)
-
-
-def test_agnostic_nms_removes_boxes_of_all_classes():
-    rows = np.array([row(A, 0.5, 1.0, 0), row(INSIDE_A, 0.625, 0, 1.0)])
-    (first, second, *_) = found_in(rows, class_agnostic=True)
-    np.testing.assert_array_equal(first, [*INSIDE_A, 0.625, 1])
-    np.testing.assert_array_equal(second, np.zeros(6))
-
-
-def test_the_product_of_both_scores_must_be_above_the_threshold():
-    rows = np.array(
-        [
-            row(A, 0.5, 0.5),  # 0.25 is not above 0.25
-            row(APART, 0.75, 0.25),  # an objectness above it is not enough
-            row((40, 0, 50, 10), 0.5, 0.53125),
-        ]
-    )
-    found = found_in(rows)
-    np.testing.assert_array_equal(found[0], [40, 0, 50, 10, 0.265625, 0])
-    assert not found[1:].any()
-
-
 @pytest.mark.parametrize(("iou_threshold", "number"), [(0.8, 2), (0.79, 1)])
 def test_a_box_whose_iou_is_the_threshold_stays(iou_threshold, number):
     rows = np.array([row(A, 0.75, 1.0), row(INSIDE_A, 0.5, 1.0)])
@@ -94,12 +61,6 @@ def test_at_the_threshold_itself_it_decides_as_detect_does(iou_threshold, length
         np.array(rows, np.float32),
         {"confidence_threshold": 0.25, "iou_threshold": iou_threshold, "max_detections": 5},
     )
-
-
-def test_boxes_that_touch_and_boxes_without_area_remove_nothing():
-    boxes = [A, (10, 0, 20, 10), (5, 5, 5, 5), (5, 5, 5, 5)]
-    rows = np.array([row(box, 0.5, 1.0) for box in boxes])
-    np.testing.assert_array_equal(found_in(rows, iou_threshold=0.0)[:4, :4], boxes)
 
 
 def test_the_threshold_of_iou_is_never_zero():
@@ -122,11 +83,6 @@ def test_equal_scores_keep_the_order_of_their_rows():
 def test_of_equally_good_classes_the_first_counts():
     found = found_in(np.array([row(A, 0.5, 0.25, 0.75, 0.75)]))
     np.testing.assert_array_equal(found[0], [*A, 0.375, 1])
-
-
-def test_nothing_found_is_rows_of_zeros():
-    found = found_in(np.array([row(A, 0.125, 1.0), row(APART, 0.0, 0.0)]))
-    np.testing.assert_array_equal(found, np.zeros((5, 6)))
 
 
 def test_the_best_stay_of_more_than_are_wanted():

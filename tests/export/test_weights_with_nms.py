@@ -10,18 +10,22 @@ import pytest
 
 from backend import autograd, ops
 from models.detector import images_to_tensor
-from models.export.job import metadata_of_weights
+from models.export.described import metadata_of_weights
 from models.inference.predictor import load_detector
 from tests.export.recorded_files import write_graphs
-from tests.export.small_graphs import checked, run_graph, shapes
+from tests.export.small_graphs import checked, run_graph
 from tests.shared_files import shared_path
 from tests.tiny_weights import noise, tiny_checkpoint, write_tiny_weights
 from utils.cli.export_config import parse_export_flags
-from utils.data.image.letterbox import fit_letterbox, letterbox_to_image
-from utils.data.image.resizing import letterbox, resize_to_detect
+from utils.data.image.letterbox import (
+    fit_letterbox,
+    letterbox,
+    letterbox_to_image,
+    resize_to_detect,
+)
 from utils.detections import Detections
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
-from utils.runtimes.metadata import DETECTIONS, EFFICIENT, PIXELS, metadata_of, only_tensorrt_runs
+from utils.export.metadata import DETECTIONS, EFFICIENT, PIXELS, metadata_of
 from utils.weights.load import load_weights
 
 SIDE, REAL_SIDE, TOP = 64, 256, 20
@@ -113,14 +117,6 @@ def test_nms_takes_any_number_and_size_of_images(tiny, shape):
         assert_same(found_by_graph(output), found_by_numpy(rows), pixels=0.01, scores=0.001)
 
 
-def test_an_image_with_fewer_rows_than_detections_is_filled_up_with_zeros(tiny):
-    images = noise(16, 16)[None]
-    (rows,) = rows_of(tiny.model, images)
-    assert len(rows) < TOP
-    (output,) = run_graph(tiny.files["dynamic"])(as_floats(images))
-    assert_same(found_by_graph(output[0]), found_by_numpy(rows), pixels=0.01, scores=0.001)
-
-
 @pytest.mark.parametrize("shape", [(64, 48), (96, 128), (40, 64)], ids=str)
 def test_letterbox_and_nms_find_boxes_of_the_image(tiny, shape):
     """These sizes are not resized, or halved, which is exact."""
@@ -132,35 +128,6 @@ def test_letterbox_and_nms_find_boxes_of_the_image(tiny, shape):
     assert len(wanted.scores) > 3
     (output,) = run_graph(tiny.files["both"])(image)
     assert_same(found_by_graph(output[0]), wanted, pixels=0.02, scores=0.001)
-
-
-def test_letterbox_alone_gives_rows_in_pixels_of_the_image(tiny):
-    image = noise(96, 128)
-    placement = fit_letterbox((96, 128), (SIDE, SIDE))
-    (wanted,) = rows_of(tiny.model, letterbox(image, placement, resize_to_detect)[None])
-    ((rows,),) = run_graph(tiny.files["letterbox"])(image)
-    np.testing.assert_allclose(rows[:, 0], wanted[:, 0] * 2, atol=0.02)
-    np.testing.assert_allclose(rows[:, 1], (wanted[:, 1] - 8) * 2, atol=0.02)
-    np.testing.assert_allclose(rows[:, 2:4], wanted[:, 2:4] * 2, atol=0.02)
-    np.testing.assert_allclose(rows[:, 4:], wanted[:, 4:], atol=0.001)
-
-
-def test_half_precision_has_the_same_input_and_output(tiny):
-    assert shapes(checked(tiny.files["half"])) == {"output0": (1, TOP, 6)}
-    (output,) = run_graph(tiny.files["half"])(noise(100, 70))
-    assert output.dtype == np.float32
-    assert np.isfinite(output).all()
-    assert output[..., 4].max() > 0.25
-
-
-def test_efficient_nms_has_the_outputs_of_the_plugin(tiny):
-    wanted = {
-        "num_dets": (1, 1),
-        "det_boxes": (1, TOP, 4),
-        "det_scores": (1, TOP),
-        "det_classes": (1, TOP),
-    }
-    assert shapes(checked(tiny.files["efficient"])) == wanted
 
 
 @pytest.mark.parametrize("name", [name for name in FLAGS if name != "efficient"])
@@ -200,8 +167,6 @@ def test_metadata_says_what_goes_in_and_comes_out(tmp_path):
     assert (told.image, told.output, told.image_size) == (PIXELS, DETECTIONS, (64, 96))
     wanted = SuppressionSettings(0.3, 0.45, False, None, 9, multi_label=False)
     assert SuppressionSettings(**told.suppression) == wanted
-    assert not only_tensorrt_runs(told)
     assert metadata("--letterbox").suppression == {}
     told = metadata("--nms", "--efficient-nms")
     assert told.output == EFFICIENT
-    assert only_tensorrt_runs(told)

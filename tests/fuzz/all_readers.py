@@ -3,7 +3,6 @@
 from tests.fuzz.annotation_readers import ANNOTATION_READERS
 from tests.fuzz.cache_readers import CACHE_READERS
 from tests.fuzz.fetch_readers import FETCH_READERS
-from tests.fuzz.font_readers import FONT_READERS
 from tests.fuzz.image_readers import IMAGE_READERS
 from tests.fuzz.media_readers import MEDIA_READERS
 from tests.fuzz.runtime_readers import RUNTIME_READERS
@@ -20,7 +19,6 @@ READERS = {
     **WEIGHTS_READERS,
     **RUNTIME_READERS,
     **MEDIA_READERS,
-    **FONT_READERS,
     **CACHE_READERS,
     **FETCH_READERS,
     **SERVE_READERS,

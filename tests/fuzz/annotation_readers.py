@@ -13,9 +13,9 @@ import numpy as np
 
 from tests.fuzz.reader import MIB, Reader, as_text
 from tests.fuzz.text_readers import JSON_TOKENS
+from utils.data.formats.labelme import LABELME
 from utils.data.sources.annotated_images import annotated_images
-from utils.data.sources.formats.format import AnnotatedFolder, Format
-from utils.data.sources.formats.labelme import LABELME
+from utils.data.sources.formats.format import AnnotatedFolder, FileNotes, Format, collect
 from utils.data.sources.formats.voc import VOC
 
 XML_TOKENS = (
@@ -68,7 +68,8 @@ def reader_of(kind: Format) -> Callable[[Path], object]:
     def read(path: Path) -> object:
         path.with_suffix(".jpg").touch()
         kind.find(path.parent)
-        annotations = kind.read(AnnotatedFolder(kind.name, path.parent, path.parent))
+        folder, notes = AnnotatedFolder(kind.name, path.parent, path.parent), FileNotes()
+        annotations = collect(kind.read(folder, notes), notes)
         images = annotated_images(annotations, annotations.class_names, path.parent)
         return [image.read_labels(len(annotations.class_names), (48, 64)) for image in images]
 

@@ -1,7 +1,4 @@
-"""Mutants of many readers, read in processes of their own; faults with what repeats them.
-
-Before: the names of readers. After: an `Outcome` a reader, for `test_fuzz.py` and `__main__.py`.
-"""
+"""Mutants of many readers, read in processes of their own; faults with what repeats them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.fuzz.reader import Reader, as_text
 from tests.fuzz.text_readers import YAML_TOKENS
-from utils.data.fetch import connection, download
+from utils.data.fetch import download
 from utils.data.fetch.lists import FOLDER, Item, find_list
 from utils.data.fetch.unpacking import unpack
 from utils.errors import UserError
@@ -59,7 +59,7 @@ def tarred() -> list[bytes]:
 def unpack_beside(path: Path) -> object:
     folder = path.with_name("unpacked")
     try:
-        return unpack(path, folder)
+        return unpack(path, path.name, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         outside = [x.name for x in path.parent.iterdir() if x.name not in (path.name, "found.txt")]
@@ -68,23 +68,22 @@ def unpack_beside(path: Path) -> object:
 
 def download_answer(path: Path) -> object:
     """Download what a server says that sends the file, whatever it is asked."""
-    content, target = path.read_bytes(), path.with_name("target")
+    content, part = path.read_bytes(), path.with_name("target.part")
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         thread = threading.Thread(target=send, args=(server, content), daemon=True)
         thread.start()
-        item = Item(f"http://127.0.0.1:{port}/a", "0" * 64, None, "target", None)
-        connection.TIMEOUT_S, download.WAITS_S = 0.5, (0,)
-        target.with_name("target.part").write_bytes(b"he" * (len(content) % 2))
+        item = Item(f"http://127.0.0.1:{port}/a", "0" * 64, 5 - len(content) % 3, "target")
+        download.TIMEOUT_S = 0.5
+        part.write_bytes(b"he" * (len(content) % 2))
         try:
-            return download.download(item, target)
+            return download.download(item, part)
         except UserError:
             return None
         finally:
             server.shutdown(socket.SHUT_RDWR)  # ends the waiting in `send`
             thread.join()
-            for name in ("target", "target.part", "target.part.said"):
-                path.with_name(name).unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
 
 
 def send(server: socket.socket, content: bytes) -> None:

@@ -11,10 +11,9 @@ from pathlib import Path
 from tests.doubling import METADATA, random_images, write_doubling
 from tests.fuzz.reader import MIB, Reader
 from tests.fuzz.text_readers import JSON_TOKENS
+from utils.export.metadata import metadata_as_json, metadata_in_zip, metadata_of_json
 from utils.export.opening import open_runtime
-from utils.export.openvino import write_openvino
-from utils.runtimes.metadata_file import metadata_as_json, metadata_in_zip, metadata_of_json
-from utils.runtimes.openvino_runtime import MODEL, WEIGHTS
+from utils.export.openvino import MODEL, WEIGHTS, write_openvino
 
 XML_TOKENS = (
     b'type="Const"', b'type="Loop"', b'type="Result"', b'version="opset15"', b'offset="',
@@ -40,7 +39,7 @@ def read_openvino(path: Path) -> object:
     with tempfile.TemporaryDirectory(suffix="_openvino_model") as folder:
         Path(folder, MODEL).write_bytes(path.read_bytes())
         Path(folder, WEIGHTS).write_bytes(folder_contents()[WEIGHTS])
-        return open_runtime(folder, threads=1)(random_images())
+        return open_runtime(folder, threads=1, is_trusted=True)(random_images())
 
 
 def zip_seeds() -> list[bytes]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import tempfile
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +25,7 @@ from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.dataset_yaml import read_dataset_yaml
 from utils.data.sources.formats.coco import COCO as COCO_FORMAT
 from utils.data.sources.formats.format import AnnotatedFolder
+from utils.data.sources.formats.table import read_annotations
 from utils.data.sources.image_files import list_images
 from utils.data.sources.label_file import (
     BrokenLabelError,
@@ -38,10 +37,9 @@ from utils.data.sources.labels import ImageFile
 from utils.data.sources.samples import Sample
 from utils.errors import UserError
 from utils.evolution.ranges import Range
-from utils.evolution.records import read_records
+from utils.evolution.study import SearchStudy
 from utils.files.project import PROJECT
 from utils.masks.runs import iou
-from utils.processes.watchdog_link import Link
 from utils.report.plots.results import plot_results
 from utils.state.resume import newest_runs
 
@@ -116,7 +114,7 @@ def read_coco_masks(path: Path) -> object:
 def read_coco_dataset(path: Path) -> object:
     """Read all labels, as a scan does; the image itself need not be there."""
     (folder,) = COCO_FORMAT.find(path).get("", [AnnotatedFolder(COCO_FORMAT.name, path, path)])
-    annotations = COCO_FORMAT.read(folder)
+    annotations = read_annotations(folder)
     found = []
     for image in annotated_images(annotations, annotations.class_names, path):
         with contextlib.suppress(BrokenLabelError):
@@ -141,37 +139,6 @@ def read_neighbour(path: Path) -> object:
     weights.mkdir(exist_ok=True)
     (weights / "last.safetensors").touch()
     return newest_runs(path.parent.parent, path.parent.name)
-
-
-def read_messages(path: Path) -> object:
-    """Read the content as what another rank's watchdog sends after the token."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        sender = socket.create_connection(server.getsockname())
-        receiver, _ = server.accept()
-    with sender, receiver:
-        receiver.settimeout(10)
-        thread = threading.Thread(target=_send, args=(sender, path.read_bytes()))
-        thread.start()
-        try:
-            link, messages = Link(receiver), []
-            while True:
-                messages.append(link.read())
-        except EOFError:
-            return messages
-        except ValueError as error:
-            raise UserError(str(error)) from error
-        finally:
-            receiver.shutdown(socket.SHUT_RDWR)
-            thread.join()
-
-
-def _send(connection: socket.socket, content: bytes) -> None:
-    with contextlib.suppress(OSError):  # the other end is gone: it has refused
-        connection.sendall(content)
-        connection.shutdown(socket.SHUT_WR)
-
-
-MESSAGES = b'{"rank": 1, "host": "a"}\n{"doing": "in training, epoch 1"}\n{"leaving": true}\n'
 
 
 def read_labels(path: Path) -> Labels:
@@ -210,10 +177,18 @@ def comparison_settings() -> list[bytes]:
         return [Path(folder, COMPARISON).read_bytes()]
 
 
-TRIALS = b"""\
-{"number": 0, "values": {"lr0": 0.01}, "state": "done", "fitness": [0.1, NaN], "figures": {"a": 1}}
-{"number": 1, "values": {"lr0": 0.02}, "state": "running", "fitness": [], "figures": {}}
-"""
+def read_search(path: Path) -> SearchStudy:
+    return SearchStudy(path, {"lr0": 0.01}, {"lr0": Range(0.0, 1.0)}, epochs=2, seed=0)
+
+
+def write_search() -> list[bytes]:
+    """Return the file of a search with a trial that has ended and one that has not."""
+    with tempfile.TemporaryDirectory() as folder:
+        study = read_search(Path(folder, "search"))
+        study.tell(study.ask(), "COMPLETE", 0.1, {"a": 1.0})
+        study.ask().report(0.1, 0)
+        return [study.path.read_bytes()]
+
 
 _READERS = {
     "dataset-yaml": Reader(read_dataset, lambda: [DATASET, ALIASES], "data.yaml", YAML_TOKENS),
@@ -277,14 +252,11 @@ _READERS = {
     "comparison": Reader(
         lambda path: load_settings(path.parent), comparison_settings, COMPARISON, JSON_TOKENS
     ),
-    "watchdog-message": Reader(
-        read_messages, lambda: [MESSAGES], "messages", (*JSON_TOKENS, b"\n", b"{" * 2000)
-    ),
     "search-trials": Reader(
-        lambda path: read_records(path.parent, {"lr0": Range(0.0, 1.0)}),
-        lambda: [TRIALS],
-        "trials.jsonl",
-        (*JSON_TOKENS, b"\n", b"done", b'"lr0": 1e400', b'"number": 1'),
+        read_search,
+        write_search,
+        "search.journal",
+        (*JSON_TOKENS, b"\n", b'"op_code":5', b'"trial_id":1', b'"param_value_internal":1e400'),
     ),
     "results-csv": Reader(
         lambda path: plot_results(path, path.with_name("results.png")),

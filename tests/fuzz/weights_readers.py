@@ -37,7 +37,7 @@ from tests.onnx_files import (
     write_segmenter,
 )
 from tests.small import TINY
-from utils.runtimes.onnx_runtime import OnnxRuntime
+from utils.export.onnx import read_onnx
 from utils.state.checkpoint import CHECKSUM_KEY, HEADER_KEY, _checksum
 from utils.state.resume import load_state
 from utils.weights.__main__ import describe
@@ -189,14 +189,6 @@ def onnx_seeds() -> list[bytes]:
         ]
 
 
-def run_onnx(path: Path) -> object:
-    """Load the file and run it once."""
-    runtime = OnnxRuntime(path, 1)
-    metadata = runtime.metadata
-    shape = (metadata.batch_size, 3, *metadata.image_size)
-    return runtime(np.zeros((1, 3, *shape[2:]) if metadata.dynamic else shape, np.float32))
-
-
 ONNX_TOKENS = (
     b"Constant", b"ConstantOfShape", b"Range", b"Tile", b"Loop", b"If", b"Expand", b"Resize",
     b"images", b"row", b"out0", b"stride", b"names", b"[32, 32]", b"{0: 'cat'}", b"\x08\x01",
@@ -231,7 +223,7 @@ WEIGHTS_READERS = {
         )
         for model in ("segmenter", "classifier")
     },
-    "onnx": Reader(run_onnx, onnx_seeds, "a.onnx", ONNX_TOKENS),
+    "onnx": Reader(read_onnx, onnx_seeds, "a.onnx", ONNX_TOKENS),
     "own-state": Reader(
         load_state, own_headers, "a.safetensors", (*JSON_TOKENS, *MODEL_TOKENS), with_arrays
     ),

@@ -76,5 +76,5 @@ def test_autobalance_has_the_stored_losses_and_weights_call_by_call(head, form):
         items = list(arrays_of(terms).values())[:3]
         np.testing.assert_allclose(items, expected[f"autobalance{call}_items"], rtol=2e-6)
         # A step of 1e-3 at most, of losses that differ by 1e-6.
-        balance = loss.state()["balance"]
+        balance = ops.to_numpy(loss.state()["balance"])
         np.testing.assert_allclose(balance, expected[f"autobalance{call}_balance"], rtol=1e-8)

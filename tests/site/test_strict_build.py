@@ -84,29 +84,6 @@ def test_values_and_files_of_the_repository_are_put_into_a_page(project, tmp_pat
     assert page.count("<math ") == 2 and "at 5 $." in page
 
 
-def test_a_line_ends_within_no_flag_and_no_figure_of_a_table(project, tmp_path):
-    (project / "docs/en/index.md").write_text(
-        "# Duet\n\nGive `--data a.yaml --weights best.pt`, as the test\n"
-        "`tests/unit/evaluation/coco/test_metric.py` does.\n\n"
-        "| `--iou` | mAP50-95 |\n|---|---|\n| 0.1 to 0.2 | two words 1 |\n"
-        "| a few, --batch-size of them, at a time | |\n\n"
-        "Let $a$ be one and $b$, the other.\n\n"
-        "```\nrun --data x\n```\n"
-    )
-    done = build(project, tmp_path)
-    assert done.returncode == 0, done.stderr
-    page = (tmp_path / "index.html").read_text()
-    assert '<code><span class="duet-whole">--data</span> a.yaml <span' in page
-    assert "<code>tests/<wbr>unit/<wbr>evaluation/<wbr>coco/<wbr>test_metric.py</code>" in page
-    assert '<th class="duet-whole"><code><span class="duet-whole">--iou</span></code></th>' in page
-    assert '<th class="duet-whole">mAP50-95</th>' in page
-    assert '<td class="duet-whole">0.1 to 0.2</td>' in page and "<td>two words 1</td>" in page
-    assert '<td class="duet-text">a few, <span class="duet-whole">--batch-size</span> of' in page
-    assert '<span class="duet-whole"><span class="duet-formula"><math' in page
-    assert "</math></span> be one and" in page and "</math></span>,</span> the" in page
-    assert "run --data x" in page
-
-
 WRONG = {
     "See [it](absent.md).": "'absent.md'",
     "See [it](#absent).": "'#absent'",

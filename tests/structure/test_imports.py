@@ -20,7 +20,7 @@ OPTIONAL_HERE = "backend.torch.kernels"  # Triton's
 
 # Started by `python -m`, it chooses the framework and then imports the work, as scripts do.
 COMMANDS_IN_MODELS = {
-    "models.export.graph_file",
+    "models.export.graph_process",
     "models.serving.__main__",
     "models.training.doctor",
 }
@@ -46,12 +46,7 @@ CYCLIC_IMPORTS = {
 TYPE_CHECKING_BLOCKS = {
     "backend/__init__.py",
 }
-FUNCTION_LEVEL_IMPORTS = {
-    ("benchmarks/scaling.py", "backend"),
-    ("benchmarks/scaling.py", "benchmarks.scaling_measure"),
-    ("benchmarks/scaling.py", "benchmarks.side_by_side"),
-    ("benchmarks/scaling_rank.py", "benchmarks.train_step"),
-}
+FUNCTION_LEVEL_IMPORTS: set[tuple[str, str]] = set()
 
 
 def module_of(path: Path) -> str:

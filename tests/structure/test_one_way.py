@@ -13,16 +13,10 @@ from utils.files.project import PROJECT
 
 YAML = "utils/files/yaml.py"
 XML = "utils/files/xml.py"
-# What has been sent by another process of the same job, not read from a file.
-BETWEEN_PROCESSES = {
-    "utils/processes/watchdog.py",
-    "utils/processes/watchdog_link.py",
-}
-JSON_READERS = {"utils/files/json.py", *BETWEEN_PROCESSES}
+JSON_READERS = {"utils/files/json.py"}
 PRINTERS = {
     "utils/screen/text.py",
     "utils/processes/command.py",  # the message that ends a command
-    "utils/comparison/terminal.py",  # colours, and lines that replace each other
 }
 # They run before anything is installed, or print nothing but names of ours.
 ELSEWHERE = (

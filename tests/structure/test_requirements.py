@@ -25,10 +25,7 @@ SETUP_FILES = [
     "files.project",
     "processes.interrupt",
     "screen.words",
-    "setup.driver",
     "setup.environments",
-    "setup.interpreters",
-    "setup.pip_output",
     "screen.state_line",
     "setup.suites",
 ]

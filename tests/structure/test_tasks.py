@@ -12,7 +12,7 @@ from utils.files.project import PROJECT
 from utils.tasks.table import TASKS
 
 # Where any task is served.
-SHARED = ("models/", "utils/report/", "utils/evaluation/progress.py", "train.py")
+SHARED = ("models/", "utils/report/", "utils/evaluation/collector.py", "train.py")
 PRODUCT = ("models/", "utils/", "backend/", "train.py", "val.py", "detect.py", "export.py",
            "compare.py", "hubconf.py")  # fmt: skip
 # Folders in the one, and modules with a task in the other, are of one task; the rest is the seam.

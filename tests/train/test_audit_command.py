@@ -14,7 +14,9 @@ import yaml
 from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
 from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
 from utils.boxes import pairwise_iou, xyxy_to_cxcywh
+from utils.cli.audit_config import AuditConfig
 from utils.data.audit import __main__ as command
+from utils.data.audit.findings import NOTHING
 from utils.errors import UserError
 from utils.state.checkpoint import save_checkpoint
 
@@ -97,7 +99,7 @@ def test_planted_errors_are_told_as_what_they_are(weights, tmp_path, monkeypatch
         assert [row["class"] for row in mine] == ([CLASS_NAMES[label]] if told else [])
     text = (tmp_path / "right-run" / "exp" / "audit.html").read_text(encoding="utf-8")
     assert "Audit of data, val" in text
-    assert "worth looking at." in capsys.readouterr().out
+    assert "worth a look." in capsys.readouterr().out
 
 
 def test_classes_are_matched_by_name_in_any_order(weights, tmp_path, monkeypatch):
@@ -138,3 +140,27 @@ def test_a_classifier_is_refused(monkeypatch, tmp_path):
     with pytest.raises(UserError, match="this one is to classify"):
         run(monkeypatch, write_tiny_classifier(tmp_path), data, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("known", "num_known", "expected"),
+    [
+        (("cat", "bird", "dog"), 3, ([1, NOTHING, 0], [2, 0])),
+        (("dog", "cat"), 2, ([0, 1], [0, 1])),
+        ((), 2, ([0, 1], [0, 1])),
+        (("cat",), 1, ([1], [NOTHING, 0])),
+        (("Cat", "bird"), 2, "none has the same name in both"),
+        ((), 3, "--data d.yaml has 2 classes, --weights w.pt 3 without names"),
+    ],
+)
+def test_classes_are_shared_by_name_or_by_number(known, num_known, expected, caplog):
+    from models.audit import share_classes
+
+    config = AuditConfig(data="d.yaml", weights=("w.pt",))
+    if isinstance(expected, str):
+        with pytest.raises(UserError, match=expected):
+            share_classes(config, ("dog", "cat"), known, num_known)
+        return
+    shared = share_classes(config, ("dog", "cat"), known, num_known)
+    assert tuple(found.tolist() for found in shared) == expected
+    assert ("not trained for 1 class of the dataset" in caplog.text) == (num_known == 1)

@@ -11,7 +11,7 @@ import yaml
 
 from backend import ops
 from models.heads.anchor.head import AnchorHead
-from models.training import loop, pieces
+from models.training import loop, step
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import StopAt, start
@@ -51,7 +51,7 @@ def works(flags, told):
     for name, recipe in {"plain": "", **RECIPES}.items():
         shapes = []
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as text:
-            patch.setattr(pieces, "network_images", record_shapes(pieces.network_images, shapes))
+            patch.setattr(step, "network_images", record_shapes(step.network_images, shapes))
             folder = start([*flags, "--epochs", "1", "--name", name, *recipe.split()])
         found[name] = json.loads((folder / "work.json").read_text()), shapes
         told[name] = text.getvalue()
@@ -123,7 +123,7 @@ def test_four_images_count_four_times_in_the_loss_in_a_quad_too(flags, tmp_path,
             start([*flags, "--project", str(tmp_path), *recipe.split()])
     state, batch, _ = seen
     assert len(batch.sample_indices) == 4
-    terms = state.step_loss(state.forward(pieces.network_images(state, batch)), batch.targets)
+    terms = state.step_loss(state.forward(step.network_images(state, batch)), batch.targets)
     means = sum(float(ops.to_numpy(term)) for term in terms.by_name.values())
     assert float(ops.to_numpy(terms.total)) == pytest.approx(4 * means, rel=1e-5)  # float32
 
@@ -161,7 +161,7 @@ def test_an_interrupted_run_of_drawn_sizes_and_fitted_anchors_ends_as_the_whole_
     path = max((tmp_path / "exp" / "weights").glob("state-*"))
     state = load_checkpoint(path).header
     assert (state.epoch, state.batch_number) == (1, 5)
-    assert state.progress["class_scores"] == [0.9, 0.1, 0.5, 0.0, 0.3]
+    assert state.progress["scores_before_epoch"] == {"1": [0.9, 0.1, 0.5, 0.0, 0.3]}
     assert state.progress["best_epoch"] == 1
     given = yaml.safe_load(Path(flags[flags.index("--cfg") + 1]).read_text())["anchors"]
     assert [len(level) for level in state.model["anchors"]] == [6] * len(given)

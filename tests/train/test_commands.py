@@ -20,7 +20,6 @@ import train
 import val
 from tests.small import RESULT_COLUMNS, write_small_dataset, write_small_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
-from utils.data.randomness import epoch_order
 from utils.data.sources.dataset import load_dataset
 from utils.processes.command import run_command
 from utils.state.checkpoint import load_checkpoint, save_checkpoint
@@ -50,22 +49,6 @@ def run(*arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
-@pytest.fixture
-def refused(monkeypatch, capfd):
-    """A function from a command that a user's mistake ends, run in this process, to its errors."""
-
-    def run_here(script, *arguments):
-        monkeypatch.setattr("sys.argv", [script, *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            run_command({"train.py": train.main, "val.py": val.main}[script], several=True)
-        printed, errors = capfd.readouterr()
-        assert end.value.code == 2
-        assert "Traceback" not in errors + printed
-        return errors
-
-    return run_here
-
-
 @pytest.fixture(scope="module")
 def trained(inputs):
     folder, data, model = inputs
@@ -84,6 +67,22 @@ def all_rows(run_folder):
 
 def last_row(run_folder):
     return all_rows(run_folder)[-1]
+
+
+@pytest.fixture
+def refused(monkeypatch, capfd):
+    """A function from a command that a user's mistake ends, run in this process, to its errors."""
+
+    def run_here(script, *arguments):
+        monkeypatch.setattr("sys.argv", [script, *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            run_command({"train.py": train.main, "val.py": val.main}[script], several=True)
+        printed, errors = capfd.readouterr()
+        assert end.value.code == 2
+        assert "Traceback" not in errors + printed
+        return errors
+
+    return run_here
 
 
 def test_an_epoch_line_tells_the_share_of_time_spent_waiting_for_data(trained):
@@ -258,30 +257,6 @@ def test_a_rank_that_does_not_know_the_others_is_refused(inputs, tmp_path, monke
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--data", "missing.yaml"], "missing.yaml"),
-        (["--cfg", "missing.yaml"], "--cfg missing.yaml: there is no such file"),
-        (["--hyp", "missing.yaml"], "--hyp missing.yaml: No such file"),
-        (["--img", "100"], "--img 100 is no multiple of the model's stride 32; use 128"),
-        (["--img", "32"], "--img 32 is one cell of the model's stride 32"),
-        (["--device", "7"], "--device '7' is not there"),
-        (["--seed", str(2**64)], "--seed 18446744073709551616"),
-        (["--weights", "yolov5n.pt"], "yolov5n.pt"),
-        (["--backend", "tensorflow"], "tensorflow"),
-        (["--evolve", "x"], "--evolve"),
-    ],
-)
-def test_a_wrong_flag_ends_with_code_two_one_message_and_no_folder(
-    inputs, tmp_path, refused, flags, message
-):
-    _, data, model = inputs
-    defaults = ["--data", data, "--cfg", model, "--project", tmp_path / "runs", *SMALL]
-    assert message in refused("train.py", *defaults, *flags)
-    assert not (tmp_path / "runs").exists()
-
-
 def test_a_wrong_path_in_the_dataset_yaml_is_named(inputs, tmp_path):
     _, data, model = inputs
     document = yaml.safe_load(data.read_text())
@@ -331,6 +306,30 @@ def test_weights_with_a_tensor_missing_are_refused(trained, inputs, tmp_path):
     assert "the file has 32 for it\n" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--data", "missing.yaml"], "missing.yaml"),
+        (["--cfg", "missing.yaml"], "--cfg missing.yaml: there is no such file"),
+        (["--hyp", "missing.yaml"], "--hyp missing.yaml: No such file"),
+        (["--img", "100"], "--img 100 is no multiple of the model's stride 32; use 128"),
+        (["--img", "32"], "--img 32 is one cell of the model's stride 32"),
+        (["--device", "7"], "--device '7' is not there"),
+        (["--seed", str(2**64)], "--seed 18446744073709551616"),
+        (["--weights", "yolov5n.pt"], "yolov5n.pt"),
+        (["--backend", "tensorflow"], "tensorflow"),
+        (["--evolve", "x"], "--evolve"),
+    ],
+)
+def test_a_wrong_flag_ends_with_code_two_one_message_and_no_folder(
+    inputs, tmp_path, refused, flags, message
+):
+    _, data, model = inputs
+    defaults = ["--data", data, "--cfg", model, "--project", tmp_path / "runs", *SMALL]
+    assert message in refused("train.py", *defaults, *flags)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_weights_for_another_number_of_classes_do_not_validate(trained, inputs, tmp_path, refused):
     _, data, _ = inputs
     document = yaml.safe_load(data.read_text())
@@ -366,27 +365,3 @@ def test_ctrl_c_saves_the_state_names_the_line_to_go_on_and_ends_the_workers(inp
     line = f"{sys.executable} train.py --resume {tmp_path / 'exp'}"
     number = state.header.batch_number
     assert printed.splitlines()[-1] == f"interrupted after {number} batches; go on with {line}"
-
-
-def test_replay_makes_the_batch_again_and_names_the_first_layer_that_is_lost(
-    trained, inputs, tmp_path, refused
-):
-    _, data, _ = inputs
-    checkpoint = load_checkpoint(trained[0] / "weights" / "last.safetensors")
-    broken = dict(checkpoint.model)
-    broken["model.3.bn.bias"] = np.full_like(broken["model.3.bn.bias"], np.nan)
-    save_checkpoint(tmp_path / "broken.safetensors", dataclasses.replace(checkpoint, model=broken))
-    flags = ["train.py", "--data", data, "--weights", tmp_path / "broken.safetensors", *SMALL]
-    done = run(*flags, "--project", tmp_path, "--replay", "2:3")
-    assert done.returncode == 0, done.stderr
-    indices = epoch_order(0, 1, 12)[8:12].tolist()  # seed 0, second epoch, third batch of 4
-    assert f"epoch 2, step 3 (--replay 2:3), images {indices}" in done.stdout
-    assert "layers: layer 3 (Conv): " in done.stdout
-    assert "losses: box nan" in done.stdout and "gradients: model." in done.stdout
-    assert not (tmp_path / "exp").exists()
-    for wrong, reason in (
-        ("2:4", "an epoch has 3 steps"),
-        ("99:1", "the run of these weights has 2 epochs"),
-        ("two", "EPOCH:STEP is needed"),
-    ):
-        assert reason in refused(*flags, "--replay", wrong)

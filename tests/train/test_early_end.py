@@ -100,7 +100,7 @@ def test_a_run_in_parts_ends_early_as_the_one_without_interruption(
 ):
     set_fitness(monkeypatch)
     run = [*patient, "--name", "parts"]
-    assert finish(run, boundaries=4) == 4  # 15 boundaries
+    assert finish(run, boundaries=4) == 5  # 15 boundaries, and two validations that begin anew
     assert_equal_runs(folder_of(run, "parts"), whole)
     shown = capsys.readouterr().out
     reason = "ended after epoch 5 of 6: 2 epochs without a better one (--patience 2)"

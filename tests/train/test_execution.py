@@ -11,10 +11,8 @@ from models.detector import Detector, images_to_tensor
 from models.graph import read_model_yaml
 from models.training.execution import Execution, choose_precision
 from models.training.loop import evaluated_model
-from models.training.replay import layer_outputs
-from models.training.settling import settle
 from models.training.state import build_state
-from models.training.step import train_step
+from models.training.step import settle, train_step
 from tests.small import write_small_dataset, write_small_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags
@@ -94,10 +92,10 @@ def test_no_layer_leaves_the_layout_of_its_images(training):
         # The weights have the layout of the maps: beside others a layer would change it.
         state = start("--layout", "channels-last" if channels_last else "contiguous")
         with autograd.no_grad():
-            for name, x in layer_outputs(state.model, images):
-                if x.ndim == 4:
-                    innermost = x.permute(0, 2, 3, 1) if channels_last else x
-                    assert innermost.is_contiguous(), name
+            *maps, _ = state.model.run_layers(images)
+        for index, x in enumerate(maps):
+            innermost = x.permute(0, 2, 3, 1) if channels_last else x
+            assert innermost.is_contiguous(), index
 
 
 def test_auto_takes_the_layout_that_the_backend_gains_from(training, caplog):

@@ -19,10 +19,8 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.base import LossTerms
 from models.training import execution, graphs
-from models.training.checkpointing import pending_gradients
-from models.training.settling import settle
 from models.training.state import build_state
-from models.training.step import train_step
+from models.training.step import settle, train_step
 from tests.graph_memory import compile_steps, run_in_graph_memory
 from tests.small import (
     write_outlined_dataset,
@@ -111,8 +109,10 @@ def trained(inputs, flags):
         "weights": nn.state_arrays(state.model),
         "EMA": nn.state_arrays(state.ema.model),
         "optimizer": state.optimizer.state_arrays(),
-        "gradient": pending_gradients(state),  # of the last batch, half an update
-        "level weights": state.loss.state(),
+        "gradient": {  # of the last batch, half an update
+            name: ops.to_numpy(x.grad) for name, x in nn.named_parameters(state.model)
+        },
+        "level weights": {n: ops.to_numpy(x) for n, x in state.loss.state().items()},
         "losses": {"read": watch["first_losses"], "mean": watch["sums"]},
         "updates": {"lost": watch["skipped"]},
         "total": {f"of batch {i}": ops.to_numpy(x.total) for i, x in enumerate(returned)},

@@ -12,9 +12,8 @@ from models.graph import read_model_yaml
 from models.heads.anchor.ciou import complete_iou
 from models.heads.base import LossTerms
 from models.training.loop import found_best, keep_weights
-from models.training.settling import settle
 from models.training.state import build_state
-from models.training.step import train_step
+from models.training.step import settle, train_step
 from tests.small import write_small_dataset, write_small_model, write_tiny_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags
@@ -113,18 +112,6 @@ def test_accumulated_gradients_are_the_sum_of_the_batches(training):
         )
 
 
-def test_the_same_seed_trains_to_the_same_bits(training):
-    start, batches = training
-    states = []
-    for _ in range(2):
-        state = start()
-        for batch in batches:
-            train_step(state, batch, StageTimer())
-        states.append(nn.state_arrays(state.model))
-    first, second = states
-    assert all(np.array_equal(first[name], second[name]) for name in first)
-
-
 def test_the_fused_box_loss_trains_to_the_same_weights(training):
     start, batches = training
     states = []
@@ -152,7 +139,7 @@ def test_a_loss_that_is_not_finite_names_the_epoch_and_the_images(training):
     state = start(deep=False)
     state.schedule = dataclasses.replace(state.schedule, batch_size=64)  # an update a batch
     spoil(state)
-    with pytest.raises(UserError, match=r"not finite .* in epoch 1, .* images") as caught:
+    with pytest.raises(UserError, match=r"not finite .* in epoch 4, .* images") as caught:
         for _ in range(11):
             train_step(state, batches[0], StageTimer())
             settle(state)
@@ -180,7 +167,7 @@ def test_an_update_that_is_not_finite_is_skipped_counted_and_named(training, cap
     state.step_loss = plain
     settle(state)
     indices = batches[1].sample_indices.tolist()
-    assert f"epoch 1, step 2 (--replay 1:2), images {indices}" in caplog.text
+    assert f"epoch 1, step 2, images {indices}" in caplog.text
     assert state.watch.skipped == 1 and state.ema.updates == 1
     for name, x in nn.named_parameters(state.model):
         np.testing.assert_array_equal(ops.to_numpy(x), weights[name], err_msg=name)

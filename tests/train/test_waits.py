@@ -18,9 +18,8 @@ from models.heads import parts
 from models.heads.base import LossTerms
 from models.training.checkpointing import capture, restore
 from models.training.loss_scale import INITIAL, LossScale
-from models.training.settling import settle
 from models.training.state import build_state
-from models.training.step import train_step
+from models.training.step import settle, train_step
 from tests.dispatched import StageCounter, dispatched, total, waits
 from tests.small import write_small_dataset, write_tiny_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters

@@ -1,4 +1,4 @@
-"""Public YOLOv5 flags that this version lacks, by name with hyphens: what to do in their place.
+"""Flags of YOLOv5 and earlier versions that this one lacks, by name: what to do in their place.
 
 Whoever adds a flag removes its line.
 """
@@ -21,6 +21,7 @@ TRAINING = {
     "--artifact-alias": _NO_TRACKER,
     "--resume-evolve": "--evolve continues the search of the same --project and --name",
     "--evolve-population": "--evolve searches with Optuna, which needs no first population",
+    "--replay": "leave it out; the log names batches whose numbers are not finite",
     "--ndjson-console": "each epoch is a line; results.jsonl has its figures",
     "--ndjson-file": "results.jsonl is always written",
 }

@@ -1,7 +1,4 @@
-"""The arguments of a call from another program -> the settings that detect.py's flags make.
-
-Before: `models/inference/api.py` and `hub.py` beside it. After: `detect_config.py` checks them.
-"""
+"""The arguments of a call from another program -> the settings that detect.py's flags make."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from utils.cli.flags import flag, require_fraction, whole_from
 from utils.cli.run_config import CommandConfig
-from utils.data.image.tiling import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
+from utils.data.image.view import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
 from utils.errors import UserError, brief
 from utils.export.formats import FORMATS
 

@@ -22,7 +22,7 @@ from utils.cli.run_config import MAX_IMAGE_SIZE
 from utils.detections import SuppressionSettings
 from utils.errors import UserError
 from utils.export.formats import FORMATS, format_named
-from utils.runtimes.metadata import LARGEST_BATCH
+from utils.export.metadata import LARGEST_BATCH
 
 OLDEST_OPSET, OPSET, NEWEST_OPSET = 13, 17, 21
 LARGEST_TOP = 10_000

@@ -133,6 +133,9 @@ class RecipeConfig(RunConfig):
     evolve: int = flag("recipe", "--evolve", default=0, nargs="?", const=300, metavar="N",
         check=whole_from(0), help="search hyper-parameters with Optuna in N trainings (without N: "
         "300); the same command continues a search")  # fmt: skip
+    storage: str = flag("recipe", "--storage", default="", metavar="F",
+        help="file of the search of --evolve, which several machines may share; default: one in "
+        "its folder")  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()

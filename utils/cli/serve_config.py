@@ -20,15 +20,9 @@ from utils.cli.flags import (
     whole_between,
     whole_from,
 )
-from utils.cli.run_config import require_seconds
 from utils.errors import UserError, brief
 
 PROGRAM = "python -m utils.serve"
-MOST_BY_DEFAULT = 1_000  # detections of a request that names no number: any task finishes them
-LONGEST_NAME = 100  # characters of a model's name
-MOST_MILLISECONDS = 10_000
-MOST_SECONDS = 86_400
-LARGEST_PORT = 65_535
 
 
 class ModelSource(NamedTuple):
@@ -38,27 +32,23 @@ class ModelSource(NamedTuple):
     weights: str  # a file
 
 
-def _of_detect(name: str, check: Check | None = None, **options: Any) -> Any:
-    """Return the field of a flag of detect.py, with its default.
-
-    check, options (of `argparse.add_argument`): those that differ from detect.py.
-    """
+def _of_detect(name: str, **options: Any) -> Any:
+    """Return the field of a flag of detect.py, with its default and other options of argparse."""
     found = flags_of(DetectConfig)[name]
-    found = found._replace(options={**found.options, **options}, check=check or found.check)
+    found = found._replace(options={**found.options, **options})
     (field,) = (field for field in dataclasses.fields(DetectConfig) if field.name == name)
     return dataclasses.field(default=field.default, metadata={"flag": found})
 
 
-def _require_wait(name: str, value: float) -> None:
-    if not 0 <= value <= MOST_MILLISECONDS:
-        text = f"a number of milliseconds from 0 to {MOST_MILLISECONDS:,} is needed"
-        raise UserError(f"{name} {value:g}; {text}")
+def _between(lowest: float, highest: float, unit: str) -> Check:
+    """Return a check for numbers from `lowest` to `highest`."""
 
+    def check(name: str, value: float) -> None:
+        if not lowest <= value <= highest:
+            text = f"a number of {unit} from {lowest:g} to {highest:,} is needed"
+            raise UserError(f"{name} {value:g}; {text}")
 
-def _require_limit(name: str, value: float) -> None:
-    require_seconds(name, value)
-    if value > MOST_SECONDS:
-        raise UserError(f"{name} {value:g}; at most {MOST_SECONDS:,} seconds, a day, are accepted")
+    return check
 
 
 @dataclass(frozen=True)
@@ -70,8 +60,7 @@ class ServeConfig:
         "without NAME a model is named after its file, without the suffix")  # fmt: skip
     image_size: int = _of_detect("image_size")
     max_pixels: int = _of_detect("max_pixels", help="refuse images with more pixels than this")
-    runtime: str = _of_detect("runtime", help="runtime of the model; default: by the name of an "
-        "exported file; docs/en/serve.md has that of other weights")  # fmt: skip
+    runtime: str = _of_detect("runtime")
     backend: str | None = _of_detect("backend")
     device: str = _of_detect("device")
     half: bool = _of_detect("half")
@@ -80,12 +69,11 @@ class ServeConfig:
     iou_threshold: float = _of_detect("iou_threshold",
         help="IoU threshold of NMS of requests that give none")  # fmt: skip
     max_detections: int = _of_detect("max_detections",
-        check=whole_between(1, MOST_BY_DEFAULT),
         help="maximum number of detections per image of requests that give none")  # fmt: skip
     host: str = flag("serving", "--host", default="127.0.0.1", metavar="A",
         help="address to listen on; any but the loopback needs --token-file")  # fmt: skip
     port: int = flag("serving", "--port", default=8000, metavar="N",
-        check=whole_between(0, LARGEST_PORT),
+        check=whole_between(0, 65_535),
         help="port to listen on; 0: a free one, which the first line names")  # fmt: skip
     token_file: Path | None = flag("serving", "--token-file", default=None, type=Path,
         metavar="F", help="file of tokens, one per line; a request must carry one of "
@@ -97,8 +85,8 @@ class ServeConfig:
         check=whole_between(1, 256),
         help="maximum number of images that go through the network together")  # fmt: skip
     max_wait_ms: float = flag("serving", "--max-wait-ms", default=5.0, metavar="MS",
-        check=_require_wait, help="longest time in milliseconds that an image waits for "
-        "others")  # fmt: skip
+        check=_between(0, 10_000, "milliseconds"),
+        help="longest time in milliseconds that an image waits for others")  # fmt: skip
     max_queue: int = flag("serving", "--max-queue", default=64, metavar="N",
         check=whole_between(1, 10_000),
         help="requests that a model has in work and in its queue; more are answered with "
@@ -106,8 +94,9 @@ class ServeConfig:
     max_bytes: int = flag("serving", "--max-bytes", default=1 << 25, metavar="N",
         check=whole_from(1), help="refuse image files of more bytes than this")  # fmt: skip
     timeout: float = flag("serving", "--timeout", default=30.0, metavar="S",
-        check=_require_limit, help="seconds that a request may take to arrive, and again to be "
-        "answered; at shutdown, accepted requests have as long")  # fmt: skip
+        check=_between(0.1, 86_400, "seconds"),
+        help="seconds that a request may take to arrive, and again to be answered; at "
+        "shutdown, accepted requests have as long")  # fmt: skip
     is_size_given: bool = dataclasses.field(default=True, compare=False)  # else the task's own
 
     @property
@@ -121,7 +110,11 @@ class ServeConfig:
             raise UserError("--weights is needed: a file that docs/en/weights.md lists")
         names = [model.name for model in self.models]
         for name in names:
-            _check_name(name)
+            if not name or not name.isprintable() or name != name.strip():
+                raise UserError(
+                    f"--weights {brief(name)}=...; a model's name has printable characters, as in "
+                    "--weights day=a/best.pt"
+                )
             if names.count(name) > 1:
                 raise UserError(
                     f"--weights gives two models the name {brief(name)}; name them apart, as in "
@@ -135,14 +128,6 @@ def _model_source(word: str) -> ModelSource:
     if mark and "/" not in name:
         return ModelSource(name, path)
     return ModelSource(Path(word).stem, word)
-
-
-def _check_name(name: str) -> None:
-    if not name or len(name) > LONGEST_NAME or not name.isprintable() or name != name.strip():
-        raise UserError(
-            f"--weights {brief(name)}=...; a model's name has 1 to {LONGEST_NAME} printable "
-            "characters, as in --weights day=runs/train/exp/weights/best.safetensors"
-        )
 
 
 def parse_serve_flags(arguments: Sequence[str] | None = None) -> ServeConfig:

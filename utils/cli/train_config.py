@@ -77,16 +77,12 @@ class TrainConfig(RecipeConfig):
         help="compile the training step, if the backend can")  # fmt: skip
     micro_batch: int = flag("speed", "--micro-batch", default=0, metavar="N", check=whole_from(0),
         help="images that a process computes at a time; gradients are accumulated over the batch. "
-        "0: all, and fewer once memory runs out")  # fmt: skip
+        "0: all")  # fmt: skip
     sync_bn: bool = flag("several processes", "--sync-bn", default=False,
         help="BatchNorm statistics over the images of all ranks, not of each rank "
         "alone")  # fmt: skip
     half_gradients: bool = flag("several processes", "--half-gradients", default=False,
         help="send gradients between ranks as bfloat16: half the bytes")  # fmt: skip
-    replay: str = flag("interruption", "--replay", default="", type=str.strip,
-        metavar="EPOCH:STEP",
-        help="run this one batch again from --weights, with the other flags of the run, and show "
-        "where numbers stop being finite")  # fmt: skip
     resume: str = flag("interruption", "--resume", default="", nargs="?", const=NEWEST,
         metavar="R",
         help="continue a run: the newest unfinished one of --project, or a run's folder or state "
@@ -131,25 +127,17 @@ class TrainConfig(RecipeConfig):
             )
         if self.remap_classes and not self.weights:
             raise UserError("--remap-classes takes over classes of --weights; give both")
-        if self.batch_size == AUTO_BATCH:
-            for name, value in (("--replay", self.replay), ("--micro-batch", self.micro_batch)):
-                if value:
-                    raise UserError(f"{name} needs the number of images in --batch-size, not -1")
+        if self.batch_size == AUTO_BATCH and self.micro_batch:
+            raise UserError("--micro-batch needs the number of images in --batch-size, not -1")
         if self.evolve and self.no_save:
             raise UserError(
                 "--evolve keeps the best weights of the search, --nosave none; give one of them"
             )
-        if self.evolve and (self.resume or self.replay):
-            flag = "--resume" if self.resume else "--replay"
+        if self.evolve and self.resume:
             raise UserError(
-                f"--evolve continues by itself if the same command is given again; leave {flag} out"
+                "--evolve continues by itself if the same command is given again; leave --resume "
+                "out"
             )
-        if self.replay:
-            if self.resume:
-                raise UserError("--replay runs one batch and --resume a run; give one of them")
-            self.replayed()
-            if not self.weights:
-                raise UserError("--replay needs --weights with a checkpoint of that run")
 
     def check_processes(self, number: int) -> None:
         super().check_processes(number)
@@ -171,17 +159,6 @@ class TrainConfig(RecipeConfig):
                 "--micro-batch with --sync-bn: processes would wait for each other's pieces; leave "
                 "one of them out"
             )
-        if self.replay and number > 1:
-            raise UserError(f"--replay runs in one process, not in {number}; name one device")
-
-    def replayed(self) -> tuple[int, int]:
-        """Return epoch and step of --replay, counted from 1; raise UserError for anything else."""
-        epoch, separator, step = self.replay.partition(":")
-        if not (separator and epoch.isdecimal() and step.isdecimal() and int(epoch) and int(step)):
-            raise UserError(
-                f"--replay {self.replay}: EPOCH:STEP is needed, counted from 1, such as 3:17"
-            )
-        return int(epoch), int(step)
 
 
 def parse_train_flags(

@@ -1,7 +1,4 @@
-"""All measurements as one JSON document, compare.json; docs/en/compare.md describes it.
-
-Before: `execution.py` saved a record of each run. After: the reports, which read nothing else.
-"""
+"""All measurements as one JSON document, compare.json; docs/en/compare.md describes it."""
 
 from __future__ import annotations
 
@@ -12,19 +9,18 @@ from typing import Any
 
 from utils.comparison.equality import differences, loss_gap, other_means, unequal_rounds
 from utils.comparison.load import disturbs
-from utils.comparison.measured import Document
 from utils.comparison.plan import Cell, Pair, make_cells, make_pairs
 from utils.comparison.settings import Settings
 from utils.comparison.statistics import (
+    Document,
     counted_epochs,
     epoch_ratios,
-    process_ratios,
     spread,
     verdict,
 )
 from utils.errors import UserError
 
-SCHEMA = 1
+SCHEMA = 2
 Records = Mapping[Cell, Sequence[Document]]
 
 
@@ -33,8 +29,7 @@ class UnequalWorkError(UserError):
 
 
 def cells_of(settings: Settings) -> list[Cell]:
-    names = [external.name for external in settings.externals]
-    return make_cells(settings.backends, settings.variants, settings.batches, names)
+    return make_cells(settings.all_backends, settings.all_variants, settings.batches)
 
 
 def build_document(
@@ -44,23 +39,20 @@ def build_document(
 
     Args:
         records: of the runs so far, by cell, in order of their rounds.
-        machine: from `machine.describe_machine`.
+        machine: from `load.describe_machine`.
         status: "running", "complete", "interrupted" or "refused".
         created: date and time.
     """
     cells = cells_of(settings)
+    pairs = [describe_pair(pair, records, settings) for pair in make_pairs(cells)]
     return {
         "schema": SCHEMA,
         "created": created,
         "status": status,
         "machine": dict(machine),
-        "settings": asdict(settings),
+        "settings": {**asdict(settings), "nproc": settings.processes},
         "cells": [describe_cell(cell, records.get(cell, ()), machine["cores"]) for cell in cells],
-        "pairs": [
-            described
-            for pair in make_pairs(cells)
-            if (described := describe_pair(pair, records, settings)) is not None
-        ],
+        "pairs": [pair for pair in pairs if pair is not None],
     }
 
 
@@ -72,46 +64,33 @@ def describe_cell(cell: Cell, runs: Sequence[Document], cores: int) -> Document:
     """Return a cell's figures over all its runs, and the runs themselves."""
     done = good(runs)
     epochs = [epoch for run in done for epoch in counted_epochs(run)]
-    last = counted_epochs(done[-1])[-1:] if done else []
-    host = [run["peak_host_mib"] for run in done]
-    device = [mib for run in done if (mib := run["peak_device_mib"]) is not None]
+    last = epochs[-1] if epochs else {}
+    device = [run["peak_device_mib"] for run in done if run["peak_device_mib"] is not None]
+    loads = [(run["round"], run.get("load", {}).get("others")) for run in done]
     return {
         "name": cell.name,
         "side": cell.side,
         "variant": cell.variant,
         "batch": cell.batch,
-        "checked": not cell.external,
-        "processes": next((run["work"].get("processes") for run in done if run["work"]), None),
-        "framework": next((run["framework"] for run in done if "framework" in run), None),
-        "under_load": [
-            {"round": run["round"], "others": others}
-            for run in done
-            if disturbs(others := run.get("load", {}).get("others"), cores)
-        ],
+        "processes": done[0]["work"].get("processes") if done else None,
+        "framework": done[0]["framework"] if done else None,
+        "under_load": [{"round": number, "others": others} for number, others in loads
+            if disturbs(others, cores)],
         "failures": [run["failure"] for run in runs if run["failure"]],
-        "unequal": [] if cell.external else unequal_rounds(done),
-        "notes": list(dict.fromkeys(note for run in done for note in run.get("notes", []))),
-        "seconds_per_epoch": _spread([epoch["seconds"] for epoch in epochs]),
-        "seconds_per_process": _spread([run["process_seconds"] for run in done]),
+        "seconds_per_epoch": spread([epoch["seconds"] for epoch in epochs]),
+        "seconds_per_process": spread([run["process_seconds"] for run in done]),
         "images_per_second": _images_per_second(done, epochs),
         "stages": _stages(epochs),
-        "peak_host_mib": max(host, default=None),
+        "peak_host_mib": max((run["peak_host_mib"] for run in done), default=None),
         "peak_device_mib": max(device, default=None),
-        "last_epoch": {name: last[0][name] for name in ("train", "val", "metrics")}
-        if last and "train" in last[0]
-        else None,
+        "last_epoch": {name: last[name] for name in ("train", "val", "metrics")} if last else None,
         "runs": list(runs),
-    }
-
-
-def _spread(values: Sequence[float]) -> Document | None:
-    found = spread(values)
-    return asdict(found) if found else None
+    }  # fmt: skip
 
 
 def _images_per_second(runs: Sequence[Document], epochs: Sequence[Document]) -> float | None:
     """Return the median of training images per second, without validation."""
-    if not runs or not runs[0]["work"] or not epochs:
+    if not epochs:
         return None
     images = int(runs[0]["work"]["train_images"])
     return statistics.median(
@@ -121,10 +100,10 @@ def _images_per_second(runs: Sequence[Document], epochs: Sequence[Document]) -> 
 
 def _stages(epochs: Sequence[Document]) -> dict[str, float]:
     """Return median seconds of each stage, and of the rest: plots, weights, bookkeeping."""
-    split = [epoch["stages"] for epoch in epochs if "stages" in epoch]
-    if not split:
+    if not epochs:
         return {}
-    stages = {name: statistics.median(row[name] for row in split) for name in split[0]}
+    names = epochs[0]["stages"]
+    stages = {name: statistics.median(epoch["stages"][name] for epoch in epochs) for name in names}
     rest = [epoch["seconds"] - sum(epoch["stages"].values()) for epoch in epochs]
     return {**stages, "other": max(statistics.median(rest), 0.0)}
 
@@ -134,37 +113,21 @@ def describe_pair(pair: Pair, records: Records, settings: Settings) -> Document 
     reference, candidate = (good(records.get(cell, ())) for cell in pair)
     if not reference or not candidate:
         return None
-    checked = not pair.candidate.external
-    unequal = unequal_work(pair, records) if checked else []
-    described = {
+    unequal = unequal_work(pair, records)
+    refused = bool(unequal) and not settings.allow_unequal
+    ratios = [] if refused else epoch_ratios(reference, candidate)
+    rounds = len({run["round"] for run in reference} & {run["round"] for run in candidate})
+    return {
         "reference": pair.reference.name,
         "candidate": pair.candidate.name,
         "batch": pair.candidate.batch,
-        "checked": checked,
         "unequal": unequal,
         "by_design": sorted(pair.by_design),
-        "means": other_means(reference[0], candidate[0]) if checked else [],
-        "losses": None,
-        "measure": None,
-        "ratios": [],
-        "ratio": None,
-        "verdict": None,
-    }
-    if checked:
-        gap = loss_gap(reference[0], candidate[0])
-        described["losses"] = asdict(gap) if gap else None
-    if unequal and not settings.allow_unequal:
-        return {**described, "verdict": "refused"}
-    ratios, measure = epoch_ratios(reference, candidate), "epoch"
-    if not ratios:
-        ratios, measure = process_ratios(reference, candidate), "process"
-    rounds = len({run["round"] for run in reference} & {run["round"] for run in candidate})
-    return {
-        **described,
-        "measure": measure,
+        "means": other_means(reference[0], candidate[0]),
+        "losses": loss_gap(reference[0], candidate[0]),
         "ratios": ratios,
-        "ratio": _spread(ratios),
-        "verdict": verdict(ratios, rounds) if ratios else None,
+        "ratio": spread(ratios),
+        "verdict": "refused" if refused else verdict(ratios, rounds),
     }
 
 
@@ -183,16 +146,9 @@ def unequal_work(pair: Pair, records: Records) -> list[str]:
 
 def require_equal_work(cell: Cell, records: Records, settings: Settings) -> None:
     """Raise UnequalWorkError if a pair with this cell is unequal, unless --allow-unequal is set."""
-    if settings.allow_unequal or cell.external:
-        return
     pairs = [pair for pair in make_pairs(cells_of(settings)) if cell in pair]
-    lines = [
-        line
-        for pair in pairs
-        if not pair.candidate.external
-        for line in unequal_work(pair, records)
-    ]
-    if lines:
+    lines = [line for pair in pairs for line in unequal_work(pair, records)]
+    if lines and not settings.allow_unequal:
         listed = "".join(f"\n  {line}" for line in dict.fromkeys(lines))
         raise UnequalWorkError(
             f"the work is not equal, so the times are not compared:{listed}\n"

@@ -1,16 +1,12 @@
-"""Whether two runs did the same work, and whether their losses stayed together.
-
-Before: `measured.py`. After: `document.py`; compare.py refuses what is not equal.
-"""
+"""Whether two runs did the same work, and whether their losses stayed together."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import Any
 
-from utils.comparison.measured import Document
+from utils.comparison.statistics import Document
 
 # Settings that are not part of the work.
 IDENTITY = {"settings.backend", "settings.project", "settings.name", "settings.exist_ok"}
@@ -40,65 +36,66 @@ def differences(reference: Document, candidate: Document, by_design: Set[str]) -
         reference, candidate: runs with "work".
         by_design: names that may differ.
     """
-    left, right = (
-        flatten({"framework": run["framework"], **run["work"]}) for run in (reference, candidate)
-    )
-    allowed = by_design | IDENTITY
-    return [
-        line for name, line in _unlike(left, right, reference, candidate) if name not in allowed
-    ]
+    left, right = ({"framework": x["framework"], **x["work"]} for x in (reference, candidate))
+    return _unlike(left, right, reference, candidate, by_design | IDENTITY)
 
 
 def other_means(reference: Document, candidate: Document) -> list[str]:
     """List the other methods by which the candidate did the same work, one per line."""
-    left, right = (flatten(run.get("means", {})) for run in (reference, candidate))
-    return [line for _, line in _unlike(left, right, reference, candidate)]
+    left, right = (run.get("means", {}) for run in (reference, candidate))
+    return _unlike(left, right, reference, candidate, set())
 
 
 def _unlike(
-    left: Mapping[str, Any], right: Mapping[str, Any], reference: Document, candidate: Document
-) -> list[tuple[str, str]]:
-    """Return the names with different values, and a line for each."""
+    left: Mapping[str, Any],
+    right: Mapping[str, Any],
+    reference: Document,
+    candidate: Document,
+    allowed: Set[str],
+) -> list[str]:
+    left, right = flatten(left), flatten(right)
+    here, there = (f"{run['cell']} round {run['round']}" for run in (reference, candidate))
     return [
-        (
-            name,
-            f"{name}: {left.get(name, 'absent')} in {_who(reference)}, "
-            f"{right.get(name, 'absent')} in {_who(candidate)}",
-        )
+        f"{name}: {left.get(name, 'absent')} in {here}, {right.get(name, 'absent')} in {there}"
         for name in {**left, **right}
         if (name in left, left.get(name)) != (name in right, right.get(name))
+        and name not in allowed
     ]
 
 
-def _who(run: Document) -> str:
-    return f"{run['cell']} round {run['round']}"
+def unequal_rounds(runs: Sequence[Document]) -> list[str]:
+    """List how later rounds of one cell differ from its first, in work or methods."""
+    return [
+        line
+        for run in runs[1:]
+        for line in (*differences(runs[0], run, set()), *other_means(runs[0], run))
+    ]
 
 
-@dataclass(frozen=True)
-class LossGap:
-    """How far the losses of two runs are apart after the same batches."""
+def loss_gap(reference: Document, candidate: Document) -> Document | None:
+    """Compare the losses of the first batches; None if one run has no losses.
 
-    batches: int  # number of batches that were judged
-    worst: float | None  # relative difference of the summed losses; None: one is not finite
-    worst_batch: int  # from 1
-    tolerance: float
-    diverged: bool
-
-
-def loss_gap(reference: Document, candidate: Document) -> LossGap | None:
-    """Compare the losses of the first batches; None if one run has no losses."""
+    Returns:
+        The number of `batches`, the `worst` relative difference of the summed losses (None: one
+        is not finite), its `worst_batch` from 1, the `tolerance`, and whether they `diverged`.
+    """
     pairs = list(zip(reference["losses"], candidate["losses"], strict=False))[:JUDGED_BATCHES]
     if not pairs:
         return None
-    gaps = [_relative(summed_loss(left), summed_loss(right)) for left, right in pairs]
+    gaps = [_relative(_summed(left), _summed(right)) for left, right in pairs]
     worst = max(gaps)  # none is NaN
     precisions = {run["work"].get("precision") for run in (reference, candidate)}
     tolerance = TOLERANCE if precisions <= {"float32", "float64"} else HALF_TOLERANCE
-    shown = worst if math.isfinite(worst) else None
-    return LossGap(len(gaps), shown, gaps.index(worst) + 1, tolerance, worst > tolerance)
+    return {
+        "batches": len(gaps),
+        "worst": worst if math.isfinite(worst) else None,
+        "worst_batch": gaps.index(worst) + 1,
+        "tolerance": tolerance,
+        "diverged": worst > tolerance,
+    }
 
 
-def summed_loss(terms: Sequence[float | None]) -> float:
+def _summed(terms: Sequence[float | None]) -> float:
     """Return the loss of a batch from its terms; infinite if one term is not finite."""
     finite = [term for term in terms if term is not None and math.isfinite(term)]
     return sum(finite) if len(finite) == len(terms) else math.inf
@@ -109,12 +106,3 @@ def _relative(reference: float, value: float) -> float:
     if math.isinf(reference) or math.isinf(value):
         return math.inf
     return abs(value - reference) / max(abs(reference), 1e-12)
-
-
-def unequal_rounds(runs: Sequence[Document]) -> list[str]:
-    """List how later rounds of one cell differ from its first, in work or methods."""
-    return [
-        line
-        for run in runs[1:]
-        for line in (*differences(runs[0], run, set()), *other_means(runs[0], run))
-    ]

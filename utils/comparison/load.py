@@ -1,4 +1,4 @@
-"""What else the machine had to do while something was measured.
+"""The machine, and what else it had to do while something was measured.
 
 The load average is no help: it counts the measured work too, and that of minutes before. So the
 processor time of the usable cores is taken, without that of this process and its descendants.
@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
+import shutil
+import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from backend.openmp import THREADS, WAITING
+from utils.errors import UserError
 from utils.processes.process_family import descendants
 
 STAT = Path("/proc/stat")
@@ -20,6 +26,9 @@ TICKS = os.sysconf("SC_CLK_TCK")  # a second
 WORK = (1, 2, 3, 6, 7, 8)
 SHORTEST = 0.2  # seconds; in less, a tick of each core is more than what they took
 SHARE = 0.1  # of the usable cores; what others take beyond it disturbs a measurement
+# They decide how many threads a framework has, how these wait, and on a GPU whether it rounds.
+VARIABLES = (*WAITING, *THREADS, "CUDA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE",
+    "ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION")  # fmt: skip
 
 
 class LoadWatch:
@@ -81,3 +90,44 @@ def children_seconds() -> float:
             fields = Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()
             seconds += sum(map(int, fields[11:15])) / TICKS  # own, and of its children that ended
     return seconds
+
+
+def describe_machine() -> dict[str, Any]:
+    """Return processor, cores, memory, system, GPUs and the variables that frameworks read."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "processor": processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(pages / 2**30, 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "gpus": gpus(),
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+    }
+
+
+def require_same_machine(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
+    """Raise UserError if the figures in a folder were measured on another machine."""
+    changed = [name for name in now if now[name] != before.get(name)]
+    if changed:
+        listed = "; ".join(f"{name} was {before.get(name)}, is {now[name]}" for name in changed)
+        raise UserError(
+            f"--resume {folder}: begun on another machine ({listed}); start a new comparison"
+        )
+
+
+def processor() -> str:
+    """Return the processor's name if Linux gives it, else the machine's type."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def gpus() -> list[str]:
+    """Return name and driver version of the GPUs that nvidia-smi lists."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return []
+    command = [program, "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout.splitlines() if done.returncode == 0 else []

@@ -1,123 +1,87 @@
-"""The figures of compare.json as text: what was found, a head, warnings, and sections of rows.
+"""The report of a comparison: warnings, what was found, and tables; and it as Markdown.
 
-Before: `document.py` has the figures, `findings.py` what they say.
-After: `report_markdown.py` shows it as compare.md and on the terminal, `report_html.py` as a page,
-with charts of the same rows.
+`page.py` shows the same report in a browser.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from backend.words import count
-from utils.comparison.findings import (
-    BACKENDS,
-    OPTIONS,
-    TRAINERS,
-    Finding,
-    findings,
-    summary,
-    warnings,
+from utils.comparison.statistics import (
+    NONE,
+    TOO_FEW,
+    Document,
+    counted_epochs,
+    number,
+    spread,
+    stage_name,
 )
-from utils.comparison.measured import Document
-from utils.comparison.words import NONE, number, stage_name
 
 TITLE = "OneFlow and PyTorch, epoch by epoch"
-KINDS = {BACKENDS: "Backends", OPTIONS: "Options", TRAINERS: "Other trainers"}
-RATIO_NOTE = (
-    "The time of the first divided by that of the second, epoch by epoch: above 1 the first is "
-    "slower."
-)
+RATIO_NOTE = "Time of the first by that of the second, epoch by epoch: above 1 the first is slower."
 TIMES_NOTE = "The median of the counted epochs, and the range from the fastest to the slowest."
-LOAD_NOTE = (
-    "Cores of others: what other processes took on average while the run went on. More than a "
-    "tenth of the cores makes its times doubtful."
-)
-CELL_COLUMNS = ("trainer", "variant", "batch")
-
-
-class Table(NamedTuple):
-    """A heading and rows of as many texts."""
-
-    heading: Sequence[str]
-    rows: Sequence[Sequence[str]]
+BACKENDS, OPTIONS = "Backends", "Options"
+STAGES = "Where the seconds went"
+NAME_COLUMNS = ("trainer", "variant")
 
 
 class Section(NamedTuple):
-    """One part of the report; an empty section is left out.
+    """One part of the report; an empty section is left out."""
 
-    Attributes:
-        name: the page finds the section's chart by it.
-        title: heading.
-        note: what a reader must know to read the rows.
-        findings, table, items: rows of each kind.
-        code: blocks that are shown as they are: commands, the ends of logs.
-    """
-
-    name: str
     title: str
-    note: str = ""
-    findings: Sequence[Finding] = ()
-    table: Table = Table((), ())
+    note: str = ""  # what a reader must know to read the rows
     items: Sequence[str] = ()
-    code: Sequence[str] = ()
+    table: Sequence[Sequence[str]] = ()  # a heading, and rows of as many texts
+    code: Sequence[str] = ()  # blocks that are shown as they are: commands, the ends of logs
 
 
 class Report(NamedTuple):
-    """The whole report.
+    """The whole report."""
 
-    Attributes:
-        summary: what was found and how sure it is, a sentence each.
-        head: the machine and the work.
-        warnings: what a reader must know before any figure.
-    """
-
-    summary: Sequence[str]
-    head: Sequence[str]
-    warnings: Sequence[str]
+    warnings: Sequence[str]  # what a reader must know before any figure
+    head: Sequence[str]  # the machine and the work
     sections: Sequence[Section]
 
 
 def build_report(document: Document) -> Report:
     """Return the report of a compare.json."""
-    cells, found = document["cells"], findings(document)
+    cells = {cell["name"]: cell for cell in document["cells"]}
+    found: dict[str, list[str]] = {BACKENDS: [], OPTIONS: []}
+    for pair in document["pairs"]:
+        found[kind_of(pair, cells)].append(sentence(pair, cells))
+    commands = [shlex.join(cell["runs"][0]["command"]) for cell in cells.values() if cell["runs"]]
+    logs = [
+        "\n".join([f"{run['cell']} round {run['round']}:", *run["log_tail"]])
+        for cell in cells.values()
+        for run in cell["runs"]
+        if run["log_tail"]
+    ]
     sections = [
-        *(Section(kind, title, note=RATIO_NOTE, findings=[f for f in found if f.kind == kind])
-          for kind, title in KINDS.items()),
-        Section("times", "Seconds per epoch", note=TIMES_NOTE, table=times(document)),
-        Section("split", "Where the seconds went", table=split(document)),
-        Section("outcomes", "What training reached", table=outcomes(document)),
-        Section("load", "The load during each run", note=LOAD_NOTE, table=loads(document)),
-        Section("notes", "What the runs said about their options",
-                items=[f"{cell['name']}: {note}" for cell in cells for note in cell["notes"]]),
-        Section("commands", "Commands",
-                code=[shlex.join(cell["runs"][0]["command"]) for cell in cells if cell["runs"]]),
-        Section("logs", "The ends of the logs of failed runs", code=[
-            "\n".join([f"{run['cell']} round {run['round']}:", *run["log_tail"]])
-            for cell in cells for run in cell["runs"] if run["log_tail"]
-        ]),
-    ]  # fmt: skip
-    return Report(summary(document), head(document), list(warnings(document)), sections)
+        *(Section(kind, RATIO_NOTE, items) for kind, items in found.items()),
+        Section("Seconds per epoch", TIMES_NOTE, table=table(document, times)),
+        Section(STAGES, table=table(document, stages)),
+        Section("What training reached", table=table(document, outcomes)),
+        Section("Commands", code=commands),
+        Section("The ends of the logs of failed runs", code=logs),
+    ]
+    return Report(list(warnings(document)), head(document), sections)
 
 
 def head(document: Document) -> list[str]:
     """Return the machine and the work, a line each."""
     machine, settings = document["machine"], document["settings"]
-    frameworks = dict.fromkeys(cell["framework"] for cell in document["cells"])
     facts = [
         machine["processor"], count(machine["cores"], "core"), f"{machine['memory_gib']} GiB",
-        *machine["gpus"], machine["system"], *filter(None, frameworks),
+        *machine["gpus"], machine["system"],
+        *filter(None, dict.fromkeys(cell["framework"] for cell in document["cells"])),
         *(f"{name}={value}" for name, value in machine["variables"].items()),
     ]  # fmt: skip
-    processes = (
-        f", {count(settings['nproc'], 'process', 'processes')} per run"
-        if settings["nproc"] > 1
-        else ""
-    )
-    # Absent from documents of an earlier version.
-    drawn = f" with --split {part}" if (part := settings.get("train_part")) else ""
+    several = settings["nproc"] > 1
+    processes = f", {count(settings['nproc'], 'process', 'processes')} per run" if several else ""
+    drawn = f" with --split {part}" if (part := settings["train_part"]) else ""
     return [
         ", ".join(facts) + ".",
         f"{settings['data']}{drawn}, {settings['cfg'] or settings['weights']}, "
@@ -127,100 +91,151 @@ def head(document: Document) -> list[str]:
     ]
 
 
-def stages_of(document: Document) -> list[str]:
-    """Return the stages that any cell has, in order."""
-    return list(dict.fromkeys(name for cell in document["cells"] for name in cell["stages"]))
+def kind_of(pair: Document, cells: Mapping[str, Document]) -> str:
+    """Return which section a pair belongs to."""
+    same = cells[pair["candidate"]]["side"] == cells[pair["reference"]]["side"]
+    return OPTIONS if same else BACKENDS
 
 
-def marks(document: Document) -> dict[str, str]:
-    """Return by cell the warning that must be shown with its figures."""
-    found = {cell["name"]: "not checked for equal work" for cell in document["cells"]
-             if not cell["checked"]}  # fmt: skip
-    found |= {pair["candidate"]: "unequal work" for pair in document["pairs"] if pair["unequal"]}
-    found |= {cell["name"]: "failed" for cell in document["cells"] if cell["failures"]}
-    loaded = [cell["name"] for cell in document["cells"] if cell["under_load"]]
-    return found | {name: ", ".join([*filter(None, [found.get(name)]), "under load"])
-                    for name in loaded}  # fmt: skip
+def sentence(pair: Document, cells: Mapping[str, Document]) -> str:
+    """Return a pair's figure, what makes it doubtful, and what else is known, on one line."""
+    words = [f"{names_of(pair)}: {figure(pair)}"]
+    if pair["unequal"]:
+        words.append("UNEQUAL WORK")
+    elif pair["by_design"]:
+        words.append(f"differs on purpose in {', '.join(pair['by_design'])}")
+    words += [loss_words(pair["losses"])] if pair["losses"] else []
+    if cells[pair["reference"]]["under_load"] or cells[pair["candidate"]]["under_load"]:
+        words.append("taken under load")
+    words += [f"by other means: {'; '.join(pair['means'])}"] if pair["means"] else []
+    return "; ".join(words)
 
 
-def cell_columns(cell: Document) -> tuple[str, ...]:
-    return cell["side"], cell["variant"], str(cell["batch"])
+def names_of(pair: Document) -> str:
+    return f"{pair['candidate']} against {pair['reference']}"
 
 
-def times(document: Document) -> Table:
-    """Return seconds per epoch, speed and memory, one row per cell."""
-    marked = marks(document)
-    rows = []
-    for cell in document["cells"]:
-        epoch, process = cell["seconds_per_epoch"], cell["seconds_per_process"]
-        rows.append((
-            *cell_columns(cell),
-            number(epoch and epoch["median"]),
-            f"{number(epoch['min'])} to {number(epoch['max'])}" if epoch else NONE,
-            number(cell["images_per_second"]),
-            number(process and process["median"]),
-            number(cell["peak_host_mib"], 1),
-            number(cell["peak_device_mib"], 1),
-            marked.get(cell["name"], ""),
-        ))  # fmt: skip
-    return without_empty_columns(
-        (*CELL_COLUMNS, "s/epoch", "min to max", "images/s", "process s", "host MiB",
-         "device MiB", "mark"),
-        rows,
-    )  # fmt: skip
+def figure(pair: Document) -> str:
+    """Return the ratio of a pair, its range, and what it says."""
+    ratio = pair["ratio"]
+    if ratio is None:
+        return "refused, the work is not equal"
+    low, high = number(ratio["min"]), number(ratio["max"])
+    spread = f"({low} to {high} in {count(ratio['count'], 'pair')} of epochs)"
+    if pair["verdict"] == TOO_FEW:
+        return f"{TOO_FEW} {spread}"
+    return f"{number(ratio['median'])} times the time {spread}: {pair['verdict']}"
 
 
-def without_empty_columns(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table of the columns in which a row has a value."""
-    kept = [i for i in range(len(heading)) if any(row[i] not in ("", NONE) for row in rows)]
-    return Table([heading[i] for i in kept], [[row[i] for i in kept] for row in rows])
+def loss_words(gap: Document) -> str:
+    """Return how far the losses of a pair are apart."""
+    if gap["worst"] is None:
+        return f"a loss of batch {gap['worst_batch']} is not finite"
+    return (
+        f"losses at most {gap['worst']:.1e} apart in the first "
+        f"{count(gap['batches'], 'batch', 'batches')} (accepted: {gap['tolerance']:g})"
+    )
 
 
-def loads(document: Document) -> Table:
-    """Return what else the machine had to do, one row per run."""
-    rows = []
-    for cell in document["cells"]:
-        busy = {run["round"] for run in cell["under_load"]}
-        for run in cell["runs"]:
-            load = run.get("load", {})
-            rows.append((
-                *cell_columns(cell),
-                str(run["round"]),
-                number(load.get("others"), 2),
-                number(load.get("before")),
-                number(load.get("after")),
-                number(run.get("process_seconds")),
-                number(run.get("processor_seconds")),
-                "under load" if run["round"] in busy else "",
-            ))  # fmt: skip
-    return without_empty_columns(
-        (*CELL_COLUMNS, "round", "cores of others", "load before", "load after", "process s",
-         "processor s", "mark"),
-        rows,
-    )  # fmt: skip
+def warnings(document: Document) -> Iterator[str]:
+    """Yield the warnings that a reader must see before any figure, worst first."""
+    for pair in document["pairs"]:
+        if pair["losses"] and pair["losses"]["diverged"]:
+            yield f"LOSSES DIVERGE: {names_of(pair)}: {loss_words(pair['losses'])}"
+    for pair in document["pairs"]:
+        if pair["unequal"]:
+            yield f"UNEQUAL WORK: {names_of(pair)}: {'; '.join(pair['unequal'])}"
+    cells = document["cells"]
+    loaded = [(run["others"], cell["name"]) for cell in cells for run in cell["under_load"]]
+    if loaded:  # one line: one per run would hide the other warnings
+        others, name = max(loaded)
+        of = count(document["machine"]["cores"], "core")
+        yield (
+            f"UNDER LOAD: {count(len(loaded), 'run')}; beside one of {name} other processes took "
+            f"{others:.1f} of {of}; run it again when the machine is idle"
+        )
+    yield from (f"FAILED: {x['name']}: {x['failures'][0]}" for x in cells if x["failures"])
+    if document["status"] != "complete":
+        yield f"This comparison is {document['status']}: figures are missing."
 
 
-def split(document: Document) -> Table:
-    """Return where an epoch's seconds went, one row per cell."""
-    stages = stages_of(document)
+def table(
+    document: Document, figures: Callable[[Document, Document], Mapping[str, str]]
+) -> list[tuple[str, ...]]:
+    """Return a heading and a row for each cell, with the columns in which a row has a figure."""
+    of_cells = [(cell, figures(document, cell)) for cell in document["cells"]]
+    names = dict.fromkeys(
+        name for _, found in of_cells for name, text in found.items() if text not in ("", NONE)
+    )
     rows = [
-        (*cell_columns(cell), *(number(cell["stages"].get(stage)) for stage in stages))
-        for cell in document["cells"] if cell["stages"]
-    ]  # fmt: skip
-    return Table((*CELL_COLUMNS, *map(stage_name, stages)), rows)
+        (cell["side"], cell["variant"], str(cell["batch"]), *(found.get(x, NONE) for x in names))
+        for cell, found in of_cells
+    ]
+    return [(*NAME_COLUMNS, "batch", *names), *rows] if names else []
 
 
-def outcomes(document: Document) -> Table:
-    """Return what training reached in the last counted epoch, one row per cell, by the names that
-    the cells have: each task has its own losses and figures.
-    """
-    reached = [(cell, last) for cell in document["cells"] if (last := cell["last_epoch"])]
-    parts = ("train", "metrics")
-    names = [(part, name) for part in parts for _, last in reached for name in last[part]]
-    columns = tuple(dict.fromkeys(names))
-    rows = []
-    for cell, last in reached:
-        values = (last[part].get(name) for part, name in columns)
-        rows.append((*cell_columns(cell), *(NONE if v is None else f"{v:.5f}" for v in values)))
-    heading = (name.replace("_loss", " loss") for _, name in columns)
-    return Table((*CELL_COLUMNS, *heading), rows)
+def times(document: Document, cell: Document) -> dict[str, str]:
+    """Return seconds per epoch, speed and memory, and a mark for what makes them doubtful."""
+    epoch, process = cell["seconds_per_epoch"], cell["seconds_per_process"]
+    unequal = [pair["candidate"] for pair in document["pairs"] if pair["unequal"]]
+    marks = {
+        "unequal work": cell["name"] in unequal,
+        "failed": bool(cell["failures"]),
+        "under load": bool(cell["under_load"]),
+    }
+    return {
+        "s/epoch": number(epoch and epoch["median"]),
+        "min to max": f"{number(epoch['min'])} to {number(epoch['max'])}" if epoch else NONE,
+        "images/s": number(cell["images_per_second"]),
+        "process s": number(process and process["median"]),
+        "host MiB": number(cell["peak_host_mib"], 1),
+        "device MiB": number(cell["peak_device_mib"], 1),
+        "mark": ", ".join(mark for mark, is_so in marks.items() if is_so),
+    }
+
+
+def stages(document: Document, cell: Document) -> dict[str, str]:
+    """Return where an epoch's seconds went."""
+    return {stage_name(name): number(seconds) for name, seconds in cell["stages"].items()}
+
+
+def outcomes(document: Document, cell: Document) -> dict[str, str]:
+    """Return the last counted epoch's losses and figures, by the names that the task has."""
+    last = cell["last_epoch"] or {"train": {}, "metrics": {}}
+    found = {name.replace("_loss", " loss"): x for name, x in last["train"].items()}
+    return {
+        name: NONE if x is None else f"{x:.5f}" for name, x in {**found, **last["metrics"]}.items()
+    }
+
+
+def run_lines(run: Document, kept: bool) -> list[str]:
+    """Return the figures of a run, or why it has none, for the terminal."""
+    name = f"{run['cell']}-round{run['round']}"
+    if run["failure"]:
+        said = [line for line in run["log_tail"] if not run["failure"].endswith(f": {line}")]
+        return [f"{name}: {run['failure']}", *(f"    {line}" for line in said)]
+    seconds = spread([epoch["seconds"] for epoch in counted_epochs(run)])
+    epoch = f"{number(seconds['median'])} s/epoch, " if seconds else ""
+    whole = f"{number(run['process_seconds'])} s in all, {number(run['peak_host_mib'], 1)} MiB"
+    return [f"{name}: {epoch}{whole}{' (kept)' if kept else ''}"]
+
+
+def markdown(report: Report) -> str:
+    """Return the whole report."""
+    lines = [f"# {TITLE}", "", *(f"> **{_escaped(line)}**\n" for line in report.warnings)]
+    lines += [*map(_escaped, report.head), ""]
+    for part in report.sections:
+        blocks = [f"- {_escaped(item)}" for item in part.items]
+        blocks += [f"| {' | '.join(map(_escaped, row))} |" for row in part.table]
+        if part.table:
+            rules = [":--" if name in NAME_COLUMNS else "--:" for name in part.table[0]]
+            blocks.insert(len(part.items) + 1, f"| {' | '.join(rules)} |")
+        blocks += ["    " + block.replace("\n", "\n    ") + "\n" for block in part.code]
+        if blocks:
+            lines += [f"## {part.title}", "", *([part.note, ""] if part.note else []), *blocks, ""]
+    return "\n".join(lines)
+
+
+def _escaped(text: str) -> str:
+    """Escape a text: the user's names must not end a cell or become markup."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

@@ -1,7 +1,4 @@
-"""Run one command to its end in its own process group, and measure time and memory.
-
-Before: `plan.py` lists the runs. After: `measured.py` reads what the run wrote.
-"""
+"""Run one command to its end in its own process group, and measure time and memory."""
 
 from __future__ import annotations
 
@@ -32,23 +29,14 @@ ALIKE = {"NVIDIA_TF32_OVERRIDE": "0"}
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a process ended.
+    """How a process ended."""
 
-    Attributes:
-        exit_code: negative for the number of the signal that ended it.
-        timed_out: it was ended because it took too long.
-        seconds: from its start to its end.
-        processor_seconds: user and system time of all its processes.
-        peak_host_mib: of its largest process, as seen every POLL_SECONDS.
-        peak_device_mib: rise of the used memory of all GPUs; None without nvidia-smi.
-    """
-
-    exit_code: int
-    timed_out: bool
-    seconds: float
-    processor_seconds: float
-    peak_host_mib: float
-    peak_device_mib: float | None
+    exit_code: int  # negative for the number of the signal that ended it
+    timed_out: bool  # it was ended because it took too long
+    seconds: float  # from its start to its end
+    processor_seconds: float  # user and system time of all its processes
+    peak_host_mib: float  # of its largest process, as seen every POLL_SECONDS
+    peak_device_mib: float | None  # rise of the used memory of all GPUs; None without nvidia-smi
 
 
 def run_process(
@@ -71,9 +59,10 @@ def run_process(
         OSError: the program cannot be started.
     """
     samples = log.with_suffix(".device-memory")
+    others = own_processes()
     with log.open("wb") as stream, device_memory(devices, samples):
-        start, process, family = time.monotonic(), None, Family()
-        taken = _processor_seconds_of_children()
+        start, process = time.monotonic(), None
+        taken = sum(os.times()[2:4])  # of children that have ended
         try:
             process = subprocess.Popen(
                 command,
@@ -87,26 +76,20 @@ def run_process(
             memory = PeakMemory(process.pid)
             timed_out = not _wait(process, start + timeout, (memory, *watchers))
             if timed_out:
-                _ask_to_end(process, signal.SIGTERM)
+                _end(process, signal.SIGTERM)
             seconds = time.monotonic() - start
         except BaseException:
             if process is not None:
-                _ask_to_end(process, signal.SIGINT)
+                _end(process, signal.SIGINT)
             raise
         finally:  # also after a second Ctrl-C, and for processes that it left behind
-            family.end(process)
-        taken = _processor_seconds_of_children() - taken
+            end_all_but(others, process)
+        taken = sum(os.times()[2:4]) - taken
         for look in watchers:
             look()
     peak_device = rise(samples, 1 + devices.count(","))
     samples.unlink(missing_ok=True)
     return Outcome(process.returncode, timed_out, seconds, taken, memory.kib / 1024, peak_device)
-
-
-def _processor_seconds_of_children() -> float:
-    """Return what all processes took that this one, or a child of it, has waited for."""
-    times = os.times()
-    return times.children_user + times.children_system
 
 
 def _wait(
@@ -122,34 +105,30 @@ def _wait(
     return True
 
 
-def _ask_to_end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     """Send a signal to the process group, and give it time to end."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
     _wait(process, time.monotonic() + SECONDS_TO_END, ())
 
 
-class Family:
-    """All processes that this process starts after the family was made, directly or not.
+def own_processes() -> set[int]:
+    """Return the processes that this one has started so far; adopt the orphans of later ones."""
+    adopt_orphans()
+    return set(descendants(os.getpid()))
 
-    Ranks are in sessions of their own: the end of their command's group does not end them.
-    """
 
-    def __init__(self) -> None:
-        adopt_orphans()
-        self._others = set(descendants(os.getpid()))
-
-    def end(self, first: subprocess.Popen[bytes] | None) -> None:
-        """Kill all; return when none is left and the exit code of the first is known."""
-        while left := [child for child in descendants(os.getpid()) if child not in self._others]:
-            send(left, signal.SIGKILL)
-            time.sleep(POLL_SECONDS)
-            for process in left:
-                if first is not None and process == first.pid:
-                    first.poll()
-                    continue
-                with contextlib.suppress(ChildProcessError):  # its parent is still there
-                    os.waitpid(process, os.WNOHANG)
+def end_all_but(others: set[int], process: subprocess.Popen[bytes] | None) -> None:
+    """End a process, and all that it started: ranks are in sessions of their own."""
+    if process is not None:
+        process.kill()
+        process.wait()
+    while left := [child for child in descendants(os.getpid()) if child not in others]:
+        send(left, signal.SIGKILL)
+        time.sleep(POLL_SECONDS)
+        for child in left:
+            with contextlib.suppress(ChildProcessError):  # its parent is still there
+                os.waitpid(child, os.WNOHANG)
 
 
 class PeakMemory:
@@ -164,16 +143,11 @@ class PeakMemory:
 
     def __call__(self) -> None:
         """Look again."""
-        pending = [self._process]
-        while pending:
-            folder = Path("/proc", str(pending.pop()))
-            # It may have ended meanwhile.
-            with contextlib.suppress(OSError):
-                lines = Path(folder, "status").read_text(errors="replace").splitlines()
-                peaks = [int(line.split()[1]) for line in lines if line.startswith("VmHWM:")]
+        for process in (self._process, *descendants(self._process)):
+            with contextlib.suppress(OSError):  # it may have ended meanwhile
+                lines = Path("/proc", str(process), "status").read_text(errors="replace")
+                peaks = [int(x.split()[1]) for x in lines.splitlines() if x.startswith("VmHWM:")]
                 self.kib = max([self.kib, *peaks])
-                children = Path(folder, "task", folder.name, "children").read_text()
-                pending += map(int, children.split())
 
 
 @contextlib.contextmanager
@@ -187,10 +161,12 @@ def device_memory(devices: str, samples: Path) -> Iterator[None]:
     if program is None or devices == "cpu":
         yield
         return
-    command = [
-        program, "--query-gpu=memory.used", "--format=csv,noheader,nounits",
-        "-i", ",".join(map(_physical, devices.split(","))), "-lms", str(DEVICE_POLL_MILLISECONDS),
-    ]  # fmt: skip
+    # nvidia-smi ignores CUDA_VISIBLE_DEVICES.
+    visible = dict(enumerate(filter(None, os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","))))
+    numbers = [device.removeprefix("cuda:") or "0" for device in devices.split(",")]
+    physical = [visible.get(int(x), x) if x.isdecimal() else x for x in numbers]
+    command = [program, "--query-gpu=memory.used", "--format=csv,noheader,nounits",
+        "-i", ",".join(physical), "-lms", str(DEVICE_POLL_MILLISECONDS)]  # fmt: skip
     with samples.open("wb") as stream:
         process = subprocess.Popen(command, stdout=stream, stderr=subprocess.DEVNULL)
     try:
@@ -199,13 +175,6 @@ def device_memory(devices: str, samples: Path) -> Iterator[None]:
     finally:
         process.kill()
         process.wait()
-
-
-def _physical(device: str) -> str:
-    """Return the GPU's number for nvidia-smi, which ignores CUDA_VISIBLE_DEVICES."""
-    number = device.removeprefix("cuda:") or "0"
-    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    return visible[int(number)] if number.isdecimal() and int(number) < len(visible) else number
 
 
 def rise(samples: Path, gpus: int) -> float | None:

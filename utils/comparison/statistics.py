@@ -1,39 +1,28 @@
-"""Medians with their range, ratios pair by pair, and whether a ratio is beyond noise.
-
-Before: `measured.py`. After: `document.py`.
-"""
+"""Medians with their range, ratios pair by pair, whether a ratio is beyond noise; all in words."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
-from utils.comparison.measured import Document
-
-MIN_PAIRS = 3
-MIN_ROUNDS = 2
+MIN_PAIRS, MIN_ROUNDS = 3, 2
 SLOWER, FASTER = "slower", "faster"
 NO_DIFFERENCE = "no difference beyond noise"
 TOO_FEW = "too few pairs to tell"
+Document = dict[str, Any]  # as JSON holds it
+STAGE_NAMES = {"data_wait": "data wait", "to_device": "to device", "loss": "targets and loss",
+    "ema": "EMA"}  # fmt: skip
+NONE = "–"
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Median, smallest and largest of some figures."""
-
-    median: float
-    min: float
-    max: float
-    count: int
-
-
-def spread(values: Sequence[float]) -> Spread | None:
-    """Return the spread of the values; None for no values."""
+def spread(values: Sequence[float]) -> Document | None:
+    """Return median, min, max and count of the values; None for no values."""
     if not values:
         return None
-    return Spread(statistics.median(values), min(values), max(values), len(values))
+    median = statistics.median(values)
+    return {"median": median, "min": min(values), "max": max(values), "count": len(values)}
 
 
 def counted_epochs(run: Document) -> list[Document]:
@@ -50,15 +39,12 @@ def epoch_ratios(
         reference, candidate: runs of two cells.
         time: which one, by its name in an epoch: "seconds", "processor_seconds".
     """
-    left, right = _epoch_times(reference, time), _epoch_times(candidate, time)
+    left, right = (
+        {(run["round"], x["epoch"]): x[time] for run in runs for x in counted_epochs(run)}
+        for runs in (reference, candidate)
+    )
     # Processor time is counted in ticks: an epoch that mostly waits may have taken none.
     return [right[key] / left[key] for key in left if key in right and left[key] > 0]
-
-
-def _epoch_times(runs: Sequence[Document], time: str) -> dict[tuple[int, int], float]:
-    return {
-        (run["round"], epoch["epoch"]): epoch[time] for run in runs for epoch in counted_epochs(run)
-    }
 
 
 def process_ratios(
@@ -69,8 +55,7 @@ def process_ratios(
     Args:
         time: which one, by its name in a run: "process_seconds", "processor_seconds".
     """
-    left = {run["round"]: run[time] for run in reference}
-    right = {run["round"]: run[time] for run in candidate}
+    left, right = ({run["round"]: run[time] for run in runs} for runs in (reference, candidate))
     return [right[number] / left[number] for number in left if number in right]
 
 
@@ -92,3 +77,16 @@ def verdict(ratios: Sequence[float], rounds: int) -> str:
     if low - margin > 0:
         return SLOWER
     return FASTER if high + margin < 0 else NO_DIFFERENCE
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return about three significant digits, without an exponent."""
+    if value is None or value != value:
+        return NONE
+    whole = int(abs(value))
+    decimals = digits - len(str(whole)) if whole else digits
+    return f"{value:.{max(decimals, 0)}f}"
+
+
+def stage_name(name: str) -> str:
+    return STAGE_NAMES.get(name, name.replace("_", " "))

@@ -1,9 +1,4 @@
-"""Random numbers as a function of (seed, epoch, sample index), with no state anywhere.
-
-Before: nothing. After: the order of an epoch in `loading/order.py`, `loading/quads.py`,
-`augment/sample.py`, `anchors/fitting.py`, `utils/evolution`, the image sizes of
-`models/training/multi_scale.py`, and `models/heads/classify/dropout.py`.
-"""
+"""Random numbers as a function of (seed, epoch, sample index), with no state anywhere."""
 
 from __future__ import annotations
 

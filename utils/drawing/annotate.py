@@ -1,19 +1,16 @@
-"""Boxes with their labels on an image.
-
-Before: `utils/results/result.py`, `utils/report/plots/`. After: files, a window, a caller.
-"""
+"""Boxes, their labels and lines of text drawn on an image."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import lru_cache
 
 import numpy as np
+from PIL import Image, ImageDraw
 
 from utils.boxes import clip_boxes
-from utils.drawing.colours import RGB, class_colour, ink_on
-from utils.drawing.label_image import label_height, label_image
-from utils.drawing.placement import LabelPlacer, Rectangle
+from utils.drawing.colours import NUM_COLOURS, RGB, class_colour, ink_on
+from utils.drawing.fonts import font_files, font_for, one_line, sized
 
 # Lines grow with the image, which is shown in a window or on a page. Letters grow slower: in a
 # large image there is more to read.
@@ -22,16 +19,9 @@ LETTERS_OF_SIDE, LETTERS_POWER = 0.12, 0.75
 LEAST_LETTERS = 10  # pixels; smaller ones are not read
 MAX_LABEL_HEIGHT = 1 / 8  # of the image's
 LINES_IN_BOX = 4  # a box is at least so many lines wide, so that one sees what it holds
-EDGES_IN_LINE = 3
-
-
-class Outline(NamedTuple):
-    """The line around a box, and a thin edge around the line that sets it off from the image."""
-
-    line: Rectangle  # its outer side
-    line_width: int
-    edge: Rectangle  # likewise
-    edge_width: int
+# Of a label, in sizes of the font; a space between words is as wide as the margin.
+ABOVE_BASELINE, BELOW_BASELINE, BESIDE = 0.95, 0.3, 0.25
+LONGEST_TEXT = 200  # characters; a name comes from a file and has any length
 
 
 def draw_boxes(
@@ -43,27 +33,51 @@ def draw_boxes(
 ) -> np.ndarray:
     """Return a copy of an image (H, W, 3) uint8 RGB with boxes and their labels.
 
-    Labels do not overlap if there is room. They hide at most a quarter of an image: in a
-    crowd the last boxes have none, and a very small image has none at all.
+    A label stands above its box, or inside where there is no room; a very small image has none.
 
     Args:
-        boxes_xyxy: (K, 4), pixels; the most important first. One that is not finite, or has no
-            part in the image, is left out.
+        boxes_xyxy: (K, 4), pixels; the most important first, which lies on top. One that is not
+            finite, or has no part in the image, is left out.
         class_index: (K,), which decides the colour.
         labels: of each box, one line in any script; "" for none.
         line_width: pixels; None for what suits the image.
     """
     drawn = image.copy()
-    size = drawn.shape[0], drawn.shape[1]
-    seen = np.flatnonzero(_is_seen(boxes_xyxy, size))
-    boxes = np.round(clip_boxes(boxes_xyxy[seen].astype(np.float64), size)).astype(int)
+    size = image.shape[0], image.shape[1]
+    seen = np.flatnonzero(_is_seen(boxes_xyxy, size))[::-1]
+    boxes = np.round(clip_boxes(boxes_xyxy[seen].astype(np.float64), size)).astype(int).tolist()
     colours = [class_colour(index) for index in class_index[seen].tolist()]
-    width = line_width or default_line_width(size)
-    outlines = [_outline(box, width, size) for box in boxes.tolist()]
-    for outline, colour in zip(reversed(outlines), reversed(colours), strict=True):
-        _draw_outline(drawn, outline, colour)
-    texts = [labels[index] for index in seen.tolist()]
-    _draw_labels(drawn, [outline.edge for outline in outlines], texts, colours)
+    for box, colour in zip(boxes, colours, strict=True):
+        _draw_outline(drawn, box, line_width or default_line_width(size), colour)
+    letters = default_font_size(size)
+    if label_height(letters) > MAX_LABEL_HEIGHT * size[0]:
+        return drawn
+    for (left, top, *_), index, colour in zip(boxes, seen.tolist(), colours, strict=True):
+        if labels[index]:
+            label = label_image(labels[index], letters, colour, size[1])
+            height, width = label.shape[:2]
+            left = min(left, size[1] - width)
+            top = top - height if top >= height else min(top, size[0] - height)
+            drawn[top : top + height, left : left + width] = label
+    return drawn
+
+
+def draw_lines(image: np.ndarray, lines: Sequence[str], colours: Sequence[RGB]) -> np.ndarray:
+    """Return a copy of an image (H, W, 3) uint8 RGB with lines of text, each on its colour.
+
+    They hide at most the upper half: letters are made smaller, and the last lines left out, where
+    there is no more room. A very small image has none.
+    """
+    drawn = image.copy()
+    height, width = image.shape[:2]
+    letters = default_font_size((height, width))
+    while letters > LEAST_LETTERS and label_height(letters) * len(lines) > height / 2:
+        letters -= 1
+    step = label_height(letters)
+    room = height // 2 // step
+    for number, (line, colour) in enumerate(zip(lines[:room], colours, strict=False)):
+        label = label_image(line, letters, colour, width)
+        drawn[number * step : (number + 1) * step, : label.shape[1]] = label
     return drawn
 
 
@@ -75,6 +89,49 @@ def default_line_width(image_size: tuple[int, int]) -> int:
 def default_font_size(image_size: tuple[int, int]) -> int:
     """Return the size of the letters' em, pixels, for an image (height, width)."""
     return max(round(LETTERS_OF_SIDE * _side(image_size) ** LETTERS_POWER), LEAST_LETTERS)
+
+
+def label_height(font_size: int) -> int:
+    """Return the height of every label, pixels."""
+    return round(ABOVE_BASELINE * font_size) + round(BELOW_BASELINE * font_size)
+
+
+def label_image(text: str, font_size: int, colour: RGB, max_width: int) -> np.ndarray:
+    """Return one line of text in black or white on a colour: (h, w, 3) uint8 RGB.
+
+    Args:
+        font_size: of the em, pixels.
+        max_width: pixels; a wider text ends in "..".
+    """
+    text = one_line(text[:LONGEST_TEXT])
+    path = font_for(text) or font_files()[0]
+    margin = max(round(BESIDE * font_size), 1)
+    room, font = max_width - 2 * margin, sized(path, font_size)
+    if font.getlength(text) > room:
+        starts = (f"{text[:end]}.." for end in range(len(text) - 1, 0, -1))
+        text = next((start for start in starts if font.getlength(start) <= room), "")
+    beside = np.zeros((label_height(font_size), margin), np.uint8)
+    words = [_word_mask(word, path, font_size) for word in text.split(" ")]
+    parts = [part for word in words for part in (beside, word)]
+    mask = np.concatenate([*parts, beside], axis=1)[:, :max_width]
+    return np.take(_shades(colour), mask, axis=0)
+
+
+@lru_cache(maxsize=512)
+def _word_mask(word: str, path: str, font_size: int) -> np.ndarray:
+    """Return how much ink is in each pixel of a word, which comes again: (h, w) uint8."""
+    font = sized(path, font_size)
+    mask = Image.new("L", (round(font.getlength(word)), label_height(font_size)))
+    baseline = round(ABOVE_BASELINE * font_size)
+    ImageDraw.Draw(mask).text((0, baseline), word, fill=255, font=font, anchor="ls")
+    return np.array(mask).reshape(mask.height, mask.width)  # an empty image has no shape
+
+
+@lru_cache(maxsize=NUM_COLOURS)
+def _shades(colour: RGB) -> np.ndarray:
+    """Return (256, 3) uint8 RGB: from a colour to the ink on it."""
+    field, ink = np.array(colour), np.array(ink_on(colour))
+    return (field + np.linspace(0, 1, 256)[:, None] * (ink - field)).round().astype(np.uint8)
 
 
 def _side(image_size: tuple[int, int]) -> float:
@@ -90,57 +147,31 @@ def _is_seen(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarray:
     return inside & np.isfinite(boxes_xyxy).all(axis=1)
 
 
-def _outline(box: Sequence[int], line_width: int, image_size: tuple[int, int]) -> Outline:
-    """Return the outline of a box within the image; a small box has a thinner line."""
-    left, top, right, bottom = box
-    line_width = max(min(line_width, min(right - left, bottom - top) // LINES_IN_BOX), 1)
-    edge_width = max(line_width // EDGES_IN_LINE, 1)
-    line = _grown(Rectangle(left, top, right, bottom), line_width // 2, image_size)
-    return Outline(line, line_width, _grown(line, edge_width, image_size), edge_width)
+def _draw_outline(image: np.ndarray, box: Sequence[int], line_width: int, colour: RGB) -> None:
+    """Draw the line around a box, in a small box a thinner one, and an edge that sets it off.
 
-
-def _grown(rectangle: Rectangle, by: int, image_size: tuple[int, int]) -> Rectangle:
-    """Return a rectangle with its sides moved outwards; in the image, and a pixel at least."""
-    height, width = image_size
-    left, top = min(rectangle.left, width - 1), min(rectangle.top, height - 1)
-    right, bottom = max(rectangle.right, left + 1), max(rectangle.bottom, top + 1)
-    return Rectangle(
-        max(left - by, 0), max(top - by, 0), min(right + by, width), min(bottom + by, height)
-    )
-
-
-def _draw_outline(image: np.ndarray, outline: Outline, colour: RGB) -> None:
-    paint, ink = np.array(colour, np.uint8), np.array(ink_on(colour), np.uint8)
-    for part in _frame(image, outline.edge, outline.edge_width):
+    At least a pixel of it is seen.
+    """
+    height, width = image.shape[:2]
+    left, top = min(box[0], width - 1), min(box[1], height - 1)
+    right, bottom = max(box[2], left + 1), max(box[3], top + 1)
+    line = max(min(line_width, min(right - left, bottom - top) // LINES_IN_BOX), 1)
+    edge = max(line // 3, 1)
+    ink = np.array(ink_on(colour), np.uint8)
+    for part in _frame(image, (left, top, right, bottom), line // 2 + edge, edge):
         part[:] = (part >> 1) + (ink >> 1)  # half of it stays, so that the line is what one sees
-    for part in _frame(image, outline.line, outline.line_width):
-        part[:] = paint
+    for part in _frame(image, (left, top, right, bottom), line // 2, line):
+        part[:] = colour
 
 
-def _frame(image: np.ndarray, outer: Rectangle, width: int) -> list[np.ndarray]:
-    """Return the parts of an image along the inner side of a rectangle's edges."""
-    left, top, right, bottom = outer
-    below, above = min(top + width, bottom), max(bottom - width, top)
-    rows = [image[top:below, left:right], image[max(above, below) : bottom, left:right]]
-    beside, before = min(left + width, right), max(right - width, left)
-    between = image[below : max(above, below)]
-    return [*rows, between[:, left:beside], between[:, max(before, beside) : right]]
-
-
-def _draw_labels(
-    image: np.ndarray, boxes: Sequence[Rectangle], texts: Sequence[str], colours: Sequence[RGB]
-) -> None:
-    """Draw a label at each box with its outline, the first on top."""
-    size = image.shape[0], image.shape[1]
-    letters = default_font_size(size)
-    if label_height(letters) > MAX_LABEL_HEIGHT * size[0]:
-        return
-    placer = LabelPlacer(size, boxes, label_height(letters))
-    placed = []
-    for box, text, colour in zip(boxes, texts, colours, strict=True):
-        if text and not placer.is_full:
-            label = label_image(text, letters, colour, size[1])
-            if place := placer.place(box, label.shape[1]):
-                placed.append((place, label))
-    for (left, top, right, bottom), label in reversed(placed):
-        image[top:bottom, left:right] = label
+def _frame(image: np.ndarray, box: Sequence[int], grown: int, width: int) -> list[np.ndarray]:
+    """Return the parts of an image along the edges of a box that is made larger on each side."""
+    left, top, right, bottom = box
+    outer = image[max(top - grown, 0) : bottom + grown, max(left - grown, 0) : right + grown]
+    between = outer[width:-width]
+    return [
+        outer[:width],
+        outer[width:][-width:],
+        between[:, :width],
+        between[:, width:][:, -width:],
+    ]

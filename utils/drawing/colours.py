@@ -1,11 +1,8 @@
-"""A colour for every class: the same in all runs, and easy to tell from the others.
-
-Before: class numbers. After: `annotate.py`, `utils/report/plots/`.
-"""
+"""A colour for every class: the same in all runs, and easy to tell from the others."""
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -13,33 +10,28 @@ RGB = tuple[int, int, int]  # 0 to 255
 
 # Seven colours told apart under the common kinds of colour blindness: Okabe and Ito 2008.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
-NUM_COLOURS = 80  # of classes that are told apart; those of COCO
+# These and 73 more: each the one furthest in OKLab from all before it, of a grid over sRGB without
+# what is nearly black, white or grey.
+_PALETTE = bytes.fromhex(
+    "0072B2 E69F00 009E73 CC79A7 56B4E9 D55E00 F0E442 9600FF 960F69 FFD2FF "
+    "0000FF FF0FFF 4BFFF0 00E100 5A5A00 FF0069 7878FF 87C387 FF87FF C32DB4 "
+    "962D00 5A3CB4 968700 FFA5A5 875A78 78FF87 00B400 C369F0 7887B4 C3B4FF "
+    "2D5AF0 D2001E 006969 008700 FFD2A5 FF6969 FF00B4 8700A5 875AC3 C34B78 "
+    "A5E1FF A5D21E 5A00F0 87693C B4E1A5 00D2D2 C38769 0096FF C300F0 9696F0 "
+    "2DE187 0FA5B4 FF2D00 FF69B4 4B5A87 87B41E E196D2 783C87 4B784B 006900 "
+    "4BFF00 FF7800 D2C35A 2D8796 004BC3 B44B2D F05AE1 78A578 00C378 A569A5 "
+    "B4A55A 784BF0 C30078 A52D4B FFB469 7800D2 B4FF00 3C78E1 A54BF0 B46969"
+)
+NUM_COLOURS = len(_PALETTE) // 3
 
 BLACK, WHITE = (0, 0, 0), (255, 255, 255)
-
-# What is chosen from: neither nearly black or white, nor grey, as the image may be.
-_GRID_STEP = 15
-_LIGHTNESS = (0.45, 0.92)
-_LEAST_CHROMA = 0.07
-
-# Linear sRGB -> cone responses, and their cube roots -> OKLab: Ottosson 2020, "A perceptual color
-# space for image processing".
-_TO_CONES = np.array([
-    (0.4122214708, 0.5363325363, 0.0514459929),
-    (0.2119034982, 0.6806995451, 0.1073969566),
-    (0.0883024619, 0.2817188376, 0.6299787005),
-])  # fmt: skip
-_TO_OKLAB = np.array([
-    (0.2104542553, 0.7936177850, -0.0040720468),
-    (1.9779984951, -2.4285922050, 0.4505937099),
-    (0.0259040371, 0.7827717662, -0.8086757660),
-])  # fmt: skip
 _LUMINANCE = np.array((0.2126, 0.7152, 0.0722))  # of linear sRGB
 
 
 def class_colour(class_index: int) -> RGB:
     """Return the colour of a class; that of class 80 is that of class 0."""
-    return _palette()[class_index % NUM_COLOURS]
+    red, green, blue = _PALETTE[3 * (class_index % NUM_COLOURS) :][:3]
+    return red, green, blue
 
 
 @lru_cache(maxsize=NUM_COLOURS)
@@ -48,51 +40,6 @@ def ink_on(colour: RGB) -> RGB:
 
     The smaller of both contrasts is largest at sqrt(21), so the ratio is never below 4.58.
     """
-    luminance = float(_linear(np.array(colour)) @ _LUMINANCE)
-    return BLACK if (luminance + 0.05) ** 2 > 1.05 * 0.05 else WHITE
-
-
-def to_oklab(colours: np.ndarray) -> np.ndarray:
-    """Convert sRGB colours (..., 3) in [0, 255] to OKLab: lightness in [0, 1], and two axes."""
-    return np.cbrt(_linear(colours) @ _TO_CONES.T) @ _TO_OKLAB.T
-
-
-@cache
-def _palette() -> tuple[RGB, ...]:
-    """The seven colours, then again and again the one of the grid furthest from all before."""
-    chosen = [_from_hex(colour) for colour in COLOURS]
-    candidates = _candidates()
-    places = to_oklab(candidates)
-    distance = np.full(len(places), np.inf)
-    for colour in chosen:
-        distance = np.minimum(distance, _distance(places, colour))
-    while len(chosen) < NUM_COLOURS:
-        red, green, blue = candidates[distance.argmax()].tolist()
-        chosen.append((red, green, blue))
-        distance = np.minimum(distance, _distance(places, chosen[-1]))
-    return tuple(chosen)
-
-
-def _candidates() -> np.ndarray:
-    """Return the sRGB colours (N, 3) that may be chosen."""
-    levels = np.arange(0, 256, _GRID_STEP)
-    grid = np.stack(np.meshgrid(levels, levels, levels, indexing="ij"), axis=-1).reshape(-1, 3)
-    lightness, *axes = to_oklab(grid).T
-    lowest, highest = _LIGHTNESS
-    return grid[(lightness >= lowest) & (lightness <= highest) & (np.hypot(*axes) >= _LEAST_CHROMA)]
-
-
-def _distance(places: np.ndarray, colour: RGB) -> np.ndarray:
-    # Rounded: machines differ in the last digits, and must not differ in the colour.
-    return np.linalg.norm(places - to_oklab(np.array(colour)), axis=-1).round(9)
-
-
-def _linear(colours: np.ndarray) -> np.ndarray:
-    """Undo the transfer function of sRGB: [0, 255] -> [0, 1] (IEC 61966-2-1)."""
-    value = np.asarray(colours) / 255
-    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
-
-
-def _from_hex(colour: str) -> RGB:
-    red, green, blue = bytes.fromhex(colour[1:])
-    return red, green, blue
+    value = np.array(colour) / 255
+    linear = np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+    return BLACK if (float(linear @ _LUMINANCE) + 0.05) ** 2 > 1.05 * 0.05 else WHITE

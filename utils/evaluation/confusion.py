@@ -1,7 +1,4 @@
-"""The counts of a confusion matrix: how often each class is detected as each class.
-
-Before: `nms.py`, image by image. After: `coco/metric.py`, and `utils/report/plots/confusion.py`.
-"""
+"""The counts of a confusion matrix: how often each class is detected as each class."""
 
 from __future__ import annotations
 

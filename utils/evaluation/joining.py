@@ -1,7 +1,4 @@
-"""Detections of overlapping views of an image -> detections of the image.
-
-Before: NMS in each view (`utils/evaluation/nms.py`). After: as for an image that is seen at once.
-"""
+"""Detections of overlapping views of an image -> detections of the image."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import numpy as np
 from utils.detections import Detections
 from utils.evaluation.nms import SuppressionSettings, suppress_overlapping
 
-AGREEMENT = 0.5  # IoU; from 0.3 to 0.7, mAP on benchmarks/tiles.py differs by less than 0.01
+AGREEMENT = 0.5  # IoU; from 0.3 to 0.7, mAP differs by less than 0.01 (docs/en/detect.md)
 # A box that a border cuts ends there to about half a cell of the finest map: 4 px of 640.
 NEAR_BORDER = 4 / 640  # of the long side of the view
 BLOCK = 256  # cut boxes that are compared at once with all of another view: bounds the memory

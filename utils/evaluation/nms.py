@@ -1,6 +1,5 @@
 """Non-maximum suppression (NMS): of predictions that overlap, the best stay.
 
-Before: the head's decoded boxes. After: `coco/metric.py`.
 Exact, and without a time limit: the result depends only on the predictions.
 """
 

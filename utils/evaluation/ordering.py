@@ -1,7 +1,4 @@
-"""The order of detections by score.
-
-Before: scores, of an image or of many. After: `nms.py`, `coco/matching.py`.
-"""
+"""The order of detections by score."""
 
 from __future__ import annotations
 

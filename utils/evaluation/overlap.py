@@ -1,8 +1,4 @@
-"""Whether two objects are compared by their boxes or by their masks.
-
-Before: `Head.finish` and the labels, image by image. After: `coco/matching.py`,
-`legacy/matching.py`.
-"""
+"""Whether two objects are compared by their boxes or by their masks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Which hyper-parameters a search changes, and how far.
 
-Before: the hyper-parameters to begin with. After: `sampling.py` draws others. The ranges are those
-of the public YOLOv5's evolution, which leaves iou_t, perspective and fliplr alone; it has no
-randaugment.
+The ranges are those of the public YOLOv5's evolution, which leaves iou_t, perspective and fliplr
+alone; it has no randaugment.
 """
 
 from __future__ import annotations

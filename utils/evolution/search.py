@@ -1,7 +1,4 @@
-"""The search of `train.py --evolve`: trials side by side until there are enough.
-
-Before: flags and the hyper-parameters to begin with. After: `outputs.py` writes what was found.
-"""
+"""The search of `train.py --evolve`: trials side by side until there are enough."""
 
 from __future__ import annotations
 
@@ -16,28 +13,13 @@ from backend.words import count
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
-from utils.evolution.folder import command_to_go_on, open_folder
-from utils.evolution.outputs import conclude_search, write_table
+from utils.evolution.folder import command_to_go_on, conclude_search, open_folder, write_table
 from utils.evolution.ranges import searched_ranges
-from utils.evolution.records import (
-    DONE,
-    FAILED,
-    PRUNED,
-    RUNNING,
-    TrialRecord,
-    best_of,
-    read_records,
-    write_records,
-)
-from utils.evolution.sampling import Sampler
-from utils.evolution.trial_run import TrialRun
+from utils.evolution.study import SearchStudy
+from utils.evolution.trial_run import TrialRun, remove_weights
 from utils.processes.exit_status import EXIT_DONE
 from utils.processes.launch import rank_variables, wanted_processes
-from utils.processes.process_family import (
-    ORPHAN_SECONDS,
-    adopt_orphans,
-    kill_descendants,
-)
+from utils.processes.process_family import ORPHAN_SECONDS, adopt_orphans, kill_descendants
 from utils.processes.suspend import StopRequests, Suspended
 from utils.screen.lines import joined
 from utils.state.lock import RunLock
@@ -60,23 +42,18 @@ def evolve(config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> Non
         raise UserError("--evolve starts its trainings itself; leave the launcher out")
     devices = devices_of(config)
     ranges = searched_ranges(hyp, task_of_flags(vars(config)).unused)
-    begin = {name: getattr(hyp, name) for name in ranges}
-    sampler = Sampler(begin, ranges, config.epochs, config.seed)
     with RunLock() as lock:
-        folder = open_folder(config, hyp, ranges, lock)
+        folder, study = open_folder(config, hyp, ranges, lock)
         found = count(len(ranges), "hyper-parameter")
         log.info("%s are searched; what is 0 in the file stays 0", found)
-        records = read_records(folder, ranges)
-        if records and not records[0].fitness:
-            records[0].state = RUNNING  # once more: without it nothing else begins
-        search = Search(config, hyp, folder, records, sampler, devices)
+        search = Search(config, hyp, folder, study, devices)
         adopt_orphans()
         try:
             with stop.saving_at_interrupt():
                 search.run(stop)
         finally:
             kill_descendants()
-        conclude_search(folder, hyp, records)
+        conclude_search(folder, hyp, study)
 
 
 def devices_of(config: TrainConfig) -> list[str]:
@@ -87,122 +64,109 @@ def devices_of(config: TrainConfig) -> list[str]:
 
 
 class Search:
-    """Trials that run side by side, one per device.
-
-    Args:
-        records: of the trials so far; those to come are added.
-        devices: a name may repeat.
-    """
+    """Trials that run side by side, one per device; a name may repeat."""
 
     def __init__(
         self,
         config: TrainConfig,
         hyp: Hyperparameters,
         folder: Path,
-        records: list[TrialRecord],
-        sampler: Sampler,
+        study: SearchStudy,
         devices: Sequence[str],
     ) -> None:
-        self._config, self._hyp, self._folder = config, hyp, folder
-        self._records, self._sampler = records, sampler
+        self._config, self._hyp, self._folder, self._study = config, hyp, folder, study
         self._backend = select.choose(config.backend)
         self._environment = dict(rank_variables(len(devices)))
         del self._environment["WORLD_SIZE"]  # each trial is a run of its own
         self._free = list(devices)
-        self._running: list[tuple[TrialRun, str]] = []
-        self._pending: list[TrialRecord] = []  # that an earlier process did not end
+        self._running: list[TrialRun] = []
+        # Those that an earlier process of this search began here and did not end.
+        self._pending = [
+            trial for trial in study.trials("RUNNING") if self._place(trial.number).exists()
+        ]
+        self._has_begun_well = bool(study.trials("COMPLETE", "PRUNED"))
+        self._failures = 0  # in a row
 
     def run(self, stop: StopRequests) -> None:
         """Run trials until there are as many as asked for."""
-        for record in self._records:
-            self._sampler.take_back(record)
-        self._pending = [record for record in self._records if record.state == RUNNING]
         while True:
-            if cause := stop.cause():
+            if (cause := stop.cause()) is not None:
                 self._suspend(cause, stop.interrupted)
-            while self._free and (following := self._next()) is not None:
-                self._start(following)
+            while self._free and (run := self._next()) is not None:
+                run.start(self._config, self._hyp, self._backend, self._free.pop(0),
+                          self._environment)  # fmt: skip
+                self._running.append(run)
             if not self._running:
                 return
             time.sleep(POLL_SECONDS)
-            for run, device in [pair for pair in self._running if self._has_ended(pair[0])]:
-                self._running.remove((run, device))
-                self._free.append(device)
+            for run in [run for run in self._running if self._has_ended(run)]:
+                self._running.remove(run)
+                self._free.append(run.device)
                 self._end(run)
 
-    def _next(self) -> TrialRecord | None:
-        """Return a trial to train; None when there are enough."""
-        if self._pending:
-            return self._pending.pop(0)
-        number = len(self._records)
-        if number >= self._config.evolve or (number and not self._has_begun_well()):
+    def _next(self) -> TrialRun | None:
+        """Return a trial to train; None when there are enough.
+
+        The first one is alone until it has an epoch: a failure before that would recur.
+        """
+        if self._running and not self._has_begun_well:
             return None
-        self._records.append(TrialRecord(number, self._sampler.ask(number)))
-        write_records(self._folder, self._records)
-        return self._records[-1]
+        if self._pending:
+            found = self._pending.pop(0)
+            trial, place = self._study.take_up(found), self._place(found.number)
+            return TrialRun(place, trial, found.intermediate_values)
+        if len(self._study.trials("COMPLETE", "PRUNED", "RUNNING")) >= self._config.evolve:
+            return None
+        trial = self._study.ask()
+        return TrialRun(self._place(trial.number), trial)
 
-    def _has_begun_well(self) -> bool:
-        """Return whether the first trial finished an epoch: a failure before that would recur."""
-        return bool(self._records[0].fitness)
-
-    def _start(self, record: TrialRecord) -> None:
-        run, device = TrialRun(self._folder / "trials", record), self._free.pop(0)
-        run.start(self._config, self._hyp, self._backend, device, self._environment)
-        self._running.append((run, device))
+    def _place(self, number: int) -> Path:
+        return self._folder / "trials" / f"trial-{number:04d}"
 
     def _has_ended(self, run: TrialRun) -> bool:
         """Look at a trial that runs; one that is to be pruned is asked to end."""
         code = run.exit_code  # before results.csv, which the process may write meanwhile
-        epochs = len(run.record.fitness)
-        run.read_epochs()
-        if code is None:
-            has_more = len(run.record.fitness) > epochs
-            if has_more and not run.is_hopeless and self._sampler.report(run.record):
-                run.is_hopeless = True
-                run.ask_to_end()
-            return False
-        if code == EXIT_DONE and run.record.fitness:
-            run.record.state = DONE
-        else:
-            run.record.state = PRUNED if run.is_hopeless else FAILED
-        return True
+        has_more = run.read_epochs()
+        self._has_begun_well |= bool(run.fitness)
+        if code is None and has_more and not run.is_hopeless and run.trial.should_prune():
+            run.is_hopeless = True
+            run.ask_to_end()
+        return code is not None
 
     def _end(self, run: TrialRun) -> None:
         """Keep what a trial found, and of its weights those of the best."""
-        record = run.record
-        self._sampler.tell(record)
-        write_records(self._folder, self._records)
-        write_table(self._folder, self._hyp, self._records)
-        best = best_of(self._records)
-        log.info("%s", describe_trial(record, self._config.evolve, best))
-        for other in self._records:
-            if other.state != RUNNING:
-                TrialRun(self._folder / "trials", other).remove_weights(keep_best=other is best)
-        last = [record.state for record in self._records if record.state != RUNNING][-FAILURES:]
-        if record.state == FAILED and (record.number == 0 or last == [FAILED] * FAILURES):
-            what = f"trial {record.number + 1} has failed, see {run.log}"
+        is_done = run.exit_code == EXIT_DONE and bool(run.fitness)
+        state = "COMPLETE" if is_done else "PRUNED" if run.is_hopeless else "FAIL"
+        self._failures = self._failures + 1 if state == "FAIL" else 0
+        if self._has_begun_well:  # else the same command trains the trial again
+            self._study.tell(run.trial, state, run.best, run.figures)
+        write_table(self._folder, self._hyp, self._study)
+        best = self._study.best()
+        log.info("%s", self._describe(run, state))
+        for trial in self._study.trials("COMPLETE", "PRUNED", "FAIL"):
+            is_best = best is not None and trial.number == best.number
+            remove_weights(self._place(trial.number), keep_best=is_best)
+        if state == "FAIL" and (not self._has_begun_well or self._failures == FAILURES):
+            what = f"trial {run.trial.number + 1} has failed, see {run.log}"
             raise UserError(f"--evolve: {what}:\n{run.last_lines()}")
+
+    def _describe(self, run: TrialRun, state: str) -> str:
+        parts = [f"trial {run.trial.number + 1}/{self._config.evolve}", f"fitness {run.best:.4f}"]
+        if state != "COMPLETE":
+            how = "pruned" if state == "PRUNED" else "failed"
+            parts.append(f"{how} in epoch {len(run.fitness) + 1}")
+        if (best := self._study.best()) is not None:
+            parts.append(f"best {best.value:.4f} of trial {best.number + 1}")
+        return joined(parts)
 
     def _suspend(self, cause: str, by_hand: bool) -> None:
         """Have all trials save their states, and end."""
-        for run, _ in self._running:
+        for run in self._running:
             run.ask_to_end()
         deadline = time.monotonic() + ORPHAN_SECONDS
-        while time.monotonic() < deadline and any(
-            run.exit_code is None for run, _ in self._running
-        ):
+        while time.monotonic() < deadline and any(run.exit_code is None for run in self._running):
             time.sleep(POLL_SECONDS)
-        done = count(sum(record.state != RUNNING for record in self._records), "trial")
+        done = count(len(self._study.trials("COMPLETE", "PRUNED", "FAIL")), "trial")
         raise Suspended(
             f"the search stops after {done}: {cause}; go on with {command_to_go_on()}", by_hand
         )
-
-
-def describe_trial(record: TrialRecord, number: int, best: TrialRecord | None) -> str:
-    """Return a line about a trial that has ended."""
-    parts = [f"trial {record.number + 1}/{number}", f"fitness {record.best:.4f}"]
-    if record.state != DONE:
-        parts.append(f"{record.state} in epoch {len(record.fitness) + 1}")
-    if best is not None:
-        parts.append(f"best {best.best:.4f} of trial {best.number + 1}")
-    return joined(parts)

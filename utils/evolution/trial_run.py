@@ -1,7 +1,4 @@
-"""The training of one trial, in a process of its own.
-
-Before: `search.py` has its values and a device. After: its results.csv, epoch by epoch.
-"""
+"""The training of one trial, in a process of its own."""
 
 from __future__ import annotations
 
@@ -11,15 +8,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from utils.cli.document import as_document
 from utils.cli.flags import as_words
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import AUTO, TrainConfig
 from utils.errors import UserError
-from utils.evolution.records import TrialRecord
 from utils.files.project import PROJECT
 from utils.files.regular import read_text
 from utils.files.yaml import write_yaml
@@ -35,8 +32,8 @@ MAX_LOG_BYTES = 2**26
 SHOWN_LINES = 5
 # What trials have of their own, or not at all; all other settings are the search's.
 OWN = {
-    "evolve", "hyp", "override", "project", "name", "exist_ok", "resume", "suspend_file",
-    "time_limit", "nproc", "device", "no_plots", "keep", "backend",
+    "evolve", "storage", "hyp", "override", "project", "name", "exist_ok", "resume",
+    "suspend_file", "time_limit", "nproc", "device", "no_plots", "keep", "backend",
 }  # fmt: skip
 # A trial's task would put its own default in their place if they were left out.
 OF_TASKS = {name for task in TASKS.values() for name in task.defaults}
@@ -46,21 +43,30 @@ class TrialRun:
     """A trial's folder, and its process while it trains.
 
     Attributes:
-        folder: of its run.
         log: what it prints.
+        fitness: of each epoch so far; NaN where there is none.
+        figures: of its best epoch, by column.
         is_hopeless: it was asked to end because others are better.
 
     Args:
-        folder: of all trials.
+        folder: of its run.
+        trial: Optuna's; it gets the fitness of each epoch.
+        reported: epochs whose fitness it has, from an earlier process.
     """
 
-    def __init__(self, folder: Path, record: TrialRecord) -> None:
-        self.record = record
-        name = f"trial-{record.number:04d}"
-        self.folder = folder / name
-        self._hyp, self.log = folder / f"{name}.yaml", folder / f"{name}.log"
+    def __init__(self, folder: Path, trial: Any, reported: Collection[int] = ()) -> None:
+        self.folder, self.trial, self.device = folder, trial, ""
+        self._reported = reported
+        self._hyp, self.log = folder.with_suffix(".yaml"), folder.with_suffix(".log")
+        self.fitness: list[float] = []
+        self.figures: Mapping[str, float] = {}
         self.is_hopeless = False
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def best(self) -> float:
+        """The best epoch's fitness; 0 without any."""
+        return max((value for value in self.fitness if value > 0), default=0.0)
 
     def start(
         self,
@@ -77,7 +83,9 @@ class TrialRun:
             hyp: the hyper-parameters to begin with.
             environment: variables of the process, in addition to those of this one.
         """
-        write_yaml(self._hyp, as_document(dataclasses.replace(hyp, **self.record.values)))
+        self.device = device
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_yaml(self._hyp, as_document(dataclasses.replace(hyp, **self.trial.params)))
         own = TrainConfig(
             hyp=self._hyp, project=self.folder.parent, name=self.folder.name, exist_ok=True,
             resume=AUTO, device=device, no_plots=True, keep=1, backend=backend,
@@ -89,14 +97,11 @@ class TrialRun:
             variables.pop(name, None)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                 env=variables,
                 start_new_session=True,  # Ctrl-C is answered here
                 preexec_fn=ask_for_signal_when_parent_ends,
-            )
+            )  # fmt: skip
 
     @property
     def exit_code(self) -> int | None:
@@ -109,27 +114,31 @@ class TrialRun:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)  # nothing for one that has ended
 
-    def read_epochs(self) -> None:
-        """Bring the record up to date with results.csv.
+    def read_epochs(self) -> bool:
+        """Bring the trial up to date with results.csv; return whether it has more epochs.
 
         Raises:
             UserError: the file cannot be read, or has the figures of no task.
         """
         path = self.folder / "results.csv"
         if not path.exists():
-            return
+            return False
         columns, rows = read_results(path)
-        figures = {name.removeprefix(METRICS) for name in columns if name.startswith(METRICS)}
-        task = task_of_figures(figures)
+        task = task_of_figures({x.removeprefix(METRICS) for x in columns if x.startswith(METRICS)})
         if task is None:
             raise UserError(f"--evolve: {path} has none of the figures that a task is judged by")
         weights = {f"{METRICS}{name}": weight for name, weight in task.fitness.items()}
-        fitness = [sum(weights[name] * row[name] for name in weights) for row in rows]
-        self.record.fitness = fitness
-        if any(not math.isnan(value) for value in fitness):
-            best = max(range(len(rows)), key=lambda epoch: _or_least(fitness[epoch]))
-            shown = [name for name in columns if name.startswith(("metrics/", "val/"))]
-            self.record.figures = {name: rows[best][name] for name in shown}
+        before = len(self.fitness)
+        self.fitness = [sum(weights[name] * row[name] for name in weights) for row in rows]
+        known = [value for value in self.fitness if not math.isnan(value)]
+        if known:
+            best = rows[self.fitness.index(max(known))]
+            shown = [name for name in columns if name.startswith((METRICS, "val/"))]
+            self.figures = {name: best[name] for name in shown}
+        for epoch, value in enumerate(self.fitness[before:], before):
+            if not math.isnan(value) and epoch not in self._reported:
+                self.trial.report(value, epoch)
+        return len(self.fitness) > before
 
     def last_lines(self) -> str:
         """Return the end of what the process printed."""
@@ -139,13 +148,10 @@ class TrialRun:
             return f"see {self.log}"
         return "\n".join(lines[-SHOWN_LINES:])
 
-    def remove_weights(self, keep_best: bool) -> None:
-        """Remove the states of a trial that has ended, or all of them but the best."""
-        states = StateFiles(self.folder, keep=1)
-        for path in states.folder.glob("*"):
-            if not (keep_best and path == states.best):
-                path.unlink(missing_ok=True)
 
-
-def _or_least(value: float) -> float:
-    return -1.0 if math.isnan(value) else value
+def remove_weights(folder: Path, keep_best: bool) -> None:
+    """Remove the states of a trial that has ended, or all of them but the best."""
+    states = StateFiles(folder, keep=1)
+    for path in states.folder.glob("*"):
+        if not (keep_best and path == states.best):
+            path.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""A TorchScript trace -> a CoreML package, by coremltools, with the metadata in its description.
+"""CoreML packages with the metadata in their description: made of a trace, run on macOS.
 
-It is written on any system. coremltools 9.0 names PyTorch 2.7 as the newest it was tested with.
+They are written on any system. coremltools 9.0 names PyTorch 2.7 as the newest it was tested with.
 """
 
 from __future__ import annotations
@@ -8,22 +8,30 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from utils.errors import UserError, brief
-from utils.export.ranges import Calibration
+from utils.export.metadata import Metadata, metadata_of
+from utils.export.outputs import Outputs
+from utils.export.quantization import Calibration
 from utils.optional import import_optional
-from utils.runtimes.coreml_runtime import INPUT, OUTPUT
-from utils.runtimes.metadata import Metadata
+
+INPUT, OUTPUT = "images", "output0"
+SYSTEM = "darwin"
+COREML_FILES = (  # of a package, as coremltools writes it
+    "Manifest.json",
+    "Data/com.apple.CoreML/model.mlmodel",
+    "Data/com.apple.CoreML/weights/weight.bin",
+)
 
 
 def write_coreml(
-    trace: Path,
-    path: Path,
-    metadata: Metadata,
-    calibration: Calibration | None,
+    trace: Path, path: Path, metadata: Metadata, calibration: Calibration | None
 ) -> None:
     """Make an ML program, a folder, for iOS 15 and macOS 12 up; UserError if that fails."""
     tools = import_optional("coremltools", "--include coreml")
@@ -47,3 +55,25 @@ def write_coreml(
         raise UserError(
             f"coremltools cannot convert or write the model: {brief(str(error))}"
         ) from error
+
+
+class CoreMlRuntime:
+    """A model that macOS runs; see `outputs.py::Runtime`. One thread at a time."""
+
+    def __init__(self, path: Path, threads: int | None = None) -> None:
+        if why := why_no_coreml():
+            raise UserError(why)
+        tools = import_optional("coremltools", f"--weights {path}")
+        self._model: Any = tools.models.MLModel(str(path), compute_units=tools.ComputeUnit.CPU_ONLY)
+        self.metadata = metadata_of(dict(self._model.user_defined_metadata))
+        self.name = f"CoreML, coremltools {tools.__version__}, CPU"
+        self._turn = threading.Lock()
+
+    def __call__(self, images: np.ndarray) -> Outputs:
+        with self._turn:
+            return (np.asarray(self._model.predict({INPUT: images})[OUTPUT], np.float32),)
+
+
+def why_no_coreml() -> str:
+    """Return why this machine cannot run CoreML; "" if it can."""
+    return "" if sys.platform == SYSTEM else "CoreML runs only on macOS"

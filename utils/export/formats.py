@@ -1,33 +1,22 @@
-"""The formats that export.py writes: one row each, with what makes, runs and installs it.
-
-Before: `--include` or a file names one. After: `models/export/job.py` writes it,
-`opening.py` loads it.
-"""
+"""The formats that export.py writes: one row each, with what makes, runs and installs it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from utils.errors import UserError
-from utils.export.coreml import write_coreml
-from utils.export.litert import PROGRAM, write_litert
-from utils.export.ncnn import write_ncnn
-from utils.export.onnx_file import write_onnx
-from utils.export.openvino import write_openvino
-from utils.export.ranges import Calibration
-from utils.export.tensorrt import write_engine
-from utils.export.trace import keep_trace
-from utils.runtimes.coreml_runtime import COREML_FILES, CoreMlRuntime, why_no_coreml
-from utils.runtimes.litert_runtime import LiteRtRuntime
-from utils.runtimes.metadata import Metadata
-from utils.runtimes.ncnn_runtime import NCNN_FILES, NcnnRuntime
-from utils.runtimes.onnx_runtime import OnnxRuntime
-from utils.runtimes.openvino_runtime import OPENVINO_FILES, OpenVinoRuntime
-from utils.runtimes.runtime import Runtime
-from utils.runtimes.tensorrt_runtime import TENSORRT_FILES, TensorRtRuntime
-from utils.runtimes.torchscript_runtime import TorchScriptRuntime
+from utils.export.coreml import COREML_FILES, CoreMlRuntime, why_no_coreml, write_coreml
+from utils.export.litert import PROGRAM, LiteRtRuntime, write_litert
+from utils.export.metadata import Metadata
+from utils.export.ncnn import NCNN_FILES, NcnnRuntime, write_ncnn
+from utils.export.onnx import OnnxRuntime, write_onnx
+from utils.export.openvino import OPENVINO_FILES, OpenVinoRuntime, write_openvino
+from utils.export.outputs import Runtime
+from utils.export.quantization import Calibration
+from utils.export.tensorrt import TENSORRT_FILES, TensorRtRuntime, write_engine
+from utils.export.torchscript import TorchScriptRuntime, keep_trace
 
 Convert = Callable[[Path, Path, Metadata, Calibration | None], None]
 
@@ -58,6 +47,8 @@ class Format:
         source: of which kind of file it is made: GRAPH, or TRACE, which needs PyTorch.
         side_by_side: threads may call it at the same time, each with as many as `open` is told.
         is_program: running one can do more than compute; so --weights needs --runtime with it.
+        is_tried: a child runs a file first (`trial.py`), but not on a GPU, whose driver maps more
+            memory than any limit.
         several_outputs: its files may return several tensors.
         half, int8, dynamic, letterbox, nms, efficient_nms: whether the flags of these names work
             with it.
@@ -75,6 +66,7 @@ class Format:
     source: str = GRAPH
     side_by_side: bool = False
     is_program: bool = False
+    is_tried: bool = True
     several_outputs: bool = False
     half: bool = False
     int8: bool = False
@@ -109,8 +101,8 @@ FORMATS = (
     Format("coreml", "CoreML", ".mlpackage", ("coremltools",), write_coreml, CoreMlRuntime,
         folder=COREML_FILES, source=TRACE, half=True, why_not_run=why_no_coreml),
     Format("engine", "TensorRT", "_tensorrt_model", ("tensorrt", "cuda"), write_engine,
-        TensorRtRuntime, folder=TENSORRT_FILES, is_program=True, half=True, nms=True,
-        efficient_nms=True),
+        TensorRtRuntime, folder=TENSORRT_FILES, is_program=True, is_tried=False, half=True,
+        nms=True, efficient_nms=True),
 )  # fmt: skip
 
 
@@ -144,3 +136,32 @@ def find_format(path: Path) -> Format:
 def is_exported(path: str | Path) -> bool:
     """Return whether a file's name is that of an exported one."""
     return any(row.has_written(Path(path)) for row in FORMATS)
+
+
+def exported_path(weights: str, row: Format) -> Path:
+    """Return where the file of a format goes: beside the weights, under their name."""
+    path = Path(weights)
+    if path.name in ("", ".."):  # a folder of weights, seen from inside
+        path = path.resolve()
+    return path.parent / f"{path.stem}{row.ending}"
+
+
+def require_free_place(path: Path, row: Format) -> None:
+    """Raise UserError if a format's file would replace what export.py did not write."""
+    if not path.exists() and not path.is_symlink():
+        return
+    is_folder = path.is_dir() and not path.is_symlink()
+    if is_folder != bool(row.folder) or is_folder and _holds_more(path, row.folder):
+        raise UserError(f"{path} exists, and export.py did not write it; move it away")
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _holds_more(folder: Path, files: tuple[str, ...]) -> bool:
+    """Return whether something else is in a folder than these files and their folders."""
+    known = {str(each) for file in files for each in (file, *PurePosixPath(file).parents)}
+    return any(path.relative_to(folder).as_posix() not in known for path in folder.rglob("*"))

@@ -1,26 +1,35 @@
-"""An ONNX graph -> OpenVINO's two files, model.xml and model.bin, in a folder.
+"""OpenVINO's two files in a folder, made of an ONNX graph; OpenVINO runs them, and ONNX files too.
 
 The metadata is in model.xml, where OpenVINO puts that of an ONNX file.
 """
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from utils.errors import UserError, brief
-from utils.export.quantization import OPENVINO, quantize
-from utils.export.ranges import Calibration
-from utils.files.regular import UNLIMITED, read_bytes
+from utils.export.metadata import PIXELS, Metadata, metadata_of
+from utils.export.onnx import read_onnx
+from utils.export.outputs import Outputs
+from utils.export.quantization import OPENVINO, Calibration, quantize
+from utils.files.regular import UNLIMITED, read_bytes, read_text
 from utils.optional import import_optional
-from utils.runtimes.metadata import Metadata
-from utils.runtimes.openvino_runtime import MODEL, SECTION
+
+MODEL, WEIGHTS = "model.xml", "model.bin"  # in a folder
+OPENVINO_FILES = MODEL, WEIGHTS
+MAX_WEIGHT_BYTES = 1 << 32
+SECTION = "framework"  # where OpenVINO keeps the metadata of an ONNX file
+# Where a CPU has bfloat16, OpenVINO takes it unless told otherwise: boxes of a YOLOv5n at 640 px
+# were up to 12 px elsewhere.
+PRECISION = {"INFERENCE_PRECISION_HINT": "f32"}
 
 
 def write_openvino(
-    graph: Path,
-    path: Path,
-    metadata: Metadata,
-    calibration: Calibration | None,
+    graph: Path, path: Path, metadata: Metadata, calibration: Calibration | None
 ) -> None:
     """Make a folder of a model and its weights, in the precision that the metadata names.
 
@@ -45,3 +54,74 @@ def write_openvino(
         raise UserError(
             f"OpenVINO cannot write the model: {brief(str(error))}; is the disk full?"
         ) from error
+
+
+class OpenVinoRuntime:
+    """A model that OpenVINO has compiled; `outputs.py::Runtime` says what its names mean."""
+
+    def __init__(self, path: Path, threads: int | None = None) -> None:
+        openvino = import_optional("openvino", f"--weights {path}")
+        core = openvino.Core()
+        settings = {**PRECISION, "PERFORMANCE_HINT": "LATENCY"}
+        if threads:
+            settings["INFERENCE_NUM_THREADS"] = str(threads)
+        try:
+            model, self.metadata = read_folder(core, path) if path.is_dir() else of_onnx(core, path)
+            if len(model.inputs) != 1:
+                raise UserError(f"it has {len(model.inputs)} inputs; a detector has one")
+            self._type = np.dtype(model.input().get_element_type().to_dtype())
+            self._compiled = core.compile_model(model, "CPU", settings)
+        except (RuntimeError, UnicodeDecodeError) as error:  # the latter of a message
+            raise UserError(f"OpenVINO cannot read it: {reason(error)}") from error
+        if self._type.kind != ("u" if self.metadata.image == PIXELS else "f"):
+            raise UserError(
+                f"it takes numbers of type {self._type}, which is not its metadata's "
+                f"{self.metadata.image}; export it with export.py"
+            )
+        self.name = f"OpenVINO {openvino.__version__.partition('-')[0]}, CPU"
+        self._own = threading.local()
+
+    def __call__(self, images: np.ndarray) -> Outputs:
+        if not hasattr(self._own, "request"):
+            self._own.request = self._compiled.create_infer_request()
+        try:
+            given = images.astype(self._type, copy=False)
+            found = self._own.request.infer([given], share_inputs=True)
+        except RuntimeError as error:
+            raise UserError(f"OpenVINO failed: {reason(error)}") from error
+        return tuple(np.asarray(found[place], np.float32) for place in range(len(found)))
+
+
+def read_folder(core: Any, folder: Path) -> tuple[Any, Metadata]:
+    """Return the model of a folder and its metadata."""
+    for name in (MODEL, WEIGHTS):
+        if not (folder / name).exists():
+            raise UserError(f"the folder lacks {name}; export it with export.py")
+    weights = read_bytes(folder / WEIGHTS, MAX_WEIGHT_BYTES)
+    try:
+        text = read_text(folder / MODEL)  # OpenVINO's errors and metadata quote it
+    except UnicodeDecodeError as error:
+        raise UserError(f"its {MODEL} is not UTF-8") from error
+    model = core.read_model(text.encode(), weights)
+    return model, metadata_of(texts_of(model))
+
+
+def of_onnx(core: Any, path: Path) -> tuple[Any, Metadata]:
+    """Return the model of an ONNX file and its metadata; UserError as `read_onnx`."""
+    file = read_onnx(path)
+    return core.read_model(file.content), file.metadata
+
+
+def reason(error: Exception) -> str:
+    """Return the last line of an error of OpenVINO: those before it name places in its source."""
+    *_, last = str(error).strip().splitlines() or [""]
+    return brief(last)
+
+
+def texts_of(model: Any) -> dict[str, str]:
+    """Return the metadata that a model holds."""
+    if not model.has_rt_info([SECTION]):
+        return {}
+    section = model.get_rt_info([SECTION]).astype(dict)
+    values = {name: getattr(value, "value", None) for name, value in section.items()}
+    return {name: value for name, value in values.items() if isinstance(value, str)}

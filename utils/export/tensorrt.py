@@ -1,21 +1,31 @@
-"""An ONNX graph -> a TensorRT engine for the GPU that builds it, with metadata.json in its folder.
+"""TensorRT engines with metadata.json in a folder: made of an ONNX graph, run on the first GPU.
 
-Written after TensorRT's documentation (docs.nvidia.com/deeplearning/tensorrt), tested only
-with a stand-in. The types are those of the graph: float16 where the graph has it.
+An engine is for the GPU that builds it, and holds machine code: `opening.py` loads one only if
+--runtime asks for it. Written after the documentation of TensorRT and cuda-python, tested only with
+stand-ins. The types are those of the graph: float16 where the graph has it.
 """
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from utils.errors import UserError, brief
-from utils.export.ranges import Calibration
+from utils.export.metadata import METADATA_FILE, Metadata, metadata_as_json, metadata_of_folder
+from utils.export.outputs import Outputs, fault_of_returned
+from utils.export.quantization import Calibration
 from utils.files.atomic import atomic_file
 from utils.files.regular import UNLIMITED, read_bytes
 from utils.optional import import_optional
-from utils.runtimes.metadata import Metadata
-from utils.runtimes.metadata_file import METADATA_FILE, metadata_as_json
-from utils.runtimes.tensorrt_runtime import ENGINE
+
+ENGINE = "model.engine"
+TENSORRT_FILES = ENGINE, METADATA_FILE
+INPUT, OUTPUT = "images", "output0"
+MAX_ENGINE_BYTES = 1 << 33
+CUDA = "cuda.bindings.runtime"
 
 
 def write_engine(
@@ -42,3 +52,63 @@ def write_engine(
     with atomic_file(path / ENGINE) as file:
         file.write(engine)
     (path / METADATA_FILE).write_text(metadata_as_json(metadata), encoding="utf-8")
+
+
+class TensorRtRuntime:
+    """An engine and its memory; see `outputs.py::Runtime`. One thread at a time."""
+
+    def __init__(self, path: Path, threads: int | None = None) -> None:
+        tensorrt = import_optional("tensorrt", f"--weights {path}")
+        self._cuda: Any = import_optional(CUDA, f"--weights {path}")
+        self.metadata = metadata_of_folder(path, TENSORRT_FILES)
+        logger = tensorrt.Logger(tensorrt.Logger.ERROR)
+        tensorrt.init_libnvinfer_plugins(logger, "")
+        # The engine lives as long as its runtime and context do.
+        self._runtime = tensorrt.Runtime(logger)
+        content = read_bytes(path / ENGINE, MAX_ENGINE_BYTES)
+        self._engine = self._runtime.deserialize_cuda_engine(content)
+        if self._engine is None:
+            raise UserError(
+                "TensorRT cannot read it: an engine is for one kind of GPU and one version of "
+                "TensorRT; export it again here"
+            )
+        self._context = self._engine.create_execution_context()
+        shapes = [tuple(self._engine.get_tensor_shape(name)) for name in (INPUT, OUTPUT)]
+        wanted = self.metadata.batch_size, 3, *self.metadata.image_size
+        if shapes[0] != wanted or fault_of_returned(self.metadata, shapes[1:], wanted[0]):
+            raise UserError("engine and metadata belong to two models; export it with export.py")
+        self._found = np.empty(shapes[1], np.float32)
+        self._memory = {
+            INPUT: self._allocated(4 * int(np.prod(shapes[0]))),
+            OUTPUT: self._allocated(self._found.nbytes),
+        }
+        for name, address in self._memory.items():
+            self._context.set_tensor_address(name, int(address))
+        self._stream = self._call("cudaStreamCreate")
+        self.name = f"TensorRT {tensorrt.__version__}, GPU"
+        self._turn = threading.Lock()
+
+    def __call__(self, images: np.ndarray) -> Outputs:
+        given = np.ascontiguousarray(images, np.float32)
+        kinds = self._cuda.cudaMemcpyKind
+        with self._turn:
+            self._copy(self._memory[INPUT], given.ctypes.data, given, kinds.cudaMemcpyHostToDevice)
+            if not self._context.execute_async_v3(self._stream):
+                raise UserError("TensorRT has failed; it says why above")
+            self._call("cudaStreamSynchronize", self._stream)
+            found = self._found
+            self._copy(found.ctypes.data, self._memory[OUTPUT], found, kinds.cudaMemcpyDeviceToHost)
+            return (found.copy(),)
+
+    def _allocated(self, size: int) -> Any:
+        return self._call("cudaMalloc", size)
+
+    def _copy(self, target: Any, source: Any, array: np.ndarray, kind: Any) -> None:
+        self._call("cudaMemcpy", target, source, array.nbytes, kind)
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        """Call CUDA; return its results without the status, or raise UserError."""
+        status, *found = getattr(self._cuda, name)(*arguments)
+        if int(status):
+            raise UserError(f"the GPU has failed: {name} returned {int(status)}")
+        return found[0] if found else None

@@ -13,8 +13,7 @@ import contextlib
 import hashlib
 import logging
 import os
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,8 +28,9 @@ from utils.files.regular import read_bytes
 VARIABLE = "DUET_CACHE"
 MAX_FILE_BYTES = 1 << 30
 MAX_FOLDER_BYTES = 2 << 30  # of all files of one kind; the oldest go
-MAX_FILES = 1000  # likewise
-_UNFINISHED_S = 3600  # the temporary file of a writer that was killed
+# A file system's clock ticks every few milliseconds, that of FAT every two seconds: a file that was
+# just changed may be changed again without another time.
+RECENT_NS = 2_000_000_000
 _CHECKSUM, _DIGEST_BYTES = "checksum", 32
 
 Arrays = Mapping[str, np.ndarray]
@@ -62,11 +62,7 @@ def version_of(*patterns: str) -> bytes:
 
 
 def read_arrays(kind: str, name: str, version: bytes) -> dict[str, np.ndarray] | None:
-    """Return the arrays that `write_arrays` kept, read-only; None if they are not there.
-
-    They are as they were written, but anyone who can write into the folder may have done so: the
-    caller checks what they say.
-    """
+    """Return the arrays that `write_arrays` kept, read-only; None if they are not there."""
     path = _path(kind, name)
     if path is None:
         return None
@@ -94,9 +90,9 @@ def write_arrays(kind: str, name: str, version: bytes, arrays: Arrays) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with atomic_file(path) as file:
             file.write(save({**arrays, _CHECKSUM: checksum}))
+        _remove_oldest(path.parent)
     except OSError as error:
-        return log.info("%s are not kept for the next run: %s", kind, error)
-    _remove_oldest(path.parent)
+        log.info("%s are not kept for the next run: %s", kind, error)
 
 
 def _path(kind: str, name: str) -> Path | None:
@@ -115,21 +111,58 @@ def _checksum(arrays: Arrays, version: bytes) -> bytes:
 
 
 def _remove_oldest(folder: Path) -> None:
-    """Keep the newest files of a folder, within its limits, and nothing that is unfinished."""
-    kept = kept_bytes = 0
-    for path, status in sorted(_files(folder), key=lambda found: -found[1].st_mtime_ns):
-        if path.suffix == ".tmp":
-            is_old = status.st_mtime < time.time() - _UNFINISHED_S
-        else:
-            kept, kept_bytes = kept + 1, kept_bytes + status.st_size
-            is_old = kept > MAX_FILES or kept_bytes > MAX_FOLDER_BYTES
-        if is_old:
-            with contextlib.suppress(OSError):
-                path.unlink()
+    """Keep the newest files of a folder within its limit; that of a killed writer ages too."""
+    states = [(path.stat(), path) for path in folder.glob("*.safetensors*")]
+    total = 0
+    for status, path in sorted(states, key=lambda found: -found[0].st_mtime_ns):
+        total += status.st_size
+        if total > MAX_FOLDER_BYTES:
+            path.unlink(missing_ok=True)
 
 
-def _files(folder: Path) -> Iterable[tuple[Path, os.stat_result]]:
-    """Yield our files of a folder; others may come and go meanwhile."""
-    for path in [*folder.glob("*.safetensors"), *folder.glob(".*.safetensors.*.tmp")]:
-        with contextlib.suppress(OSError):
-            yield path, path.lstat()
+def state_of_files(paths: Sequence[str], now_ns: int) -> bytes | None:
+    """Return what shows a change of these files, of which any may be absent: size, times, inode.
+
+    Args:
+        now_ns: the time before they were looked at.
+
+    Returns:
+        None if a later change may not show: one was changed a moment ago, or cannot be seen.
+    """
+    states = [_state(path, now_ns) for path in paths]
+    if None in states:
+        return None
+    parts = [f"{path}\0{state}\0" for path, state in zip(paths, states, strict=True)]
+    return "".join(parts).encode("utf-8", "surrogatepass")
+
+
+def _state(path: str, now_ns: int) -> str | None:
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return "absent"
+    except (OSError, ValueError):
+        return None
+    changed, modified = status.st_ctime_ns, status.st_mtime_ns
+    # A camera or a copy may give a file any time of modification, even one to come.
+    if changed > now_ns - RECENT_NS or abs(now_ns - modified) < RECENT_NS:
+        return None
+    # With its number: of two files of one size and tick, a link may be turned to the other.
+    return f"{status.st_size} {modified} {changed} {status.st_ino}"
+
+
+def key_of(state: bytes | None) -> int:
+    """Return a key of 63 bits of a state; 0 for None, which is never found."""
+    if state is None:
+        return 0
+    return int.from_bytes(hashlib.blake2b(state, digest_size=8).digest(), "big") >> 1
+
+
+def find_keys(keys: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Return for each key (N,) int64 its row among the known ones, (N,) int64; -1 for none."""
+    if not len(known):
+        return np.full(len(keys), -1)
+    order = np.argsort(known, kind="stable")
+    place = np.searchsorted(known, keys, sorter=order).clip(max=len(known) - 1)
+    rows = order[place]
+    return np.where((known[rows] == keys) & (keys != 0), rows, -1)

@@ -1,7 +1,4 @@
-"""Files that grow piece by piece and are complete after each.
-
-Before: code that makes the pieces. After: a reader, which never finds a partial piece.
-"""
+"""Files that grow piece by piece and are complete after each."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A large JSON object read member by member, and its lists entry by entry.
 
-Memory is that of the largest entry, not of the file. Before: `regular.py`. After: the readers of
-annotation files.
+Memory is that of the largest entry, not of the file.
 """
 
 from __future__ import annotations
@@ -34,42 +33,30 @@ def read_members(path: Path, max_bytes: int) -> Iterator[tuple[str, Iterator[Any
             beyond `MAX_ENTRY`, or nested too deep.
     """
     with open_regular(path, max_bytes) as file:
-        yield from _members(_Text(file))
-
-
-def _members(text: _Text) -> Iterator[tuple[str, Iterator[Any] | None]]:
-    seen: set[str] = set()
-    text.take("{")
-    while text.goes_on("}", first=not seen):
-        name = text.value()
-        if not isinstance(name, str) or name in seen:
-            raise ValueError(f"the key {brief(name)} appears twice, or is no text")
-        seen.add(name)
-        text.take(":")
-        if text.next_character() == "[":
-            entries = _entries(text)
-            yield name, entries
-            for _ in entries:
-                pass
-        else:
-            text.value()
-            yield name, None
-    if text.next_character():
-        raise ValueError(f"more follows after its end, at character {text.position}")
-
-
-def _entries(text: _Text) -> Iterator[Any]:
-    text.take("[")
-    first = True
-    while text.goes_on("]", first):
-        yield text.value()
-        first = False
+        text, seen = _Text(file), set()
+        text.take("{")
+        for name in text.values("}"):
+            if not isinstance(name, str) or name in seen:
+                raise ValueError(f"the key {brief(name)} appears twice, or is no text")
+            seen.add(name)
+            text.take(":")
+            if text.next_character() == "[":
+                text.take("[")
+                entries = text.values("]")
+                yield name, entries
+                for _ in entries:
+                    pass
+            else:
+                text.value()
+                yield name, None
+        if text.next_character():
+            raise ValueError(f"more follows after its end, at character {text.position}")
 
 
 class _Text:
     """The text of a file, of which a window is in memory."""
 
-    def __init__(self, file: BinaryIO):
+    def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._window, self._at = "", 0
@@ -98,14 +85,14 @@ class _Text:
             raise ValueError(f"{what} at character {self.position}, where {expected} is needed")
         self._at += 1
 
-    def goes_on(self, closing: str, first: bool) -> bool:
-        """Pass what stands between values, or the end of them; return whether one follows."""
-        if self.next_character() == closing:
-            self._at += 1
-            return False
-        if not first:
-            self.take(",")
-        return True
+    def values(self, closing: str) -> Iterator[Any]:
+        """Yield values with commas between them, up to a closing character, which is passed."""
+        if self.next_character() != closing:
+            yield self.value()
+            while self.next_character() != closing:
+                self.take(",")
+                yield self.value()
+        self._at += 1
 
     def value(self) -> Any:
         """Return the value that comes next."""

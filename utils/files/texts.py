@@ -1,7 +1,4 @@
-"""Texts and paths by the million, each kind in a few arrays instead of one object per text.
-
-After: `samples.py` keeps the images' paths in them, `scan_arrays.py` what was found wrong.
-"""
+"""Texts and paths by the million, each kind in a few arrays instead of one object per text."""
 
 from __future__ import annotations
 

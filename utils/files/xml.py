@@ -10,7 +10,7 @@ import re
 from collections.abc import Container, Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
@@ -40,30 +40,25 @@ def parse_xml(content: bytes) -> Element:
         ValueError: "line 3: ..."; no XML, a DTD, an encoding other than UTF-8, UTF-16, ISO 8859
             and Windows's of one byte, a tag beyond 4 MiB, or nested deeper than `MAX_DEPTH`.
     """
-    (root,) = _elements(BytesIO(content), None)
+    (root,) = stream_xml(BytesIO(content))
     return root
 
 
-def stream_xml(file: BinaryIO, names: Container[str]) -> Iterator[Element]:
+def stream_xml(file: BinaryIO, names: Container[str] | None = None) -> Iterator[Element]:
     """Yield the elements of these names, complete, as they end; of nested ones only the outer.
 
     What lies outside of them is not kept: memory holds one of them at a time, and a few MiB.
+    Without names the root is yielded.
 
     Raises:
         ValueError: as `parse_xml`; the elements before that place have been yielded.
     """
-    return _elements(file, names)
-
-
-def _elements(file: BinaryIO, names: Container[str] | None) -> Iterator[Element]:
-    """Yield the elements of these names, or the root."""
-    reader = _Reader(names)
-    fed = 0
+    reader, fed = _Reader(names), 0
     while block := file.read(_BLOCK_BYTES):
         fed += len(block)
         reader.feed(block, fed)
         yield from reader.taken()
-    reader.end()
+    reader.feed(b"", fed)
     yield from reader.taken()
 
 
@@ -84,36 +79,28 @@ class _Reader:
         parser.EndElementHandler = self._end
 
     def feed(self, block: bytes, fed: int) -> None:
-        """Read on; `fed` bytes are known with this block."""
-        self._parse(block, False)
+        """Read on, or end with an empty block; `fed` bytes are known with this one."""
+        try:
+            self._parser.Parse(block, not block)
+        except expat.ExpatError as error:
+            reason = expat.ErrorString(error.code)
+            raise ValueError(f"line {error.lineno}: no valid XML: {reason}") from error
         if fed - self._parser.CurrentByteIndex > MAX_TOKEN_BYTES:
             raise self._refused(f"a tag or comment of more than {MAX_TOKEN_BYTES:,} bytes")
-
-    def end(self) -> None:
-        """Say that the file has ended."""
-        self._parse(b"", True)
 
     def taken(self) -> list[Element]:
         """Return the elements that are complete and have not been returned."""
         done, self._done = self._done, []
         return done
 
-    def _parse(self, block: bytes, is_end: bool) -> None:
-        try:
-            self._parser.Parse(block, is_end)
-        except expat.ExpatError as error:
-            reason = expat.ErrorString(error.code)
-            raise ValueError(f"line {error.lineno}: no valid XML: {reason}") from error
-
     def _refused(self, text: str) -> ValueError:
         return ValueError(f"line {self._parser.CurrentLineNumber}: {text}")
 
     def _declaration(self, version: str, encoding: str | None, standalone: int) -> None:
         if encoding and not _ENCODING.fullmatch(encoding):
-            text = f"the encoding {brief(encoding)} is not read; save the file as UTF-8"
-            raise self._refused(text)
+            raise self._refused(f"the encoding {brief(encoding)} is not read; save it as UTF-8")
 
-    def _doctype(self, *declared: object) -> NoReturn:
+    def _doctype(self, *declared: object) -> None:
         raise self._refused("a document type (<!DOCTYPE) is not accepted; remove it")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:

@@ -1,8 +1,7 @@
 """Prototypes and the coefficients of objects -> their masks, each computed only in its box.
 
-Before: the mask head. After: `utils/evaluation`, results. A mask is where the sigmoid of the sum
-of prototypes, enlarged by bilinear interpolation, is above a half. Source: YOLACT, Bolya et al.
-2019, arXiv:1904.02689. Axis: M prototypes.
+A mask is where the sigmoid of the sum of prototypes, enlarged by bilinear interpolation, is above a
+half. Source: YOLACT, Bolya et al. 2019, arXiv:1904.02689. Axis: M prototypes.
 """
 
 from __future__ import annotations

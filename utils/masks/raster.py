@@ -1,6 +1,5 @@
 """Outlines -> the pixels of a batch's objects, as the loss of a mask head takes them.
 
-Before: the outlines of an image. After: `utils/data/loading/batch.py::TargetMasks`.
 Both encodings agree bit for bit with the reference arrays: the corners of an outline are cut down
 to whole pixels, its border belongs to it, and a map is made smaller by bilinear interpolation.
 """

@@ -1,14 +1,25 @@
-"""Run lengths -> the part of a mask in which the object lies: a small object costs little.
-
-Before: `runs.py`. After: drawings, outlines.
-"""
+"""Run lengths -> the part of a mask in which the object lies: a small object costs little."""
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 
-from utils.masks import outline
 from utils.masks.runs import Window, bounds
+
+
+def largest_outline(mask: np.ndarray) -> np.ndarray:
+    """Return the outer border of the piece with the most points, (N, 2) float32 x and y.
+
+    Corners are pixels of the piece; straight parts between them are left out, and holes are not
+    seen. N is 0 of an empty mask.
+
+    mask: (H, W) bool.
+    """
+    pixels = np.ascontiguousarray(mask, np.uint8)
+    borders, _ = cv2.findContours(pixels, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+    pieces = [border.reshape(-1, 2).astype(np.float32) for border in borders]
+    return max(pieces, key=len, default=np.zeros((0, 2), np.float32))
 
 
 def window_of_runs(runs: np.ndarray, size: tuple[int, int]) -> Window:
@@ -27,6 +38,6 @@ def window_of_runs(runs: np.ndarray, size: tuple[int, int]) -> Window:
 
 
 def outline_of_runs(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Return `outline.largest` of a mask of this size, (N, 2) float32 x and y in its pixels."""
+    """Return `largest_outline` of a mask of this size, (N, 2) float32 x and y in its pixels."""
     top, left, pixels = window_of_runs(runs, size)
-    return outline.largest(pixels) + np.array((left, top), np.float32)
+    return largest_outline(pixels) + np.array((left, top), np.float32)

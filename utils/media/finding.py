@@ -1,7 +1,6 @@
 """What --source means: files, a folder, a pattern, a list, a camera, a URL, the screen -> sources.
 
-Before: detect.py's flag. After: `models/inference/job.py` takes their frames. No source is opened
-before its turn, and only the names of files are kept: a folder may hold 100,000.
+No source is opened before its turn.
 """
 
 from __future__ import annotations
@@ -12,18 +11,17 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import overload
 
 import cv2
 
 from backend.words import count
 from utils.data.image.limits import IMAGE_SUFFIXES
+from utils.data.image.view import Tiling
 from utils.errors import UserError, brief
 from utils.files.regular import read_text_bytes
-from utils.media.camera import open_camera
+from utils.media.capture import open_camera, open_screen, parse_screen
 from utils.media.image_file import ImageFile
 from utils.media.live import LiveSource
-from utils.media.screen import open_screen, parse_screen
 from utils.media.source import Source
 from utils.media.stream import SCHEMES, open_stream, shown_url
 from utils.media.video_file import VideoFile
@@ -34,6 +32,7 @@ VIDEO_SUFFIXES = (
     ".3gp", ".asf", ".avi", ".flv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg",
     ".mts", ".mxf", ".ogv", ".ts", ".webm", ".wmv",
 )  # fmt: skip
+_KNOWN = frozenset((*IMAGE_SUFFIXES, *VIDEO_SUFFIXES))
 _LISTS = (".streams", ".txt")
 ACCEPTED = (
     f"accepted: an image ({' '.join(IMAGE_SUFFIXES)}), a video "
@@ -45,41 +44,10 @@ _MAX_LIST_BYTES = 1 << 26
 _MAX_LINE_BYTES = 4096  # of a path, as the system has it
 _TRIED = 100  # names in a folder without images, of which one may be a folder
 _CAMERA = re.compile(r"[0-9]{1,3}")
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _DIGITS = re.compile(r"[0-9]+")
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 log = logging.getLogger("detect")
-
-
-class FileSources(Sequence[Source]):
-    """Image and video files in their order; each is made when it is asked for."""
-
-    def __init__(
-        self, paths: Sequence[str], max_pixels: int, stride: int, folder: str = ""
-    ) -> None:
-        """Keep paths, which start at a folder if one is given."""
-        self._paths = paths
-        self._folder = folder
-        self._max_pixels = max_pixels
-        self._stride = stride
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    @overload
-    def __getitem__(self, index: int) -> Source: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> FileSources: ...
-
-    def __getitem__(self, index: int | slice) -> Source | FileSources:
-        chosen = self._paths[index]
-        if not isinstance(chosen, str):
-            return FileSources(chosen, self._max_pixels, self._stride, self._folder)
-        path = Path(self._folder, chosen)
-        if _suffix(chosen) in VIDEO_SUFFIXES:
-            return VideoFile(path, self._max_pixels, self._stride)
-        return ImageFile(path, self._max_pixels)
 
 
 def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Sequence[Source]:
@@ -109,7 +77,23 @@ def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Seque
     chosen = _without_others(argument, paths)
     if any(_suffix(path) in VIDEO_SUFFIXES for path in chosen):
         load_av("a video")  # said now, not after 1,000 images
-    return FileSources(chosen, max_pixels, video_stride, folder)
+    return [file_source(os.path.join(folder, path), max_pixels, video_stride) for path in chosen]
+
+
+def are_several(sources: Sequence[Source], tiling: Tiling | None) -> bool:
+    """Return whether batches can be computed side by side.
+
+    All cores are for each tile, one batch after another, and for an only image.
+    """
+    is_one_image = len(sources) == 1 and sources[0].kind == "image"
+    return tiling is None and not is_one_image
+
+
+def file_source(path: str, max_pixels: int, video_stride: int = 1) -> Source:
+    """Return an image or video file, by its name, as a source."""
+    if _suffix(path) in VIDEO_SUFFIXES:
+        return VideoFile(Path(path), max_pixels, video_stride)
+    return ImageFile(path, max_pixels)
 
 
 def _find_live(argument: str, max_pixels: int, stride: int) -> LiveSource | None:
@@ -157,27 +141,28 @@ def _read_list(argument: str) -> list[str]:
 def _matching(argument: str) -> list[str]:
     """Return the files that a pattern names; `**` goes through folders, not through links.
 
-    A folder that is called like a pattern, as "cats [1]", is that folder.
-    Links that lead upward would make `glob.glob` go round for ever.
+    A folder that is called like a pattern, as "cats [1]", is that folder. Links that lead upward
+    would make `glob.glob` go round for ever.
     """
-    parts = Path(argument).parts
-    fixed = 0
-    while fixed < len(parts) and (
-        not set(parts[fixed]) & set("*?[") or os.path.isdir(Path(*parts[: fixed + 1]))
-    ):
-        fixed += 1
-    if fixed == len(parts):
+    folder, pattern = Path(), Path(argument)
+    for part in pattern.parts:
+        if set(part) & set("*?[") and not os.path.isdir(folder / part):
+            break
+        folder /= part
+    pattern = pattern.relative_to(folder)
+    if not pattern.parts:
         raise UserError(f"--source {argument}: no such file or folder; {ACCEPTED}")
-    pattern = parts[fixed:] if parts[-1] != "**" else (*parts[fixed:], "*")
+    if pattern.name == "**":
+        pattern /= "*"
     try:
-        return [str(path) for path in Path(*parts[:fixed]).glob("/".join(pattern))]
+        return [str(path) for path in folder.glob(str(pattern))]
     except (ValueError, OSError) as error:
         raise UserError(f"--source {argument}: {error!s:.200}; {ACCEPTED}") from error
 
 
 def _without_others(argument: str, paths: Sequence[str]) -> Sequence[str]:
-    """Return the images and videos by their names, and say how many others there are."""
-    chosen = [path for path in paths if _suffix(path) in IMAGE_SUFFIXES + VIDEO_SUFFIXES]
+    """Return the images and videos by their names, and log how many others there are."""
+    chosen = [path for path in paths if _suffix(path) in _KNOWN]
     if not chosen:
         inner = ""
         if any(os.path.isdir(os.path.join(argument, path)) for path in paths[:_TRIED]):
@@ -192,7 +177,7 @@ def _without_others(argument: str, paths: Sequence[str]) -> Sequence[str]:
 
 def _natural(names: Iterable[str]) -> list[str]:
     """Return names in their order as people count; names of equal numbers in that of characters."""
-    return sorted(sorted(names), key=lambda name: _DIGITS.sub(_comparable, name))
+    return sorted(names, key=lambda name: (_DIGITS.sub(_comparable, name), name))
 
 
 def _comparable(digits: re.Match[str]) -> str:

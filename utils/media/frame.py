@@ -1,7 +1,4 @@
-"""An image that something is to be found in: a file's, a video's at one moment, or a caller's.
-
-Before: `files.py`. After: `models/inference/image_detector.py`, `utils/results/result.py`.
-"""
+"""An image that something is to be found in: a file's, a video's at one moment, or a caller's."""
 
 from __future__ import annotations
 

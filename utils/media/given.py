@@ -1,12 +1,9 @@
-"""Images as a caller's program has them -> frames: files, encoded bytes, arrays, Pillow's images.
-
-Before: `models.load` and hubconf.py. After: `models/inference/api.py` and `hub.py` beside it.
-"""
+"""Images from a caller's program -> frames: files, encoded bytes, arrays, Pillow images."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,13 +12,12 @@ import cv2
 import numpy as np
 from PIL import Image, ImageOps
 
-from utils.data.image.eight_bits import over_white, to_eight_bits
-from utils.data.image.header import BrokenImageError, check_size
-from utils.data.image.pillow_image import as_bgr
+from utils.data.image.pillow_image import as_bgr, over_white
 from utils.errors import UserError
 from utils.media.frame import Frame
 from utils.media.image_file import ImageFile, decode_image
-from utils.media.source import BrokenSourceError, Kind
+from utils.media.source import BrokenSourceError, Kind, require_size
+from utils.screen.text import printable
 
 TAKEN = (
     "accepted: a file name, the bytes of an image file, a NumPy array (H, W, 3), (H, W, 4) or "
@@ -44,52 +40,49 @@ def as_list(images: Any) -> list[Any]:
     return [images]
 
 
-def given_frame(image: Any, index: int, max_pixels: int) -> Frame:
-    """Return an image as a frame.
-
-    Args:
-        image: one of `TAKEN`.
-        index: its place among those given; an image without a name is called image<index>.
-
-    Raises:
-        UserError: what is no image.
-        BrokenSourceError: an image file that cannot be read or decoded, or is too large.
-    """
-    if isinstance(image, (str, os.PathLike)):
-        if "://" in str(image):
-            raise UserError(f"{image}: nothing is downloaded; detector.stream takes video streams")
-        return _file_frame(os.fspath(image), max_pixels)
-    name = f"image{index}"
-    if isinstance(image, (bytes, bytearray, memoryview)):
-        return Frame(decode_image(bytes(image), max_pixels), name)
-    if isinstance(image, Image.Image):
-        source = getattr(image, "filename", "") or name
-        return Frame(_from_pillow(image, name, max_pixels), source)
-    if isinstance(image, np.ndarray):
-        return Frame(as_rgb(image, name), name)
-    raise UserError(f"{name} is a {type(image).__name__}; {TAKEN}")
-
-
-def given_name(image: Any, index: int) -> str:
-    """Return the name of an image that cannot be read."""
-    return os.fsdecode(image) if isinstance(image, (str, os.PathLike)) else f"image{index}"
-
-
 class GivenImage:
-    """An image in memory as a source."""
+    """An image in memory, or of a file, as a source.
+
+    Attributes:
+        name: of the file; another image is called image<index>.
+    """
 
     kind: Kind = "image"
     rate: Fraction | None = None
     num_frames: int | None = 1
 
     def __init__(self, image: Any, index: int, max_pixels: int) -> None:
-        """Keep an image; the arguments are those of `given_frame`."""
-        self._given = image, index, max_pixels
-        self.name = given_name(image, index)
+        """Keep an image, one of `TAKEN`, and its place among those given."""
+        self._image, self._max_pixels = image, max_pixels
+        is_file = isinstance(image, (str, os.PathLike))
+        self.name = os.fsdecode(image) if is_file else f"image{index}"
+
+    def frame(self) -> Frame:
+        """Return the image; UserError if it is not one, or names the file that cannot be read."""
+        try:
+            (frame,) = self.frames()
+        except BrokenSourceError as error:
+            raise UserError(f"{printable(self.name)}: {error}") from error
+        return frame
 
     def frames(self) -> Iterator[Frame]:
         """Yield the image; UserError if it is not one."""
-        yield given_frame(*self._given)
+        image, name = self._image, self.name
+        if isinstance(image, (str, os.PathLike)):
+            if "://" in name:
+                raise UserError(
+                    f"{image}: nothing is downloaded; detector.stream takes video streams"
+                )
+            yield from ImageFile(Path(name), self._max_pixels).frames()
+        elif isinstance(image, (bytes, bytearray, memoryview)):
+            yield Frame(decode_image(bytes(image), self._max_pixels), name)
+        elif isinstance(image, Image.Image):
+            source = getattr(image, "filename", "") or name
+            yield Frame(_from_pillow(image, name, self._max_pixels), source)
+        elif isinstance(image, np.ndarray):
+            yield Frame(as_rgb(image, name), name)
+        else:
+            raise UserError(f"{name} is a {type(image).__name__}; {TAKEN}")
 
     def close(self) -> None:
         """Do nothing: one image is soon read."""
@@ -105,7 +98,8 @@ def as_rgb(image: np.ndarray, name: str) -> np.ndarray:
     if image.dtype != np.uint8:
         raise UserError(f"{name} is an array of {image.dtype}, not uint8; {TAKEN}")
     if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] not in (3, 4)) or not image.size:
-        hint = "; .transpose(1, 2, 0) puts its channels last" if _channels_first(shape) else ""
+        first = len(shape) == 3 and shape[0] in (3, 4)
+        hint = "; .transpose(1, 2, 0) puts its channels last" if first else ""
         raise UserError(f"{name} is an array of shape {shape}; {TAKEN}{hint}")
     if image.ndim == 2:
         return np.repeat(image[..., None], 3, axis=2)
@@ -114,24 +108,13 @@ def as_rgb(image: np.ndarray, name: str) -> np.ndarray:
     return np.ascontiguousarray(image)
 
 
-def _channels_first(shape: Sequence[int]) -> bool:
-    return len(shape) == 3 and shape[0] in (3, 4)
-
-
-def _file_frame(name: str | bytes, max_pixels: int) -> Frame:
-    (frame,) = ImageFile(Path(os.fsdecode(name)), max_pixels).frames()
-    return frame
-
-
 def _from_pillow(image: Image.Image, name: str, max_pixels: int) -> np.ndarray:
     """Return Pillow's image as (H, W, 3) uint8 RGB, upright as its EXIF says."""
     if image.mode in ("I", "F"):
         raise UserError(f"{name} is a PIL image of mode {image.mode}; convert it to RGB before")
+    require_size((image.height, image.width), max_pixels)
     try:
-        check_size((image.height, image.width), max_pixels)
         upright = ImageOps.exif_transpose(image)
-        if upright.mode.startswith("I;16"):  # which Pillow would clip at 255
-            return as_rgb(to_eight_bits(np.asarray(upright)), name)
         return cv2.cvtColor(as_bgr(upright), cv2.COLOR_BGR2RGB)
-    except (BrokenImageError, OSError) as error:  # it is read and decoded only now
+    except OSError as error:  # it is read and decoded only now
         raise BrokenSourceError(str(error)) from error

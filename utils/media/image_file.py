@@ -1,7 +1,4 @@
-"""Image files -> frames, as the datasets read them.
-
-Before: `finding.py` names the files. After: `models/inference/job.py`.
-"""
+"""Image files -> frames, as the datasets read them."""
 
 from __future__ import annotations
 
@@ -28,6 +25,9 @@ from utils.files.regular import open_regular
 from utils.media.frame import Frame
 from utils.media.source import BrokenSourceError, Kind
 
+# Kinds of which a decoder may make up what a file lacks.
+CHECKED = ("JPEG", "PNG")
+
 
 class ImageFile:
     """An image file; an animated one is its first frame."""
@@ -36,24 +36,24 @@ class ImageFile:
     rate: Fraction | None = None
     num_frames: int | None = 1
 
-    def __init__(self, path: Path, max_pixels: int) -> None:
-        self.path = path
+    def __init__(self, path: Path | str, max_pixels: int) -> None:
+        self._path = path  # of 100,000 files as many are made before the first is read
         self._max_pixels = max_pixels
 
     @property
     def name(self) -> Path:
-        return self.path
+        return Path(self._path)
 
     def frames(self) -> Iterator[Frame]:
         """Yield the image."""
         try:
-            image = read_as(self.path, self._read)
+            image = read_as(self.name, self._read)
         except OSError as error:
             raise BrokenSourceError(error.strerror or str(error)) from error
-        yield Frame(image, self.path)
+        yield Frame(image, self.name)
 
     def _read(self) -> np.ndarray:
-        with open_regular(self.path, MAX_IMAGE_BYTES) as file:
+        with open_regular(self._path, MAX_IMAGE_BYTES) as file:
             _checked_header(file, self._max_pixels)  # before a large file is read
             file.seek(0)
             content = file.read()
@@ -75,7 +75,8 @@ def decode_image(content: bytes | bytearray | memoryview, max_pixels: int) -> np
     file = io.BytesIO(content)
     header = _checked_header(file, max_pixels)
     try:
-        check_complete(file, header)  # OpenCV makes up what a JPEG lacks
+        if header.kind in CHECKED:
+            check_complete(file, header.kind)
         image = decode_bytes(np.frombuffer(content, np.uint8), header.size)
     except (BrokenImageError, OtherSizeError) as error:
         raise BrokenSourceError(str(error)) from error

@@ -1,7 +1,4 @@
-"""What gives frames: an image file, a video, a camera, a stream, the screen.
-
-Before: `finding.py` makes them of --source. After: `models/inference/job.py` takes their frames.
-"""
+"""What gives frames: an image file, a video, a camera, a stream, the screen."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal, Protocol
 
+from utils.data.image.header import BrokenImageError, check_size
 from utils.media.frame import Frame
 
 Kind = Literal["image", "video", "live"]
@@ -35,11 +33,11 @@ class Source(Protocol):
 
     @property
     def rate(self) -> Fraction | None:
-        """Frames per second on average, known from the first frame on; None if nobody says."""
+        """Frames per second on average, known from the first frame on; None if unknown."""
 
     @property
     def num_frames(self) -> int | None:
-        """How many frames it will give, known from the first one on; None if nobody says."""
+        """How many frames it will give, known from the first one on; None if unknown."""
 
     def frames(self) -> Iterator[Frame]:
         """Yield its frames in order.
@@ -52,3 +50,11 @@ class Source(Protocol):
 
     def close(self) -> None:
         """End `frames`, from any thread: no frame follows, and who waits for one is woken."""
+
+
+def require_size(size: tuple[int, int], max_pixels: int) -> None:
+    """Raise BrokenSourceError for an image (height, width) that has more pixels, or none."""
+    try:
+        check_size(size, max_pixels)
+    except BrokenImageError as error:
+        raise BrokenSourceError(str(error)) from error

@@ -1,14 +1,14 @@
 """Streams at a URL -> frames.
 
-Before: `finding.py`. After: `live.py` takes the newest frames. Only the URL that the user gave is
-opened: FFmpeg may use the protocols that the scheme needs and no others, and follows no playlist.
+Only the URL that the user gave is opened: FFmpeg may use the protocols that the scheme needs and no
+others, and follows no playlist.
 """
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
@@ -68,17 +68,16 @@ def open_stream(url: str, max_pixels: int) -> Iterator[Feed]:
             images = timed_images(av, _decoded(av, container, stream), rate, max_pixels)
             has_length = bool(container.duration) or container.size > 0
             yield Feed(rate, images, is_recording=has_length)
-    except av.FFmpegError as error:
-        raise BrokenSourceError(_reason(error)) from error
+    except av.FFmpegError as error:  # its text has the URL, which may hold a password
+        reason = getattr(error, "strerror", "") or type(error).__name__
+        raise BrokenSourceError(reason) from error
 
 
 def _decoded(av: ModuleType, container: Any, stream: Any) -> Iterator[Any]:
     """Yield PyAV's frames; a damaged packet is left out, as it is where something got lost."""
     for packet in container.demux(stream):
-        try:
+        with suppress(av.InvalidDataError):
             yield from stream.decode(packet)
-        except av.InvalidDataError:
-            continue
 
 
 def _options(url: str) -> dict[str, str]:
@@ -92,8 +91,3 @@ def _options(url: str) -> dict[str, str]:
         if authorities := ssl.get_default_verify_paths().cafile:
             options["ca_file"] = authorities
     return options
-
-
-def _reason(error: Exception) -> str:
-    """Return FFmpeg's reason, without the URL, which may hold a password."""
-    return getattr(error, "strerror", "") or type(error).__name__

@@ -1,11 +1,7 @@
-"""Video files -> frames, with the times at which they are shown.
-
-Before: `finding.py` names the files. After: `models/inference/job.py`; `video_frames.py` decodes.
-"""
+"""Video files -> frames, with the times at which they are shown."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -14,13 +10,13 @@ from typing import Any, BinaryIO
 
 from backend.words import count
 from utils.files.regular import open_regular
-from utils.media.container_length import measure_container
 from utils.media.frame import Frame
 from utils.media.source import BrokenSourceError, Kind
 from utils.media.video_frames import find_video, load_av, open_options, rate_of, timed_images
 
 _THREADS = 2  # of the decoder; the network needs the cores too
 _READ_BYTES = 1 << 18
+_MAY_MISS = 0.01  # of the frames that a header counts: an editor may have cut some out of the list
 
 
 class VideoFile:
@@ -29,16 +25,13 @@ class VideoFile:
     kind: Kind = "video"
 
     def __init__(self, path: Path, max_pixels: int, stride: int = 1) -> None:
-        self.path = path
+        self.path = self.name = path
         self.rate: Fraction | None = None
         self.num_frames: int | None = None
         self._max_pixels = max_pixels
         self._stride = stride
         self._is_closed = False
-
-    @property
-    def name(self) -> Path:
-        return self.path
+        self._num_packets = self._num_damaged = 0
 
     def close(self) -> None:
         """End `frames` before its next frame."""
@@ -54,35 +47,60 @@ class VideoFile:
             raise BrokenSourceError(error.strerror or str(error)) from error
 
     def _frames(self, av: ModuleType, file: BinaryIO) -> Iterator[Frame]:
-        length = measure_container(file)
-        cut = "cut short: " if length.is_cut else ""
-        packets = _Packets(av)
-        num_frames = 0
+        num_frames = num_counted = 0
         try:
-            with _opened(av, file, length.readable_bytes, self._max_pixels) as container:
+            # It has no name, so that nothing is guessed from that, and opens no other file.
+            with av.open(
+                _Nameless(file),
+                options=open_options(self._max_pixels),
+                buffer_size=_READ_BYTES,
+                metadata_errors="replace",
+                io_open=_refuse,
+            ) as container:
                 stream = find_video(container, self._max_pixels)
                 stream.codec_context.thread_type = "AUTO"
                 stream.codec_context.thread_count = _THREADS
-                rate = rate_of(stream)
+                rate, num_counted = rate_of(stream), stream.frames
                 self.rate = rate / self._stride
-                self.num_frames = -(-stream.frames // self._stride) or None
-                decoded = packets.decode(container, stream)
-                images = timed_images(av, decoded, rate, self._max_pixels, self._stride)
-                for image, number, seconds in images:
+                self.num_frames = -(-num_counted // self._stride) or None
+                decoded = self._decoded(av, container, stream)
+                for image in timed_images(av, decoded, rate, self._max_pixels, self._stride):
                     if self._is_closed:
                         return
-                    yield Frame(image, self.path, number, seconds)
+                    yield Frame(image.image, self.path, image.number, image.seconds)
                     num_frames += 1
         except av.FFmpegError as error:
-            raise BrokenSourceError(f"{cut}cannot be read as a video") from error
-        self._check_end(length.is_cut, packets.num_damaged, num_frames)
+            raise BrokenSourceError("damaged, cut short or no video") from error
+        self._check_end(num_counted, num_frames)
 
-    def _check_end(self, is_cut: bool, num_damaged: int, num_frames: int) -> None:
+    def _decoded(self, av: ModuleType, container: Any, stream: Any) -> Iterator[Any]:
+        """Yield PyAV's frames in the order in which they are shown, as far as they can be decoded.
+
+        Counts the packets, and the damaged ones.
+        """
+        packets = container.demux(stream)
+        is_last = False
+        while not is_last:
+            packet = None
+            try:
+                packet = next(packets)  # the last one is empty, and ends the decoder
+                is_last = packet.size == 0 and packet.pts is None
+                self._num_packets += packet.size > 0
+                self._num_damaged += packet.is_corrupt
+                yield from stream.decode(packet)
+            except av.FFmpegError:
+                # Without a packet it is the container itself: behind it nothing can be found.
+                is_last = packet is None
+                self._num_damaged += packet is None or not packet.is_corrupt
+            except StopIteration:
+                return
+
+    def _check_end(self, num_counted: int, num_frames: int) -> None:
         """Raise BrokenSourceError unless all of the file could be read."""
-        if is_cut:
+        if self._num_packets < num_counted * (1 - _MAY_MISS):
             reason = "cut short"
-        elif num_damaged:
-            reason = count(num_damaged, "damaged packet")
+        elif self._num_damaged:
+            reason = count(self._num_damaged, "damaged packet")
         elif num_frames:
             return
         else:
@@ -92,58 +110,11 @@ class VideoFile:
         raise BrokenSourceError(f"{reason}; {count(num_frames, 'frame')} could be read")
 
 
-class _Packets:
-    """The packets of a video, decoded as far as they can be."""
+class _Nameless:
+    """An open file without its name."""
 
-    def __init__(self, av: ModuleType) -> None:
-        self._av = av
-        self.num_damaged = 0
-
-    def decode(self, container: Any, stream: Any) -> Iterator[Any]:
-        """Yield PyAV's frames in the order in which they are shown."""
-        try:
-            for packet in container.demux(stream):  # the last one is empty, and ends the decoder
-                self.num_damaged += packet.is_corrupt
-                yield from self._frames_of(stream, packet)
-        except self._av.FFmpegError:  # the container itself: behind it nothing can be found
-            self.num_damaged += 1
-            yield from self._frames_of(stream, None)
-
-    def _frames_of(self, stream: Any, packet: Any) -> list[Any]:
-        try:
-            found: list[Any] = stream.decode(packet)
-        except self._av.FFmpegError:
-            self.num_damaged += packet is None or not packet.is_corrupt
-            return []
-        return found
-
-
-class _FirstBytes:
-    """The first bytes of a file, for PyAV. It has no name, so nothing is guessed from that."""
-
-    def __init__(self, file: BinaryIO, size: int) -> None:
-        self._file = file
-        self._size = size
-        self.tell = file.tell
-
-    def read(self, size: int) -> bytes:
-        return self._file.read(max(0, min(size, self._size - self._file.tell())))
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        if whence == io.SEEK_END:
-            offset, whence = self._size + offset, io.SEEK_SET
-        return self._file.seek(offset, whence)
-
-
-def _opened(av: ModuleType, file: BinaryIO, size: int, max_pixels: int) -> Any:
-    """Open a container that reads only its file, whatever other files it names."""
-    return av.open(
-        _FirstBytes(file, size),
-        options=open_options(max_pixels),
-        buffer_size=_READ_BYTES,
-        metadata_errors="replace",
-        io_open=_refuse,
-    )
+    def __init__(self, file: BinaryIO) -> None:
+        self.read, self.seek, self.tell = file.read, file.seek, file.tell
 
 
 def _refuse(name: str, flags: int, options: dict[str, str]) -> Any:

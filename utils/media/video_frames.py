@@ -1,11 +1,8 @@
 """FFmpeg by way of PyAV, within bounds: packets -> frames (H, W, 3) RGB with their times.
 
-Before: a container that `video_file.py` or `stream.py` opened. After: their frames.
-
-PyAV 17.1 (FFmpeg 8) compared with OpenCV 4.11 on files of eight containers, with even and uneven
-frame times, B-frames, rotation and cuts: both gave the same times if a file was whole.
-OpenCV ignored the rotation, counted 91 frames for 20, lost up to six frames in front of a cut and
-told of no cut; it writes even times only, and its build here has no H.264.
+PyAV 17.1 (FFmpeg 8) compared with OpenCV 4.11 on files of eight containers: OpenCV ignored the
+rotation, counted 91 frames for 20, lost up to six frames in front of a cut and reported no cut; it
+writes even times only, and its build here has no H.264.
 """
 
 from __future__ import annotations
@@ -17,9 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from utils.data.image.header import BrokenImageError, check_size
 from utils.data.image.orientation import orientation_of_matrix, turned_upright
-from utils.media.source import BrokenSourceError
+from utils.media.source import BrokenSourceError, require_size
 from utils.optional import import_optional
 
 # What FFmpeg may take a file for. Not among them: playlists and the like (HLS, DASH, concat, SDP),
@@ -37,8 +33,8 @@ class TimedImage(NamedTuple):
     """A frame as a container gives it."""
 
     image: np.ndarray  # (H, W, 3) uint8 RGB, upright
-    number: int  # from 0, as shown
-    seconds: float  # after the first frame
+    number: int = 0  # from 0, as shown
+    seconds: float = 0.0  # after the first frame
 
 
 def load_av(what_for: str) -> ModuleType:
@@ -65,19 +61,13 @@ def find_video(container: Any, max_pixels: int) -> Any:
     if not found:
         raise BrokenSourceError("holds no video")
     stream = found[0]
-    if stream.codec_context is None:
+    codec = stream.codec_context
+    if codec is None:
         raise BrokenSourceError("uses a video codec that cannot be decoded")
-    if stream.codec_context.width and stream.codec_context.height:  # else the first packet tells
-        _check_pixels(stream.codec_context, max_pixels)
-    stream.codec_context.options = _within(max_pixels)
+    if codec.width and codec.height:  # else the first packet says
+        require_size((codec.height, codec.width), max_pixels)
+    codec.options = _within(max_pixels)
     return stream
-
-
-def _check_pixels(sized: Any, max_pixels: int) -> None:
-    try:
-        check_size((sized.height, sized.width), max_pixels)
-    except BrokenImageError as error:
-        raise BrokenSourceError(str(error)) from error
 
 
 def _is_cover(stream: Any) -> bool:
@@ -99,27 +89,22 @@ def timed_images(
     Raises:
         BrokenSourceError: a frame is too large; the size may change in the middle.
     """
+    # `frame.to_ndarray(format="rgb24")` alone would start one thread per core, for each frame.
     converter = av.video.reformatter.VideoReformatter()
-    first: float | None = None
-    seconds = -1.0
+    first = seconds = 0.0
     for number, frame in enumerate(decoded):
-        if first is None:
-            first = frame.time or 0.0
-        told = None if frame.time is None else frame.time - first
         if number == 0:
-            seconds = 0.0
+            first = frame.time or 0.0
         else:
-            seconds = told if told is not None and told > seconds else seconds + float(1 / rate)
+            given = -1.0 if frame.time is None else frame.time - first
+            seconds = given if given > seconds else seconds + float(1 / rate)
         if number % stride == 0:
-            _check_pixels(frame, max_pixels)
-            yield TimedImage(upright_rgb(frame, converter), number, seconds)
+            require_size((frame.height, frame.width), max_pixels)
+            yield TimedImage(_upright_rgb(frame, converter), number, seconds)
 
 
-def upright_rgb(frame: Any, converter: Any) -> np.ndarray:
-    """Return PyAV's frame as (H, W, 3) uint8 RGB, turned as its display matrix says.
-
-    `frame.to_ndarray(format="rgb24")` alone would start one thread per core, for each frame.
-    """
+def _upright_rgb(frame: Any, converter: Any) -> np.ndarray:
+    """Return PyAV's frame as (H, W, 3) uint8 RGB, turned as its display matrix says."""
     matrix = frame.side_data.get("DISPLAYMATRIX")
     image: np.ndarray = converter.reformat(frame, format="rgb24", threads=1).to_ndarray()
     if matrix is None:

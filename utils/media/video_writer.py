@@ -1,7 +1,7 @@
-"""Frames -> a video that keeps their times: H.264 in MP4, which browsers and players open.
+"""Frames -> videos that keep their times: H.264 in MP4, which browsers and players open.
 
-Before: drawn frames. After: a file. It grows in pieces that are whole by themselves, so that what a
-killed process leaves under its temporary name can be played; at the end it becomes a plain MP4.
+A video grows in pieces that are whole by themselves, so that what a killed process leaves under its
+temporary name can be played; at the end it becomes a plain MP4.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ _DEFAULT_RATE = Fraction(30)
 _PIECE_BYTES = 1 << 22  # larger than a second of video, so that it is written at once
 _THREADS = 2
 # Measured on 720p: "veryfast" takes 0.6 of the time of "fast"; without B-frames none is held back.
-_PLAYABLE = {"movflags": "hybrid_fragmented"}
 _H264 = {"preset": "veryfast", "crf": "20", "bf": "0"}
 
 
@@ -85,24 +84,30 @@ class VideoWriter:
             image = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
         image = cv2.copyMakeBorder(image, 0, height % 2, 0, width % 2, cv2.BORDER_REPLICATE)
         frame = self._av.VideoFrame.from_ndarray(image, format="rgb24")
-        tick = max(round(seconds * _TICKS), self._last_tick + 1)
-        frame.pts, frame.time_base, self._last_tick = tick, Fraction(1, _TICKS), tick
+        self._last_tick = max(round(seconds * _TICKS), self._last_tick + 1)
+        frame.pts, frame.time_base = self._last_tick, Fraction(1, _TICKS)
         try:
             with naming(self._path):
                 if self._container is None:
                     self._begin()
                 self._mux(frame)
-        except Exception as error:
-            # Frames may follow one that failed; what PyAV says of them does not tell the cause.
-            self._error = self._error or error
-            raise self._error from None
+        except Exception as error:  # what PyAV says of frames that follow hides the cause
+            self._error = error
+            raise
 
     def _begin(self) -> None:
         file = self._stack.enter_context(atomic_file(self._path))
+        # Pieces, one about every second, that begin with a frame that needs no other one.
+        options = {"movflags": "hybrid_fragmented"}
         self._container = self._av.open(
-            _Flushed(file), "w", format="mp4", options=_PLAYABLE, buffer_size=_PIECE_BYTES
+            _Flushed(file), "w", format="mp4", options=options, buffer_size=_PIECE_BYTES
         )
-        self._stream = _new_stream(self._container, self._size, self._rate)
+        stream = self._stream = self._container.add_stream("libx264", rate=self._rate)
+        stream.height, stream.width = (side + side % 2 for side in self._size)
+        stream.pix_fmt = "yuv420p"
+        stream.codec_context.time_base = stream.time_base = Fraction(1, _TICKS)
+        stream.codec_context.thread_count = _THREADS
+        stream.options = {**_H264, "g": str(max(round(self._rate), 1))}
 
     def _mux(self, frame: Any) -> None:
         for packet in self._stream.encode(frame):
@@ -121,17 +126,6 @@ class VideoWriter:
                 self._mux(None)
                 self._container.close()
                 self._container = None
-
-
-def _new_stream(container: Any, size: tuple[int, int], rate: Fraction) -> Any:
-    stream = container.add_stream("libx264", rate=rate)
-    stream.height, stream.width = (side + side % 2 for side in size)
-    stream.pix_fmt = "yuv420p"
-    stream.codec_context.time_base = stream.time_base = Fraction(1, _TICKS)
-    stream.codec_context.thread_count = _THREADS
-    # A piece begins with a frame that needs no other one: about once a second.
-    stream.options = {**_H264, "g": str(max(round(rate), 1))}
-    return stream
 
 
 class _Flushed:

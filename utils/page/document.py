@@ -1,16 +1,19 @@
-"""A whole page: one file that holds everything, needs no network and runs no script.
+"""A page: one file of plain blocks that holds everything, needs no network and runs no script.
 
-Before: `blocks.py` and `crops.py` make its parts. After: a reader's browser.
+What takes a `str` escapes it and makes it printable; what is `Html` already is put in as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from html import escape
 from pathlib import Path
+from typing import NewType
 
 from utils.files.regular import read_text
-from utils.page.blocks import Html, joined, text
+from utils.screen.text import printable
 
+Html = NewType("Html", str)
 STYLE = Path(__file__).with_name("page.css")
 # With it the browser refuses to load anything for the page but what lies in it.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -25,13 +28,53 @@ PAGE = """<!doctype html>
 """
 
 
-def html_page(title: str, blocks: Iterable[Html], style: Path | None = None) -> str:
-    """Return a page.
+def html_page(title: str, blocks: Iterable[Html]) -> str:
+    """Return a page of these parts; the title is that of the window, too."""
+    style, body = read_text(STYLE), "\n".join(blocks)
+    return PAGE.format(policy=POLICY, title=text(title), style=style, body=body)
 
-    Args:
-        title: of the page and of the window.
-        blocks: the parts in their order.
-        style: a file of the project with more rules for this page.
-    """
-    rules = "".join(read_text(path) for path in (STYLE, style) if path)
-    return PAGE.format(policy=POLICY, title=text(title), style=rules, body=joined(blocks))
+
+def text(words: str) -> Html:
+    """Return a text from anywhere, with nothing in it that a browser would follow."""
+    return Html(escape(printable(words)))
+
+
+def paragraph(words: str) -> Html:
+    """Return a paragraph; "" without words."""
+    return Html(f"<p>{text(words)}</p>" if words else "")
+
+
+def warning(words: str) -> Html:
+    """Return a paragraph that stands out."""
+    return Html(f'<p class="warning" role="alert">{text(words)}</p>')
+
+
+def code(lines: str) -> Html:
+    """Return a command, or lines out of a file, as they are typed."""
+    shown = "\n".join(text(line) for line in lines.split("\n"))
+    return Html(f"<pre>{shown}</pre>")
+
+
+def bullets(lines: Iterable[str]) -> Html:
+    """Return a list; "" of none."""
+    items = "".join(f"<li>{text(line)}</li>" for line in lines)
+    return Html(f'<ul class="lines">{items}</ul>' if items else "")
+
+
+def section(title: str, *blocks: Html, level: int = 2) -> Html:
+    """Return a part of the page with its heading; of level 3 a part of a part."""
+    heading = f"<h{level}>{text(title)}</h{level}>"
+    return Html(f"<section>{heading}{''.join(blocks)}</section>")
+
+
+def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> Html:
+    """Return a table; on a phone each row is a panel that begins with its first cell."""
+    head = "".join(f"<th>{text(title)}</th>" for title in heading)
+    body = []
+    for row in rows:
+        cells = (
+            f'<td data-label="{text(title)}">{text(cell)}</td>'
+            for title, cell in zip(heading, row, strict=True)
+        )
+        body.append(f"<tr>{''.join(cells)}</tr>")
+    return Html(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>")

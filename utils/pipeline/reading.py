@@ -1,24 +1,20 @@
-"""Sources -> batches of frames, read ahead in threads, in the order of the sources.
-
-Before: `utils/media/source.py`. After: `models/inference/pipeline.py`.
-"""
+"""Sources -> batches of frames, read ahead in threads, in the order of the sources."""
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import ExitStack
-from itertools import groupby
+from functools import partial
+from itertools import groupby, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from utils.media.frame import Frame
 from utils.media.source import BrokenSourceError, Source
-from utils.pipeline.background import MOST_BYTES, background_pool
-from utils.pipeline.stage_seconds import StageSeconds
+from utils.pipeline.background import MOST_BYTES, StageSeconds, background_pool
 
 
 class Read(NamedTuple):
@@ -33,6 +29,9 @@ class Read(NamedTuple):
     def num_bytes(self) -> int:
         """Bytes of the image."""
         return 0 if self.frame is None else self.frame.image.nbytes
+
+
+ReadTask = Callable[[], Read | None]
 
 
 class Reader:
@@ -57,14 +56,12 @@ class Reader:
             batch_size: frames per batch, at most; fewer if they are large.
             threads: that read images.
             seconds: of which reading is the stage "decode".
-            ahead: images and frames that are read before they are asked for; None for a batch and
-                one more a thread. Of a video it is one at least.
+            ahead: images and frames that are read before they are asked for, fewer if they are
+                large; None for a batch and one more a thread.
         """
         self._prepare, self._batch_size, self._seconds = prepare, batch_size, seconds
         self._ahead = batch_size + threads if ahead is None else ahead
         self._images = background_pool(threads, "images")
-        self._waiting_bytes = 0
-        self._lock = threading.Lock()
 
     def __enter__(self) -> Reader:
         return self
@@ -76,7 +73,8 @@ class Reader:
         """Yield what is read; a source that breaks is an entry of its own. To be closed."""
         for kind, group in groupby(sources, key=lambda source: source.kind):
             if kind == "image":
-                yield from self._batched(self._read_images(group))
+                tasks = (partial(self._read_image, source) for source in group)
+                yield from self._batched(self._in_order(self._images, tasks))
             elif kind == "video":
                 for source in group:
                     yield from self._batched(self._read_video(source))
@@ -93,32 +91,27 @@ class Reader:
         if batch:
             yield batch
 
-    def _read_images(self, sources: Iterable[Source]) -> Iterator[Read]:
-        pending: deque[tuple[Source, Future[Read | None]]] = deque()
-        for source in sources:
-            pending.append((source, self._images.submit(self._read_if_room, source)))
-            if len(pending) > self._ahead:
-                yield self._take(*pending.popleft())
-        while pending:
-            yield self._take(*pending.popleft())
+    def _in_order(self, pool: Executor, tasks: Iterable[ReadTask]) -> Iterator[Read]:
+        """Yield what tasks read, up to None, while those behind are under way.
 
-    def _read_if_room(self, source: Source) -> Read | None:
-        """Read an image ahead; None if those that wait are many bytes already."""
-        with self._lock:
-            if self._waiting_bytes > MOST_BYTES:
-                return None
-        read = self._read_image(source)
-        with self._lock:
-            self._waiting_bytes += read.num_bytes
-        return read
+        How many are depends on how large the last one was; the first is read alone.
+        """
+        pending: deque[Future[Read | None]] = deque()
+        remaining = iter(tasks)
 
-    def _take(self, source: Source, future: Future[Read | None]) -> Read:
-        read = future.result()
-        if read is None:
-            return self._read_image(source)
-        with self._lock:
-            self._waiting_bytes -= read.num_bytes
-        return read
+        def submit(most: int) -> None:
+            while len(pending) < most and (task := next(remaining, None)):
+                pending.append(pool.submit(task))
+
+        with ExitStack() as stack:
+            stack.callback(lambda: [future.cancel() for future in pending])
+            while True:
+                submit(1)
+                read = pending.popleft().result() if pending else None
+                if read is None:
+                    return
+                submit(min(self._ahead, max(1, MOST_BYTES // max(1, read.num_bytes))))
+                yield read
 
     def _read_image(self, source: Source) -> Read:
         read = self._next(source, source.frames())
@@ -134,32 +127,26 @@ class Reader:
             return frame and Read(source, frame, self._prepare(frame.image))
 
     def _read_video(self, source: Source) -> Iterator[Read]:
-        frames = source.frames()
         with ExitStack() as stack:
             pool = stack.enter_context(background_pool(1, "video"))
             stack.callback(source.close)  # its thread may wait for the next frame
-            read = pool.submit(self._next, source, frames).result()
-            if read is None:
-                return
-            yield read
-            ahead = max(1, min(self._ahead, MOST_BYTES // max(1, read.num_bytes)))
-            pending = deque(pool.submit(self._next, source, frames) for _ in range(ahead))
-            stack.callback(lambda: [future.cancel() for future in pending])
-            while (read := pending.popleft().result()) is not None:
-                pending.append(pool.submit(self._next, source, frames))
-                yield read
+            yield from self._in_order(pool, repeat(partial(self._next, source, source.frames())))
 
     def _read_live(self, sources: Sequence[Source]) -> Iterator[list[Read]]:
         """Yield what the sources have just shown; none waits for another."""
         with ExitStack() as stack:
             pool = stack.enter_context(background_pool(len(sources), "live"))
+            waiting: dict[Future[Read | None], ReadTask] = {}
             for source in sources:
                 stack.callback(source.close)
-            waiting: dict[Future[Read | None], tuple[Source, Iterator[Frame]]] = {}
-            todo = [(source, source.frames()) for source in sources]
-            while todo or waiting:
-                waiting.update({pool.submit(self._next, *one): one for one in todo})
+                first: ReadTask = partial(self._next, source, source.frames())
+                waiting[pool.submit(first)] = first
+            while waiting:
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-                reads = {future: read for future in done if (read := future.result()) is not None}
-                todo = [one for future in done if (one := waiting.pop(future)) and future in reads]
-                yield from self._batched(reads.values())
+                reads = []
+                for future in done:
+                    task = waiting.pop(future)
+                    if read := future.result():
+                        reads.append(read)
+                        waiting[pool.submit(task)] = task
+                yield from self._batched(reads)

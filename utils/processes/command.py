@@ -16,7 +16,6 @@ from types import TracebackType
 from backend import BackendError
 from backend.processes import this_process
 from utils.errors import UserError, WorkerError
-from utils.processes import watchdog
 from utils.processes.exit_status import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -34,7 +33,7 @@ from utils.processes.suspend import Suspended, ignore_requests
 from utils.screen.lines import begin_lines
 from utils.screen.text import STDERR, as_message, discard_unread, say, stdout_has_no_reader
 
-CAUSE_SECONDS = 1  # for the watchdog to end this process, if another's end is the cause
+CAUSE_SECONDS = 1  # for the launcher to end this process, if another's end is the cause
 LIMITS = {errno.EMFILE: "-n 65536", errno.EFBIG: "-f unlimited"}
 PATIENCE_SECONDS = 3  # longer than a launcher waits before it ends the others after rank 0
 
@@ -44,7 +43,7 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
 
     The failure of a worker is one message with exit code 1, a suspended run one with 75.
     Under a launcher rank 0 prints for all; another rank prints only what no other rank
-    knows. The end of one rank ends the others.
+    knows.
 
     Args:
         main: ends by returning, by an exception or by `sys.exit`.
@@ -56,7 +55,6 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
     begin_lines(_speaker(), logging.INFO if process.is_main else logging.WARNING)
     if process.world_size == 1:
         code = _run(main)
-        watchdog.leave(code)
         note_status(code)
         ignore_requests()
         if code != EXIT_DONE:
@@ -64,8 +62,6 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
         return
     end_as_orphan()
     code = _run(main if several else _refuse_several)
-    watchdog.leave(code)
-    _flush()
     end_process(code)  # OneFlow's own exit takes ten seconds, and longer after a rank has died
 
 
@@ -118,7 +114,6 @@ def _answered(main: Callable[[], None]) -> int:
         if this_process().is_main:
             with _perhaps_unread():
                 say(str(suspended))
-        watchdog.leave(EXIT_SUSPENDED)  # as all ranks agreed; what follows is for who started them
         return EXIT_INTERRUPTED if suspended.by_hand else EXIT_SUSPENDED
     except KeyboardInterrupt:
         ignore_requests()  # another Ctrl-C would be a traceback
@@ -127,7 +122,6 @@ def _answered(main: Callable[[], None]) -> int:
         return EXIT_INTERRUPTED
     except Exception:
         if this_process().world_size == 1:
-            watchdog.leave(EXIT_FAILED)
             raise
         time.sleep(CAUSE_SECONDS)
         _print_lines(traceback.format_exc())

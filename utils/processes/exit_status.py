@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import signal
 from pathlib import Path
@@ -29,13 +28,11 @@ def say(text: str) -> None:
     os.write(2, f"\nerror: {printable(text)}\n".encode())
 
 
-def end_process(code: int, show_stack: int | None = None) -> NoReturn:
-    """End now, with all threads and without cleaning up; the rank `show_stack` prints its stack.
+def end_process(code: int) -> NoReturn:
+    """End now, with all threads and without cleaning up.
 
     An exception in one OneFlow process would leave the others waiting forever.
     """
-    if show_stack == this_process().rank:
-        faulthandler.dump_traceback()
     os._exit(note_status(code))
 
 
@@ -44,17 +41,12 @@ def require_status_file() -> None:
     name = os.environ.get(STATUS_FILE)
     if name is None:
         return
-    path = Path(os.path.realpath(name))
-    is_loop = path.is_symlink()  # of links: any other was followed
-    place = path if path.exists() else path.parent
-    if is_loop or not path.parent.is_dir() or not os.access(place, os.W_OK):
-        problem = "no file can be written there"
-    elif path.exists() and not path.is_file():
-        problem = "it exists and is not a file"
-    else:
+    path = Path(os.path.realpath(name))  # still a link if it is one to itself
+    is_free = not os.path.lexists(path) and path.parent.is_dir() and os.access(path.parent, os.W_OK)
+    if is_free or (path.is_file() and os.access(path, os.W_OK)):
         return
     del os.environ[STATUS_FILE]  # this end is not written to it either
-    raise UserError(f"{STATUS_FILE}={name}: {problem}; name a file, or unset it")
+    raise UserError(f"{STATUS_FILE}={name}: no file can be written there; name a file, or unset it")
 
 
 def note_status(code: int) -> int:

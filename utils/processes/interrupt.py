@@ -1,7 +1,6 @@
 """Ctrl-C before a command can answer it: while it imports what it needs.
 
-Before: the first lines of a script, which import only this file. After: `command.py` has Ctrl-C
-raise KeyboardInterrupt. Standard library only: scripts that set environments up use it too.
+Standard library only: scripts that set environments up use it too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Start several processes when one command asks for them.
 
-Before: `cli/train_config.py` or `cli/val_config.py` parsed the flags. After: `local_ranks.py` runs
-the same command line in each process, which checks it here. No framework is imported.
+No framework is imported.
 """
 
 from __future__ import annotations

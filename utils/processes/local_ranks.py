@@ -1,8 +1,4 @@
-"""Start the ranks of one machine, pass requests to stop on to them, and return their exit code.
-
-Before: `launch.py` chose their number. After: each rank runs the same command line and joins the
-others in `ranks.py`.
-"""
+"""Start the ranks of one machine, pass requests to stop on to them, and return their exit code."""
 
 from __future__ import annotations
 
@@ -27,18 +23,19 @@ from utils.processes.exit_status import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     STATUS_FILE,
+    say,
 )
 from utils.processes.private_network import enter, private_network
 from utils.processes.process_family import (
-    ORPHAN_SECONDS,
     POLL_SECONDS,
     adopt_orphans,
     ask_for_signal_when_parent_ends,
     kill_descendants,
 )
+from utils.processes.start import EXIT_USER_ERROR
 from utils.processes.suspend import FILE_VARIABLE, SIGNALS, StopRequests
 
-CAUSE_SECONDS = 1  # in which the watchdog of rank 0 says why another rank has ended
+LINGER_SECONDS = 5  # for the others to end after one was interrupted
 Rank = subprocess.Popen[bytes]
 
 log = logging.getLogger("launch")
@@ -76,8 +73,7 @@ def run_ranks(
                     ranks.append(_start(place, command, shared, prepare))
             _wait(ranks, stop, message)
         except KeyboardInterrupt:
-            # They may save their state; a second Ctrl-C ends this wait, and so the ranks.
-            _end(ranks, signal.SIGINT, math.inf)
+            _interrupt(ranks)  # a second Ctrl-C ends this wait, and so the ranks
             return EXIT_INTERRUPTED
         finally:
             with _blocked_signals(suspends=False):
@@ -156,7 +152,7 @@ def _start(
 
 
 def _wait(ranks: Sequence[Rank], stop: StopRequests | None, message: Path) -> None:
-    """Wait until all ranks have ended; soon after one has failed, ask the others to end.
+    """Wait until all ranks have ended, or one has failed, which is named; then end the others.
 
     A request to stop is passed on in the file `message`.
     """
@@ -165,18 +161,34 @@ def _wait(ranks: Sequence[Rank], stop: StopRequests | None, message: Path) -> No
         if stop is not None and not message.exists() and (cause := stop.cause()):
             with atomic_text_file(message) as file:
                 file.write(cause)
-        if any(rank.returncode not in (None, *AGREED_ENDS, EXIT_INTERRUPTED) for rank in ranks):
-            deadline = min(deadline, time.monotonic() + CAUSE_SECONDS)
+        codes = [rank.returncode for rank in ranks]
+        if EXIT_INTERRUPTED in codes:  # Ctrl-C comes to all ranks, and rank 0 reports it
+            deadline = min(deadline, time.monotonic() + LINGER_SECONDS)
+        if _report_failed(codes):
+            break
         time.sleep(POLL_SECONDS)
-    _end(ranks, signal.SIGTERM)
-
-
-def _end(ranks: Sequence[Rank], number: signal.Signals, seconds: float = ORPHAN_SECONDS) -> None:
-    """Send the ranks that are left a signal, and give them time to answer it."""
     for rank in ranks:
-        rank.send_signal(number)  # nothing for one that has ended
-    deadline = time.monotonic() + seconds
-    while _are_alive(ranks) and time.monotonic() < deadline:
+        rank.kill()  # nothing for one that has ended
+        rank.wait()
+
+
+def _report_failed(codes: Sequence[int | None]) -> bool:
+    """Return whether a rank has failed; name it, unless it has reported a user's mistake."""
+    orderly = (None, *AGREED_ENDS, EXIT_INTERRUPTED)
+    failed = [(place, code) for place, code in enumerate(codes) if code not in orderly]
+    for place, code in failed:
+        if code < 0:
+            say(f"rank {place} was killed by {signal.Signals(-code).name}; the job ends")
+        elif code != EXIT_USER_ERROR:
+            say(f"rank {place} ended with exit code {code}; the job ends")
+    return bool(failed)
+
+
+def _interrupt(ranks: Sequence[Rank]) -> None:
+    """Pass Ctrl-C on and wait for the ranks, which may save their state."""
+    for rank in ranks:
+        rank.send_signal(signal.SIGINT)
+    while _are_alive(ranks):
         time.sleep(POLL_SECONDS)
 
 

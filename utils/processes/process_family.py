@@ -1,25 +1,22 @@
-"""Processes that must not outlive the process that started them; Linux only.
-
-Before: `local_ranks.py` or a launcher starts the ranks. After: none of them is left.
-"""
+"""Processes that must not outlive the process that started them; Linux only."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import os
-import select
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+
+from utils.screen.text import STDERR
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 POLL_SECONDS = 0.05
-ABORT_SECONDS = 6  # the watchdog ends this process meanwhile
-STUCK_SECONDS = 15
+ABORT_SECONDS = 6  # the launcher ends this process meanwhile
 ORPHAN_SECONDS = 30  # as long as torchrun waits after a SIGTERM
 
 
@@ -48,8 +45,8 @@ def _end_after(parent: int) -> None:
 def delay_abort() -> None:
     """Let a thread that calls abort() wait for ABORT_SECONDS first, while the others go on.
 
-    Frameworks abort when a connection to another rank breaks. Without the delay nobody could report
-    that this rank has died.
+    OneFlow aborts when a connection to another rank breaks. Without the delay that would look like
+    the failure of this rank, or spoil an end in order.
     """
     libc = ctypes.CDLL(None)
     libc.signal.argtypes, libc.signal.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
@@ -64,56 +61,23 @@ def _wait_before_abort(number: int) -> None:
 
 
 @contextlib.contextmanager
-def ending_after_sigterm(has_come: bool, seconds: float = STUCK_SECONDS) -> Iterator[None]:
-    """End this process some seconds after SIGTERM or Ctrl-C, unless the block ends before.
+def ending_in_any_call(seconds: float) -> Iterator[None]:
+    """End this process at SIGTERM or Ctrl-C in the block, and when it takes so many seconds.
 
-    Launchers send SIGTERM when another rank has died. This rank may wait for it in a call that lets
-    no Python thread run, as `import oneflow` does. So a second process counts the seconds. Python
-    writes each signal into its pipe, whatever this process is doing.
-
-    Args:
-        has_come: whether SIGTERM came before the block.
+    Ranks wait for each other in calls that let no Python thread run, as `import oneflow` does.
+    Nothing that could be saved is there yet.
     """
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        yield  # it ends this process at once
-        return
-    notices, signals = os.pipe()
-    os.set_blocking(signals, False)
-    guard = os.fork()
-    if guard == 0:
-        os.close(signals)
-        _kill_parent_after_sigterm(notices, seconds)
-    before = signal.set_wakeup_fd(signals)
-    if has_come:
-        os.write(signals, bytes([signal.SIGTERM]))
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    faulthandler.dump_traceback_later(seconds, exit=True, file=STDERR)
     try:
         yield
     finally:
-        signal.set_wakeup_fd(before)
-        os.close(signals)
-        os.close(notices)
-        os.waitpid(guard, 0)
-
-
-def _kill_parent_after_sigterm(notices: int, seconds: float) -> NoReturn:
-    """Read the numbers of the parent's signals, until it closes its end or is gone."""
-    try:
-        parent = os.getppid()
-        os.setsid()  # launchers send signals to groups of processes
-        while number := os.read(notices, 1):
-            if number[0] in (signal.SIGTERM, signal.SIGINT) and not _closes(notices, seconds):
-                os.kill(parent, signal.SIGKILL)
-    finally:
-        os._exit(0)
-
-
-def _closes(pipe: int, seconds: float) -> bool:
-    """Return whether the other end of a pipe is closed in time."""
-    deadline = time.monotonic() + seconds
-    while select.select([pipe], [], [], max(0, deadline - time.monotonic()))[0]:
-        if not os.read(pipe, 1):
-            return True
-    return False
+        faulthandler.cancel_dump_traceback_later()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def adopt_orphans() -> None:

@@ -1,7 +1,4 @@
-"""Join the processes that run one command together; run some functions on rank 0 only.
-
-Before: a launcher started them. After: `train.py` and `val.py` work in this `World`.
-"""
+"""Join the processes that run one command together; run some functions on rank 0 only."""
 
 from __future__ import annotations
 
@@ -16,19 +13,21 @@ from backend.processes import MEETING_FOLDER, this_process
 from utils.cli.run_config import RunConfig
 from utils.errors import UserError
 from utils.processes import watchdog
-from utils.processes.process_family import ending_after_sigterm
+from utils.processes.process_family import delay_abort, ending_in_any_call
+from utils.processes.suspend import Suspended
 from utils.processes.world import ALONE, World
 
+JOIN_SECONDS, FRAMEWORK_SECONDS = 600, 60
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
 @contextmanager
-def joined(config: RunConfig, was_terminated: bool = False) -> Iterator[World]:
+def joined(config: RunConfig) -> Iterator[World]:
     """Join the other ranks under a watchdog; leave when all have come to the end.
 
     Each of several processes imports its framework here, before their common work. A process that
-    is alone imports it when it is needed. A SIGTERM while the ranks join ends this process soon.
+    is alone imports it when it is needed.
 
     Raises:
         UserError: the environment does not say where rank 0 is.
@@ -43,11 +42,18 @@ def joined(config: RunConfig, was_terminated: bool = False) -> Iterator[World]:
                 f"RANK and WORLD_SIZE={process.world_size} are set, but {name} is not; set it to "
                 "where rank 0 listens, or unset them and use --nproc"
             )
-    with ending_after_sigterm(was_terminated):
+    with ending_in_any_call(max(config.timeout, JOIN_SECONDS)):
         backend.use(config.backend)
-        backend.dist.start(backend.device.resolve(config.device), config.timeout)
-        watchdog.start(config.timeout, backend.dist.all_gather)
-    yield World(process, backend.dist.all_gather)
+        # A framework's own limit would end a rank without naming its phase.
+        limit = config.timeout + FRAMEWORK_SECONDS
+        backend.dist.start(backend.device.resolve(config.device), limit)
+    delay_abort()
+    watchdog.start(config.timeout)
+    try:
+        yield World(process, backend.dist.all_gather)
+    except Suspended:  # as all ranks have agreed
+        backend.dist.stop()
+        raise
     backend.dist.stop()
 
 

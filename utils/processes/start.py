@@ -1,7 +1,6 @@
 """The first lines of a command: what must run before its imports, which may be slow or missing.
 
-Before: a script. After: `command.py::run_command`. Standard library only, and no syntax newer than
-Python 3.8.
+Standard library only, and no syntax newer than Python 3.8.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What asks a run to stop and keep its state: signals, a file, a time limit.
-
-Before: `train.py::main` listens. After: between two batches the run asks `cause`, saves its state
-and raises `Suspended`; `utils/processes/command.py` then ends the process.
-"""
+"""What asks a run to stop and keep its state: signals, a file, a time limit."""
 
 from __future__ import annotations
 
@@ -60,11 +56,6 @@ class StopRequests:
         self._signal = ""
         self._saves_at_interrupt = False
         self.interrupted = False  # by Ctrl-C, in any rank once `cause` returned
-
-    @property
-    def was_terminated(self) -> bool:
-        """Whether SIGTERM came to this process."""
-        return self._signal == signal.SIGTERM.name
 
     def cause(self) -> str | None:
         """Return what asks for a stop, in words; None when no rank has a request."""

@@ -1,7 +1,4 @@
-"""SIGTERM ends a command in order, as Ctrl-C does: files are closed, and the exit code tells.
-
-Before: a command without a state to go on from. After: `command.py` ends the process.
-"""
+"""SIGTERM ends a command in order, as Ctrl-C does: files are closed, and the exit code tells."""
 
 from __future__ import annotations
 

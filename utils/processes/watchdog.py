@@ -1,94 +1,84 @@
-"""End the whole job when one of its processes dies, is lost or stands still, and name it.
+"""Name a rank that hangs, show where it is, and end it.
 
-`start` connects every rank to rank 0. Once a second, a thread of each rank reports what the rank is
-doing. When a connection ends, its rank has ended. Long work names its phase and counts its steps:
+Long work names its phase and reports each step:
 
     with watchdog.phase("validation"):
         for batch in loader:
             watchdog.progress()
 
-Both cost about a microsecond. Nothing is sent where `start` was not called.
+Both cost about a microsecond. In each rank of a job `start` begins to watch these reports; what
+started the ranks ends the others when one has ended. A process that is alone is not watched: a
+debugger may hold it.
 """
 
 from __future__ import annotations
 
-import json
-import socket
-from collections.abc import Callable, Iterator
+import faulthandler
+import os
+import threading
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
-
 from backend.processes import this_process
-from utils.processes.activity import Activity
-from utils.processes.process_family import delay_abort
-from utils.processes.watchdog_hub import Hub
-from utils.processes.watchdog_link import connect, listening_host, rank_name
-from utils.processes.watchdog_member import Member
+from utils.processes.exit_status import EXIT_FAILED, end_process, say
+from utils.screen.text import STDERR
 
-AllGather = Callable[[np.ndarray], list[np.ndarray]]
-
-_activity = Activity()
-_watcher: Hub | Member | None = None
-
-progress = _activity.progress
+POLL_SECONDS = 0.2
+LONGEST_TICK_SECONDS = 1.0
+LINGER_SECONDS = 3.0  # in which other ranks that stand still report it too
 
 
-@contextmanager
-def phase(name: str) -> Iterator[None]:
-    """Name what this process does in the block; afterwards the phase around it goes on."""
-    with _activity.phase(name):
-        _tell()
-        yield
-    _tell()
+class Watchdog:
+    """The phases that a process is in, one inside another, and its last sign of progress."""
+
+    def __init__(self) -> None:
+        self._phases = [("setup", 0)]
+        self._seconds = 0.0  # that the process has been watched
+        self._last = 0.0
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Enter a phase, then return to the phase around it; both are signs of progress."""
+        self._phases.append((name, 0))
+        self._last = self._seconds
+        yield  # after an exception the phase stays, to be named if the process hangs at its end
+        self._phases.pop()
+        self._last = self._seconds
+
+    def progress(self) -> None:
+        """Count a step of this phase."""
+        name, step = self._phases[-1]
+        self._phases[-1] = name, step + 1
+        self._last = self._seconds
+
+    def describe(self) -> str:
+        """Return the phase and its step in words."""
+        name, step = self._phases[-1]
+        return f"in {name}" + (f", step {step}" if step else "")
+
+    def start(self, timeout_s: float) -> None:
+        """End this process after so many seconds without progress, from now on."""
+        self._last = self._seconds
+        threading.Thread(target=self._watch, args=(timeout_s,), daemon=True).start()
+
+    def _watch(self, timeout_s: float) -> None:
+        before = time.monotonic()
+        while self._seconds - self._last <= timeout_s:
+            time.sleep(POLL_SECONDS)
+            now = time.monotonic()
+            # Time in which SIGSTOP stops the process does not count: Slurm suspends jobs so.
+            self._seconds += min(now - before, LONGEST_TICK_SECONDS)
+            before = now
+        idle_s = self._seconds - self._last
+        say(
+            f"rank {this_process().rank} ({os.uname().nodename}): no progress for {idle_s:.0f} s "
+            f"{self.describe()} (--timeout {timeout_s:g}); the job ends"
+        )
+        faulthandler.dump_traceback(STDERR)
+        time.sleep(LINGER_SECONDS)
+        end_process(EXIT_FAILED)
 
 
-def _tell() -> None:
-    """Report at once: a second later this rank may be gone."""
-    if _watcher is not None:
-        _watcher.tell()
-
-
-def start(timeout_s: float, all_gather: AllGather) -> None:
-    """Begin to watch the job of several processes.
-
-    Args:
-        timeout_s: a rank without progress for so long ends the job.
-        all_gather: of `backend.dist`, which must have been started.
-
-    Raises:
-        RuntimeError: a rank did not connect in time.
-    """
-    global _watcher
-    assert _watcher is None
-    delay_abort()
-    local_ranks = all_gather(np.array([this_process().local_rank], np.int64))
-    machines = sum(int(local_rank[0]) == 0 for local_rank in local_ranks)
-    start_one = _start_hub if this_process().is_main else _start_member
-    _watcher = start_one(timeout_s, machines, all_gather)
-
-
-def leave(code: int) -> None:
-    """Report that this process ends with an exit code.
-
-    After success it returns when all ranks have come here, so no rank loses its connections early.
-    Otherwise the other ranks end too.
-    """
-    global _watcher
-    if _watcher is not None:
-        _watcher.leave(code)
-        _watcher = None
-
-
-def _start_hub(timeout_s: float, machines: int, all_gather: AllGather) -> Hub:
-    hub = Hub(listening_host(machines), _activity, timeout_s)
-    all_gather(np.frombuffer(json.dumps(hub.invitation).encode(), np.uint8))
-    hub.wait_for_members()
-    return hub
-
-
-def _start_member(timeout_s: float, machines: int, all_gather: AllGather) -> Member:
-    invitation = json.loads(all_gather(np.zeros(0, np.uint8))[0].tobytes())
-    rank, host = this_process().rank, socket.gethostname()
-    link = connect(machines, invitation["port"], invitation["token"], rank=rank, host=host)
-    return Member(link, _activity, timeout_s, rank_name(0, invitation["host"]))
+_this = Watchdog()
+phase, progress, start, describe = _this.phase, _this.progress, _this.start, _this.describe

@@ -1,7 +1,4 @@
-"""The processes of one job, as each of them sees the others.
-
-Before: `ranks.py` joins them. After: loaders and validation work on shards and gather.
-"""
+"""The processes of one job, as each of them sees the others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The lines of a training on screen: a heading, and a row of figures per epoch, in 80 columns.
-
-Before: `models/training/outputs.py`. After: a terminal or a log.
-"""
+"""The lines of a training on screen: a heading, and a row of figures per epoch, in 80 columns."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The result of a classifier for one image: how probable each class is.
 
-Before: a classifier, through `models/inference/image_detector.py`. After: files, drawings, other
-programs. But for `probabilities`, all of it is of the five most probable classes.
+But for `probabilities`, all of it is of the five most probable classes.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from utils.detections import Classification
+from utils.drawing.annotate import draw_lines
 from utils.drawing.colours import class_colour
 from utils.drawing.fonts import drawable_name
-from utils.drawing.lines import draw_lines
 from utils.errors import UserError
+from utils.optional import import_optional
 from utils.results.image_result import ImageResult, as_utf8
-from utils.results.other_programs import as_class_frame, as_classifications
 from utils.results.text_lines import table_lines
 from utils.screen.text import printable
 
@@ -125,11 +124,5 @@ class ClassResult(ImageResult):
 
     def to_supervision(self) -> Any:
         """Return `supervision.Classifications`; UserError without that package."""
-        return as_classifications(self.top5, self.scores)
-
-    def to_pandas(self) -> Any:
-        """Return a `pandas.DataFrame`, one class per row; UserError without that package.
-
-        Columns: confidence, class, name.
-        """
-        return as_class_frame(self.scores, self.top5, self.names)
+        supervision = import_optional("supervision", "to_supervision")
+        return supervision.Classifications(class_id=self.top5, confidence=self.scores)

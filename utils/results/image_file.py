@@ -1,7 +1,4 @@
-"""An image in memory -> a file of the kind that its name says.
-
-Before: a drawing or a part of an image. After: the folder of results.
-"""
+"""An image in memory -> a file of the kind that its name says."""
 
 from __future__ import annotations
 

@@ -1,14 +1,10 @@
-"""What was found in one image, whatever a model looks for.
-
-Before: `models/inference/image_detector.py`; the task says which result it makes. After: files,
-drawings, lines on screen, other programs.
-"""
+"""What was found in one image, whatever a model looks for."""
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +14,7 @@ import numpy as np
 
 from utils.files.atomic import atomic_text_file
 from utils.media.frame import Frame
+from utils.optional import import_optional
 from utils.results.image_file import save_image
 from utils.results.text_lines import table_lines
 from utils.screen.text import printable
@@ -88,6 +85,15 @@ class ImageResult(ABC):
     def words(self) -> str:
         """Return what was found in one line."""
 
+    def summary(self, input_size: tuple[int, int] | None = None) -> str:
+        """Return "224x320 1 person, 3 chairs": a size, and what was found.
+
+        Args:
+            input_size: (height, width) of what the network took; None for the image's own.
+        """
+        height, width = input_size or self.size
+        return f"{height}x{width} {self.words()}"
+
     @abstractmethod
     def text_lines(self, scores: bool = False) -> list[str]:
         """Return the lines of the public YOLOv5's file of labels; [] if it has no file."""
@@ -104,9 +110,24 @@ class ImageResult(ABC):
     def to_supervision(self) -> Any:
         """Return it as the package supervision has it; UserError if that is absent."""
 
-    @abstractmethod
     def to_pandas(self) -> Any:
-        """Return a `pandas.DataFrame`, one row per object; UserError without that package."""
+        """Return a `pandas.DataFrame`, one row per thing found; UserError without that package.
+
+        Columns: xmin, ymin, xmax, ymax in pixels where it has a box, confidence, class, name.
+        """
+        return self._data_frame({})
+
+    def _data_frame(self, columns: Mapping[str, np.ndarray]) -> Any:
+        """Return a `pandas.DataFrame` of these columns, then confidence, class and name."""
+        pandas = import_optional("pandas", "to_pandas")
+        return pandas.DataFrame(
+            {
+                **columns,
+                "confidence": self.scores.astype(np.float64),
+                "class": self.class_index,
+                "name": pandas.Series(self.names, dtype=object),
+            }
+        )
 
     def table_lines(self, image_name: str) -> str:
         """Return lines of CSV: image, class name, score."""

@@ -1,7 +1,4 @@
-"""What a validation finds, as YOLO label files: one for each image with detections.
-
-Before: `models/evaluation.py`, image by image. After: the folder labels of val.py's run.
-"""
+"""What a validation finds, as YOLO label files: one for each image with detections."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Objects that were found in one image, each with its pixels.
-
-Before: a mask head, through `models/inference/image_detector.py`. After: files, drawings, other
-programs.
-"""
+"""Objects that were found in one image, each with its pixels."""
 
 from __future__ import annotations
 
@@ -19,7 +15,6 @@ from utils.drawing.masks import draw_masks
 from utils.masks.runs import mask_of_runs, to_text
 from utils.masks.window import outline_of_runs
 from utils.ragged import Ragged
-from utils.results.other_programs import as_supervision
 from utils.results.result import Result
 from utils.results.text_lines import outline_lines
 
@@ -106,4 +101,4 @@ class MaskResult(Result):
         Raises:
             UserError: that package is absent, or the memory for all masks at once.
         """
-        return as_supervision(self.found, self.names, self.track_ids, np.asarray(self.masks))
+        return self._supervision(np.asarray(self.masks))

@@ -1,63 +1,52 @@
-"""Names of files and folders of results: safe, short enough, and no two the same.
-
-Before: the names of sources and classes. After: `run_files.py`.
-"""
+"""Where the files of each result go: safe names, short enough, and no two the same."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
+
+from utils.errors import UserError
+from utils.media.frame import Frame
+from utils.results.image_file import suffix_that_holds
 
 # A file system takes 255 bytes. A name has a number and a suffix too, and while the file is being
 # written 22 bytes more (`utils/files/atomic.py`).
 MAX_BYTES = 180
+VIDEO_SUFFIX = ".mp4"
 _SEPARATORS = frozenset('/\\:*?"<>|')  # of some system's paths, or patterns
 
 
 class Names:
-    """Names, each given only once."""
+    """Names, each given only once.
+
+    The frames of a video NAME have NAME_1, NAME_2, ..., which are not given to others either.
+    """
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}  # the last one behind a name
+        self._videos: set[str] = set()
+        self._like_frames: set[str] = set()  # NAME of those taken that are called NAME_1 and so on
 
-    def take(self, name: str) -> str:
-        """Return the name; NAME-2, NAME-3, ... if it is taken."""
+    def take(self, name: str, is_video: bool = False) -> str:
+        """Return the name; NAME-2, NAME-3, ... if it is taken, for itself or for a frame."""
         found = name
-        while found in self._taken:
+        while self._is_taken(found, is_video):
             self._numbers[name] = self._numbers.get(name, 1) + 1
             found = f"{name}-{self._numbers[name]}"
         self._taken.add(found)
+        if is_video:
+            self._videos.add(found)
+        else:
+            self._like_frames.add(_video_of_frame(found))
         return found
 
-
-class Stems:
-    """The file names of sources, all different.
-
-    The frames of a video NAME have NAME_1, NAME_2, ..., which images may be called too.
-    """
-
-    def __init__(self) -> None:
-        self._names = Names()
-        self._videos: set[str] = set()
-        self._like_frames: set[str] = set()  # NAME of the images called NAME_1 and so on
-
-    def take_for_image(self, stem: str) -> str:
-        """Return the stem, or NAME-2 and so on, for an image."""
-        while True:
-            found = self._names.take(stem)
-            video = _video_of_frame(found)
-            if video not in self._videos:
-                self._like_frames.add(video)
-                return found
-
-    def take_for_video(self, stem: str) -> str:
-        """Return the stem, or NAME-2 and so on, for a video."""
-        while (found := self._names.take(stem)) in self._like_frames:
-            pass
-        self._videos.add(found)
-        return found
+    def _is_taken(self, name: str, is_video: bool) -> bool:
+        is_frame = name in self._like_frames if is_video else _video_of_frame(name) in self._videos
+        return name in self._taken or is_frame
 
 
 def _video_of_frame(stem: str) -> str:
@@ -76,22 +65,16 @@ class SourceName(NamedTuple):
 def name_of_source(source: Path | str) -> SourceName:
     """Return the name of a file, or one made of what a camera, stream or image is called.
 
-    Of a URL it has neither user, password nor query.
+    Of a URL it has host, port and path: neither user, password nor query.
     """
     if isinstance(source, str) and "://" in source:
-        return SourceName(safe_name(_without_secrets(source), otherwise="stream"), "")
+        # All before the last "@" may be a password, which may hold any other mark too.
+        address = source.partition("://")[2].rpartition("@")[2]
+        place = re.split(r"[?#]", address)[0].strip("/").replace("/", "_")
+        return SourceName(safe_name(place, otherwise="stream"), "")
     name = source.name if isinstance(source, Path) else safe_name(source, otherwise="image")
     suffix = Path(name).suffix
     return SourceName(cut(name.removesuffix(suffix)), cut(suffix))
-
-
-def _without_secrets(url: str) -> str:
-    """Return host, port and path of a URL, with underscores between them.
-
-    All before the last "@" may be a password, which may hold any other mark too.
-    """
-    address = url.partition("://")[2].rpartition("@")[2]
-    return re.split(r"[?#]", address)[0].strip("/").replace("/", "_")
 
 
 def safe_name(text: str, otherwise: str) -> str:
@@ -112,3 +95,62 @@ def cut(text: str) -> str:
     while len(text.encode("utf-8", "surrogateescape")) > MAX_BYTES:
         text = text[:-1]
     return text
+
+
+class SourceFiles:
+    """What the files of one source are called."""
+
+    def __init__(self, stem: str, suffix: str, drawing: Path, rate: Fraction | None) -> None:
+        self.stem = stem
+        self.table_name = stem + suffix  # in the table of all results
+        self.drawing = drawing  # the image or video with boxes
+        self.rate = rate  # frames a second; None: unknown, or an image
+        self.last_frame = -1
+        self.num_crops: Counter[str] = Counter()  # in each folder
+
+
+class Place(NamedTuple):
+    """Where the files of a result go."""
+
+    files: SourceFiles
+    name: str  # of the image's own files, without suffix
+
+
+class Places:
+    """Gives each frame its place: no two write the same file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._names = Names()
+        self._videos: dict[Path | str, SourceFiles] = {}
+
+    def reserve(self, frame: Frame, rate: Fraction | None) -> Place:
+        """Return the place of the next frame.
+
+        Args:
+            rate: frames per second of its video, where known.
+        """
+        if frame.number is None:
+            image = self._new_files(frame, None)
+            return Place(image, image.stem)
+        files = self._videos.get(frame.source)
+        if files is None or frame.number <= files.last_frame:  # the same source once more
+            files = self._videos[frame.source] = self._new_files(frame, rate)
+        files.last_frame = frame.number
+        return Place(files, f"{files.stem}_{frame.number + 1}")
+
+    def _new_files(self, frame: Frame, rate: Fraction | None) -> SourceFiles:
+        is_video = frame.number is not None
+        stem, suffix = name_of_source(frame.source)
+        stem = self._names.take(stem, is_video)
+        kind = VIDEO_SUFFIX if is_video else suffix_that_holds(suffix, frame.image)
+        return SourceFiles(stem, suffix, self._folder / f"{stem}{kind}", rate)
+
+
+def require_another_file(path: Path, source: Path | str) -> None:
+    """Raise UserError if a source would be replaced by what is drawn on it."""
+    if isinstance(source, Path) and path.exists() and source.exists() and path.samefile(source):
+        raise UserError(
+            f"--source {source} lies in the folder of results, where its drawing would replace "
+            "it; choose another --name"
+        )

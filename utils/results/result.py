@@ -1,26 +1,23 @@
-"""Boxes that were found in one image.
-
-Before: `models/inference/image_detector.py`. After: files, drawings, other programs.
-"""
+"""Boxes that were found in one image."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from utils.boxes import clip_boxes, cxcywh_to_xyxy, xyxy_to_cxcywh
 from utils.detections import Detections, Segmentations
 from utils.drawing.annotate import draw_boxes
-from utils.drawing.crop import crop_box
 from utils.drawing.fonts import drawable_name
+from utils.optional import import_optional
 from utils.results.image_result import ImageResult, as_utf8
-from utils.results.other_programs import as_data_frame, as_supervision
-from utils.results.text_lines import label_lines, table_lines
-from utils.results.words import count_by_class
+from utils.results.text_lines import count_by_class, label_lines, table_lines
 
+CORNERS = ("xmin", "ymin", "xmax", "ymax")
 AnyResult = TypeVar("AnyResult", bound="Result")
 
 
@@ -143,11 +140,51 @@ class Result(ImageResult):
         Raises:
             UserError: that package is absent.
         """
-        return as_supervision(self.found, self.names, self.track_ids)
+        return self._supervision()
+
+    def _supervision(self, masks: np.ndarray | None = None) -> Any:
+        """Return `supervision.Detections`, with masks (K, H, W) bool if there are any."""
+        supervision = import_optional("supervision", "to_supervision")
+        return supervision.Detections(
+            xyxy=self.boxes_xyxy,
+            mask=masks,
+            confidence=self.scores,
+            class_id=self.class_index,
+            tracker_id=self.track_ids,
+            data={"class_name": np.array(self.names, dtype=str)},
+        )
 
     def to_pandas(self) -> Any:
-        """Return a `pandas.DataFrame`, one detection per row; UserError without that package.
+        return self.table_of(self.boxes_xyxy, CORNERS)
 
-        Columns: xmin, ymin, xmax, ymax in pixels, confidence, class, name.
+    def table_of(self, boxes: np.ndarray, columns: Sequence[str]) -> Any:
+        """Return a `pandas.DataFrame`, one detection per row, as the public YOLOv5 has them.
+
+        Args:
+            boxes: (K, 4), the detections' in any format and unit.
+            columns: what the four numbers of a box are called.
         """
-        return as_data_frame(self.boxes_xyxy, self.found, self.names)
+        numbers = boxes.astype(np.float64)
+        return self._data_frame({name: numbers[:, n] for n, name in enumerate(columns)})
+
+
+def crop_box(
+    image: np.ndarray, box_xyxy: np.ndarray, gain: float, pad: float, square: bool
+) -> np.ndarray:
+    """Return a copy of the part of an image (H, W, 3) in a box and a margin around it.
+
+    Args:
+        box_xyxy: (4,), pixels; it may reach beyond the image, what is returned does not.
+        gain: by which the sides of the box are multiplied.
+        pad: pixels that are added to each side afterwards, half of them at either end.
+        square: make both sides of the box as long as its longer one before.
+
+    Source: `results.save_crop` of the public YOLOv5, by what it writes.
+    """
+    box_cxcywh = xyxy_to_cxcywh(np.asarray(box_xyxy, np.float64))
+    if square:
+        box_cxcywh[2:] = box_cxcywh[2:].max()
+    box_cxcywh[2:] = box_cxcywh[2:] * gain + pad
+    size = image.shape[0], image.shape[1]
+    left, top, right, bottom = clip_boxes(cxcywh_to_xyxy(box_cxcywh), size).astype(int).tolist()
+    return image[top:bottom, left:right].copy()

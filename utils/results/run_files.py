@@ -1,6 +1,6 @@
 """The folder of a detection's results: what the flags of detect.py ask for, result by result.
 
-Before: `models/inference/job.py`. After: a person, or another program. In the folder lie
+In the folder lie
 
     NAME.jpg                    the image, drawn on, in the kind of its source; a video is NAME.mp4
     labels/NAME.txt             YOLO labels; labels/NAME_1.txt those of a video's first frame
@@ -14,23 +14,30 @@ has NAME-2 everywhere.
 
 from __future__ import annotations
 
-import threading
+import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from utils.cli.detect_config import DetectConfig
-from utils.files.atomic import atomic_file
+from utils.files.atomic import atomic_file, naming
 from utils.files.growing import GrowingFile, growing_file
 from utils.media.frame import Frame
-from utils.results.detections_file import DetectionsFile, json_line, open_detections_file
-from utils.results.drawn_videos import DrawnVideos
+from utils.media.video_writer import VideoWriter
 from utils.results.image_file import encode_image, save_image, suffix_that_holds
-from utils.results.image_result import ImageResult
-from utils.results.names import Names, safe_name
-from utils.results.places import Place, Places, require_another_file
+from utils.results.image_result import ImageResult, as_utf8
+from utils.results.names import (
+    Names,
+    Place,
+    Places,
+    SourceFiles,
+    require_another_file,
+    safe_name,
+)
 
 CROP_SUFFIX = ".jpg"
 
@@ -44,7 +51,7 @@ class Crop(NamedTuple):
 
 
 class Share(NamedTuple):
-    """The lines that a result adds to files of all results; they may have to wait."""
+    """What a result adds to the files of all results, in the order of the frames."""
 
     place: Place
     table: str
@@ -55,8 +62,9 @@ class Share(NamedTuple):
 class RunFiles:
     """Writes results into the folder of a run; once closed, all its files are whole.
 
-    Threads may add images at once. The frames of a video file come in order, and none of another
-    file in between; those of several cameras may alternate.
+    `reserve` and `append` are called in the order of the frames; `write` between them in any thread
+    and order, but for the frames of videos: those of a file come in order, and none of another file
+    in between; those of several cameras may alternate.
     """
 
     def __init__(self, folder: Path, config: DetectConfig, class_names: Sequence[str]) -> None:
@@ -64,13 +72,14 @@ class RunFiles:
         self.folder = folder
         self._config = config
         self._places = Places(folder)
-        self._crop_folders = _folder_names(class_names)
-        self._lock = threading.Lock()
-        self._waiting: dict[int, Share] = {}  # for the turns before theirs
-        self._next_turn = 0
+        names = Names()
+        self._crop_folders = [
+            names.take(safe_name(name, otherwise="class")) for name in class_names
+        ]
         self._table: GrowingFile | None = None
-        self._records: DetectionsFile | None = None
-        self._videos = DrawnVideos()
+        self._records: GrowingFile | None = None
+        self._separator = "\n"
+        self._videos = _Videos()
         with ExitStack() as stack:
             self._begin(stack, class_names)
             self._open = stack.pop_all()
@@ -83,7 +92,9 @@ class RunFiles:
             self._table = stack.enter_context(growing_file(self.folder / "predictions.csv"))
         if self._config.save_json:
             path = self.folder / "detections.json"
-            self._records = stack.enter_context(open_detections_file(path, class_names))
+            self._records = stack.enter_context(growing_file(path, end=b"\n]}\n"))
+            start = f'{{"class_names": {json_line(list(map(as_utf8, class_names)))}, "images": ['
+            self._records.add(start.encode())
 
     def __enter__(self) -> RunFiles:
         return self
@@ -96,13 +107,11 @@ class RunFiles:
                 raise  # else the first failure says more; an interrupt is none
 
     def close(self) -> None:
-        """Finish all files; what waits for turns that never came is written too."""
-        with self._open, self._lock:
-            for turn in sorted(self._waiting):
-                self._append(self._waiting.pop(turn))
+        """Finish all files."""
+        self._open.close()
 
     def reserve(self, frame: Frame, rate: Fraction | None = None) -> Place:
-        """Fix the names of a frame's files and its turn; called in the order that files keep.
+        """Fix the names of a frame's files.
 
         Args:
             rate: frames per second of the frame's video, where known.
@@ -110,33 +119,32 @@ class RunFiles:
         Raises:
             UserError: the frame's own file would be written over.
         """
-        with self._lock:
-            place = self._places.reserve(frame, rate)
+        place = self._places.reserve(frame, rate)
         if not self._config.nosave:
             require_another_file(place.files.drawing, frame.source)
         return place
 
-    def add(self, result: ImageResult, place: Place | None = None) -> None:
-        """Write what the flags ask for; a box that is not finite, as float16 may give, is left out.
-
-        Args:
-            place: what `reserve` gave for the frame; None takes the next.
+    def write(self, result: ImageResult, place: Place) -> Share:
+        """Write the files that are a result's own; a box that is not finite is in none.
 
         Raises:
             OSError: a file cannot be written; the error names it.
         """
-        place = place or self.reserve(result.frame)
+        config = self._config
         result = result.finite()
-        if not self._config.nosave:
+        if not config.nosave:
             self._draw(result, place)
-        if self._config.save_txt:
-            self._save_labels(result, self.folder / "labels" / f"{place.name}.txt")
-        share = self._share(result, place)
-        with self._lock:
-            self._waiting[place.turn] = share
-            while self._next_turn in self._waiting:
-                self._next_turn += 1
-                self._append(self._waiting.pop(self._next_turn - 1))
+        if config.save_txt:
+            path = self.folder / "labels" / f"{place.name}.txt"
+            if len(result):
+                result.save_txt(path, config.save_conf)
+            else:  # nor does one of an earlier run in this folder stay
+                path.unlink(missing_ok=True)
+        table = result.table_lines(place.files.table_name) if config.save_csv else ""
+        record = (
+            json_line({"name": as_utf8(place.name), **result.to_dict()}) if config.save_json else ""
+        )
+        return Share(place, table, record, self._crops(result) if config.save_crop else ())
 
     def _draw(self, result: ImageResult, place: Place) -> None:
         config = self._config
@@ -148,21 +156,6 @@ class RunFiles:
         else:
             self._videos.write(result.frame, drawn, place.files)
 
-    def _save_labels(self, result: ImageResult, path: Path) -> None:
-        """Write the labels of an image; one without has no file, nor keeps an earlier run's."""
-        if len(result):
-            result.save_txt(path, self._config.save_conf)
-        else:
-            path.unlink(missing_ok=True)
-
-    def _share(self, result: ImageResult, place: Place) -> Share:
-        table = record = ""
-        if self._config.save_csv:
-            table = result.table_lines(place.files.table_name)
-        if self._config.save_json:
-            record = json_line({"name": place.name, **result.to_dict()})
-        return Share(place, table, record, self._crops(result) if self._config.save_crop else ())
-
     def _crops(self, result: ImageResult) -> list[Crop]:
         crops = []
         for index, image in zip(result.class_index.tolist(), result.crop(), strict=True):
@@ -170,29 +163,64 @@ class RunFiles:
             crops.append(Crop(self._crop_folders[index], suffix, encode_image(suffix, image)))
         return crops
 
-    def _append(self, share: Share) -> None:
+    def append(self, share: Share) -> None:
+        """Write what a result adds to the files of all; OSError names the file."""
         if self._table is not None:
             self._table.add(share.table.encode())
         if self._records is not None:
-            self._records.add(share.record)
+            self._records.add(f"{self._separator}{share.record}".encode())
+            self._separator = ",\n"
         for crop in share.crops:
-            with atomic_file(self._path_of(crop, share.place)) as file:
+            with atomic_file(self._crop_path(crop, share.place.files)) as file:
                 file.write(crop.content)
 
-    def _path_of(self, crop: Crop, place: Place) -> Path:
+    def _crop_path(self, crop: Crop, files: SourceFiles) -> Path:
         """Return the path of the next crop: NAME.jpg, NAME2.jpg, ..., the first that is free."""
         folder = self.folder / "crops" / crop.folder
         folder.mkdir(parents=True, exist_ok=True)
-        numbers, stem = place.files.num_crops, place.files.stem
         while True:
-            numbers[crop.folder] += 1
-            number = numbers[crop.folder]
-            path = folder / f"{stem}{number if number > 1 else ''}{crop.suffix}"
+            files.num_crops[crop.folder] += 1
+            number = files.num_crops[crop.folder]
+            path = folder / f"{files.stem}{number if number > 1 else ''}{crop.suffix}"
             if not path.exists():
                 return path
 
+    def add(self, result: ImageResult) -> None:
+        """Write a result in one go, as the next one."""
+        self.append(self.write(result, self.reserve(result.frame)))
 
-def _folder_names(class_names: Sequence[str]) -> list[str]:
-    """Return a separate folder for each class, named after it."""
-    names = Names()
-    return [names.take(safe_name(name, otherwise="class")) for name in class_names]
+
+class _Videos:
+    """Drawn frames -> the videos of their sources.
+
+    A video of a file is finished when that of the next file begins, so few are open at once.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[Path, VideoWriter] = {}
+        self._of_file: Path | None = None  # the one among them
+
+    def write(self, frame: Frame, drawn: np.ndarray, files: SourceFiles) -> None:
+        """Add a frame, drawn on, to the video of its source; OSError names the video."""
+        assert frame.seconds is not None, f"frame {frame.number} of {frame.source} has no time"
+        path = files.drawing
+        with naming(path):
+            if path not in self._open:
+                if isinstance(frame.source, Path):
+                    if self._of_file in self._open:
+                        self._open.pop(self._of_file).close()
+                    self._of_file = path
+                self._open[path] = VideoWriter(path, frame.image.shape[:2], files.rate)
+            self._open[path].write(drawn, frame.seconds)
+
+    def close(self) -> None:
+        """Finish all videos; OSError if one cannot be."""
+        with ExitStack() as stack:
+            while self._open:
+                stack.callback(self._open.popitem()[1].close)
+
+
+def json_line(value: Any) -> str:
+    """Return a value in one line of JSON that shows: in ASCII where characters do not print."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return text if text.isprintable() else json.dumps(value, allow_nan=False)

@@ -1,7 +1,6 @@
-"""What was found, as the lines of the text files that the public YOLOv5 writes.
+"""What was found, as the words and the lines of files that the public YOLOv5 writes.
 
-Before: `result.py`. After: `run_files.py`, or a caller's own file. As there, the lowest score
-comes first.
+In files, as there, the lowest score comes first.
 """
 
 from __future__ import annotations
@@ -69,11 +68,13 @@ def _lines(
     scores: bool,
 ) -> list[str]:
     """Return lines of class, place, and of score and track id what is asked for."""
-    columns = [detections.scores.tolist()] if scores else []
-    columns += [] if track_ids is None else [track_ids.tolist()]
-    behind = zip(*columns, strict=True) if columns else [()] * len(places)
-    rows = zip(detections.class_index.tolist(), places, behind, strict=True)
-    return [" ".join(map(_number, (index, *place, *last))) for index, place, last in rows][::-1]
+    lines = []
+    for row in reversed(range(len(places))):
+        numbers = [int(detections.class_index[row]), *places[row]]
+        numbers += [float(detections.scores[row])] if scores else []
+        numbers += [] if track_ids is None else [int(track_ids[row])]
+        lines.append(" ".join(map(_number, numbers)))
+    return lines
 
 
 def _number(value: float) -> str:
@@ -94,10 +95,25 @@ def table_lines(
         scores: (K,)
         track_ids: (K,) int64; None if nothing is tracked.
     """
-    columns: list[Sequence[object]] = [names, [f"{score:.2f}" for score in scores.tolist()]]
-    columns += [] if track_ids is None else [track_ids.tolist()]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    for name, *others in reversed(list(zip(*columns, strict=True))):
-        writer.writerow([printable(image_name), printable(str(name)), *others])
+    for row in reversed(range(len(names))):
+        last = [] if track_ids is None else [int(track_ids[row])]
+        score = f"{float(scores[row]):.2f}"
+        writer.writerow([printable(image_name), printable(names[row]), score, *last])
     return text.getvalue()
+
+
+def count_by_class(class_index: np.ndarray, class_names: Sequence[str]) -> str:
+    """Return "2 persons, 1 bus", by class number; "(no detections)" for none."""
+    numbers, counts = np.unique(class_index, return_counts=True)
+    found = [
+        f"{number} {class_names[index] if number == 1 else _plural(class_names[index])}"
+        for index, number in zip(numbers.tolist(), counts.tolist(), strict=True)
+    ]
+    return ", ".join(found) or "(no detections)"
+
+
+def _plural(name: str) -> str:
+    """Return a name with an s, as the public lines have it, unless that would make "skiss"."""
+    return f"{name}s" if name[-1:].isascii() and not name.endswith("s") else name

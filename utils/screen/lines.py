@@ -1,7 +1,4 @@
-"""Log lines that do not break a progress bar, and that fit the terminal.
-
-Before: `utils/processes/command.py` begins it. After: `progress.py` draws the bar below the lines.
-"""
+"""Log lines that do not break a progress bar, and that fit the terminal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The progress of a piece of work: a bar on a terminal, else a line from time to time.
-
-Before: whoever does the work. After: a person, or a log; `lines.py` keeps other lines apart.
-"""
+"""The progress of a piece of work: a bar on a terminal, else a line from time to time."""
 
 from __future__ import annotations
 

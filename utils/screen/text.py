@@ -1,8 +1,7 @@
 """Text for a person: nothing from outside controls the terminal or looks like our words.
 
 File names, class names and the headers of files may hold escape codes, line ends, marks that turn
-the direction of writing, and bytes that are no text. Before: whoever prints, logs or draws. After:
-the terminal, a log, a page.
+the direction of writing, and bytes that are no text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A window that shows images while they are made.
-
-Before: detect.py's --view-img. After: a person.
-"""
+"""A window that shows images while they are made."""
 
 from __future__ import annotations
 

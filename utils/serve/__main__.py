@@ -10,21 +10,23 @@ from utils.processes.start import start_command
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
+import sys
+
 from utils.cli.serve_config import PROGRAM, parse_serve_flags
 from utils.optional import import_optional
 from utils.processes.command import run_command
-from utils.serve.addresses import listening_socket
-from utils.serve.tokens import read_tokens
 
 
 def main() -> None:
-    config = parse_serve_flags()
-    tokens = read_tokens(config.token_file)
-    import_optional("fastapi", PROGRAM)
-    from utils.serve.service import serve
+    arguments = sys.argv[1:]
+    config = parse_serve_flags(arguments)
+    import_optional("starlette", PROGRAM)
+    from utils.serve.access import read_tokens
+    from utils.serve.server import listening_socket, serve
 
+    tokens = read_tokens(config.token_file)
     with listening_socket(config) as listener:
-        serve(config, listener, tokens)
+        sys.exit(serve(config, arguments, listener, tokens))
 
 
 if __name__ == "__main__":

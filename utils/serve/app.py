@@ -1,214 +1,207 @@
-"""The paths of a server, and what each answers.
-
-Before: `gate.py`. After: `worker_process.py` with each image.
-"""
+"""The paths of a server, and what each answers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from contextlib import suppress
-from functools import cached_property
+import base64
+import hashlib
+import json
+import logging
+import secrets
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
-from fastapi.telemetry import TelemetryConfig
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from utils.cli.serve_config import ServeConfig
-from utils.errors import UserError, WorkerError
-from utils.serve import documentation
-from utils.serve.accepting import answer_kind
-from utils.serve.failures import RequestError, bad_request
-from utils.serve.gate import INTERNAL
-from utils.serve.image_checks import bad_image, checked_size, is_quick
-from utils.serve.messages import LARGE_PIXELS, Answer, BadImageError, WorkerLostError
-from utils.serve.metrics import MEDIA_TYPE, Metrics
-from utils.serve.page import read_page
-from utils.serve.queries import default_query, read_query, require_classes, require_detections
-from utils.serve.record import Record
-from utils.serve.served import ServedModels
-from utils.serve.uploads import GoneError, Uploads
+from utils.errors import brief
+from utils.files.project import PROJECT
+from utils.files.regular import read_text
+from utils.screen.text import printable, printable_lines
+from utils.serve.access import check_access
+from utils.serve.frames import Frame
+from utils.serve.metrics import HELD, REQUEST_SECONDS, REQUESTS, count_answer
+from utils.serve.requests import RequestError, answer_kind, read_image, read_query
+from utils.serve.worker import Worker
 
-JSON = "application/json"
-_NO_TELEMETRY: TelemetryConfig = {
-    "tracing": False,
-    "metrics": False,
-    "logs": False,
-    "auto_configure": False,  # by variables of the environment
-}
-_CLIENT_GONE = 499  # in the log and the metrics alone: nobody receives it
+FOLDER = PROJECT / "utils" / "serve"
+DETECT = "/v1/detect"
+log = logging.getLogger("serve")
+
+
+def make_app(config: ServeConfig, worker: Worker, tokens: Sequence[str]) -> Starlette:
+    """Return the application of a server."""
+    paths = Paths(config, worker)
+    description = Response(read_text(FOLDER / "openapi.json"), media_type="application/json")
+    routes = [
+        Route("/", _page_response(), methods=["GET"]),
+        Route("/healthz", JSONResponse({"status": "ok"}), methods=["GET"]),
+        Route("/readyz", paths.readyz),
+        Route("/metrics", paths.metrics),
+        Route("/openapi.json", description, methods=["GET"]),
+        Route("/v1/model", paths.about_models),
+        Route(DETECT, paths.detect, methods=["POST"]),
+    ]
+    gate = Middleware(Gate, config=config, tokens=tokens, paths={route.path for route in routes})
+    handlers: dict[Any, Any] = {HTTPException: _answer_error}
+    return Starlette(routes=routes, middleware=[gate], exception_handlers=handlers)
 
 
 class Paths:
     """What answers requests."""
 
-    def __init__(self, config: ServeConfig, models: ServedModels, metrics: Metrics) -> None:
-        self._models, self._metrics = models, metrics
-        self._defaults = default_query(config)
-        self._timeout, self._max_pixels = config.timeout, config.max_pixels
-        self._uploads = Uploads(config.max_bytes, config.timeout)
-        self._page = read_page()
-        self.app = self._make_app()
-
-    def _make_app(self) -> FastAPI:
-        handlers: dict[Any, Any] = {
-            RequestError: _answer_error,
-            HTTPException: _answer_http_error,
-            GoneError: _answer_nobody,
-            Exception: _answer_defect,
-        }
-        app = FastAPI(
-            openapi_url=None,
-            docs_url=None,
-            redoc_url=None,
-            redirect_slashes=False,
-            telemetry=_NO_TELEMETRY,
-            exception_handlers=handlers,
-            **documentation.ABOUT,
-        )
-        for path, answer in {
-            "/": self.page,
-            "/healthz": self.healthz,
-            "/readyz": self.readyz,
-            "/metrics": self.metrics,
-            "/v1/model": self.about_models,
-            "/openapi.json": self.openapi,
-        }.items():
-            app.add_api_route(path, answer, response_model=None, **documentation.PATHS[path])
-        app.add_api_route(
-            documentation.DETECT,
-            self.detect,
-            methods=["POST"],
-            response_model=None,
-            **documentation.PATHS[documentation.DETECT],
-        )
-        return app
+    def __init__(self, config: ServeConfig, worker: Worker) -> None:
+        self._config, self._worker = config, worker
+        self._places = {one.name: asyncio.Semaphore(config.max_queue) for one in config.models}
 
     async def detect(self, request: Request) -> Response:
         """Answer an image with what a model finds in it."""
-        record: Record = request.scope["record"]
-        asked = read_query(request.scope["query_string"], self._defaults)
+        query = read_query(request.query_params.multi_items())
         kind = answer_kind(request.headers.get("accept", ""))
-        model = self._models.find(asked.model)
-        record.model = model.name
-        require_detections(asked.query, model.worker.model["task"])
-        require_classes(asked.query, len(model.worker.model["class_names"]))
-        model.line.require_place()  # before the image is read
-        async with self._uploads.image(request, record) as image:
-            height, width = await self._size_of(image)
-            record.pixels = height * width
-            is_large = record.pixels > LARGE_PIXELS
-            with model.line.place():
-                detecting = model.worker.detect(image, asked.query, kind, is_large)
-                answer = await self._in_time(request, detecting)
-        record.count, record.milliseconds = answer.count, answer.milliseconds
-        self._metrics.count_answer(model.name, answer)
-        return Response(answer.body, media_type=answer.media_type)
+        name = query.pop("model", self._config.models[0].name)
+        record = request.scope["record"]
+        async with self._place(name):
+            record["model"] = name
+            with HELD.labels(name).track_inprogress():
+                asked = {"model": name, "query": query, "answer": kind}
+                header, body = await self._ask(request, asked)
+        if "refusal" in header:
+            raise RequestError(*header["refusal"])
+        record["count"], record["milliseconds"] = header["count"], dict(header["milliseconds"])
+        count_answer(name, header)
+        return Response(body, media_type=header["media_type"])
 
-    async def _size_of(self, image: bytes) -> tuple[int, int]:
-        """Return (height, width); a slow image does not delay other requests."""
-        if is_quick(image):  # a thread takes a third of a request's time here
-            return checked_size(image, self._max_pixels)
-        return await asyncio.to_thread(checked_size, image, self._max_pixels)
+    async def _ask(self, request: Request, asked: dict[str, Any]) -> Frame:
+        """Return the answer of the worker to the image in a request."""
+        seconds = self._config.timeout
+        with _time_limit(408, "request_timeout", "the image did not arrive in time"):
+            image = await asyncio.wait_for(read_image(request, self._config.max_bytes), seconds)
+        request.scope["record"]["bytes"] = len(image)
+        with _time_limit(504, "timeout", "there was no answer in time"):
+            return await self._worker.ask(asked, image, seconds)
 
-    async def _in_time(self, request: Request, answer: Awaitable[Answer]) -> Answer:
-        """Return an answer; drop the work after the timeout, or if nobody waits for it any more."""
-        work = asyncio.ensure_future(answer)
-        gone = asyncio.ensure_future(_until_gone(request))
+    def _place(self, name: str) -> asyncio.Semaphore:
+        """Return the places of a model; RequestError if there is none, or no such model."""
+        if name not in self._places:
+            text = f"model {brief(name)}; accepted: {', '.join(map(brief, self._places))}"
+            raise RequestError(404, "unknown_model", text)
+        if self._places[name].locked():
+            text = f"the model holds {self._config.max_queue} requests already; try again later"
+            raise RequestError(429, "queue_full", text, {"Retry-After": "1"})
+        return self._places[name]
+
+    async def readyz(self, request: Request) -> Response:
+        """Answer whether the models can answer."""
+        if not self._worker.ready.is_set():
+            text = "the models are being loaded"
+            raise RequestError(503, "starting", text, {"Retry-After": "2"})
+        return JSONResponse({"status": "ready"})
+
+    async def metrics(self, request: Request) -> Response:
+        """Report what was counted."""
+        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+    async def about_models(self, request: Request) -> Response:
+        """Describe the models, once they are loaded, the default one first."""
+        with _time_limit(504, "timeout", "the models are still being loaded"):
+            await asyncio.wait_for(self._worker.ready.wait(), self._config.timeout)
+        return JSONResponse({"models": self._worker.models})
+
+
+@contextmanager
+def _time_limit(status: int, code: str, message: str) -> Iterator[None]:
+    """Raise RequestError if the block ends by a timeout, or because the worker ended."""
+    try:
+        yield
+    except asyncio.TimeoutError as error:
+        text = f"{message}; send a smaller image, or again later"
+        raise RequestError(status, code, text) from error
+    except ConnectionError as error:
+        raise RequestError(503, "worker_lost", str(error), {"Retry-After": "2"}) from error
+
+
+class Gate:
+    """What every request passes: access, security headers, the log and the metrics."""
+
+    def __init__(
+        self, app: ASGIApp, config: ServeConfig, tokens: Sequence[str], paths: set[str]
+    ) -> None:
+        self._app, self._config, self._tokens, self._paths = app, config, tokens, paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, and write its line into the log."""
+        started, status = time.monotonic(), 0  # 0: the client went before the answer
+        path = scope["path"] if scope["path"] in self._paths else "other"  # it may hold anything
+        record: dict[str, Any] = {"id": secrets.token_hex(8), "method": scope["method"]}
+        scope["record"] = record | {"path": path}
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-ID"] = record["id"]
+            await send(message)
+
         try:
-            await asyncio.wait(
-                {work, gone}, timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED
-            )
-            if work.done():
-                return work.result()
-            if gone.done():
-                raise GoneError
-        except BadImageError as error:
-            raise bad_image(str(error)) from error
-        except UserError as error:
-            raise bad_request(str(error)) from error
-        except WorkerLostError as error:
-            raise RequestError(503, "worker_lost", str(error), {"Retry-After": "2"}) from error
-        except WorkerError as error:
-            raise RequestError(500, "failed", str(error)) from error
+            name = None if self._tokens or self._config.insecure else self._config.host
+            check_access(scope["path"], Headers(scope=scope), self._tokens, name)
+            await self._app(scope, receive, answer)
+        except RequestError as error:
+            await (await _answer_error(Request(scope), error))(scope, receive, answer)
+        except ClientDisconnect:
+            scope["record"]["code"] = "client_gone"
+        except Exception:
+            log.error("request %s:\n%s", record["id"], printable_lines(traceback.format_exc()))
+            failure = RequestError(500, "internal", "the server failed; its log has the reason")
+            if not status:
+                await (await _answer_error(Request(scope), failure))(scope, receive, answer)
         finally:
-            work.cancel()
-            gone.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await work
-        raise RequestError(
-            504,
-            "timeout",
-            f"no answer in {self._timeout:g} seconds, and the work is dropped; try again later, "
-            "or send a smaller image",
-        )
-
-    async def page(self) -> Response:
-        """Show the page on which models can be tried."""
-        return Response(self._page.content, media_type="text/html", headers=self._page.headers)
-
-    async def healthz(self) -> Response:
-        """Answer that the process is alive."""
-        return JSONResponse({"status": "ok"})
-
-    async def readyz(self) -> Response:
-        """Answer whether every model can answer."""
-        if self._models.is_ready:
-            return JSONResponse({"status": "ready"})
-        if self._models.is_ending:
-            raise RequestError(503, "ending", "the server is ending")
-        raise RequestError(503, "starting", "a model is being started", {"Retry-After": "2"})
-
-    async def metrics(self) -> Response:
-        """Tell Prometheus what was counted."""
-        return Response(self._metrics.text(), media_type=MEDIA_TYPE)
-
-    async def about_models(self) -> Response:
-        """Tell of all models, the default one first."""
-        return JSONResponse({"models": [model.about(self._defaults) for model in self._models.all]})
-
-    async def openapi(self) -> Response:
-        """Describe all paths."""
-        task = self._models.all[0].worker.model.get("task", "")
-        return JSONResponse(documentation.with_example(self._described, task))
-
-    @cached_property
-    def _described(self) -> dict[str, Any]:
-        return self.app.openapi()
+            seconds = time.monotonic() - started
+            REQUESTS.labels(path, status).inc()
+            REQUEST_SECONDS.labels(path).observe(seconds)
+            _log_request(scope["record"], status, seconds)
 
 
-async def _until_gone(request: Request) -> None:
-    """Return when the client has closed the connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+def _log_request(record: dict[str, Any], status: int, seconds: float) -> None:
+    """Write what is known of a request as a line of JSON, with nothing from the image."""
+    stages = {**record.get("milliseconds", {}), "request": round(1000 * seconds, 2)}
+    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    log.info(json.dumps({"time": now, **record, "status": status, "milliseconds": stages}))
 
 
-async def _answer_error(request: Request, error: RequestError) -> Response:
-    request.scope["record"].code = error.code
-    return Response(error.body, error.status, error.headers, JSON)
+def _page_response() -> Response:
+    """Return the page, whose scripts and styles are allowed by their hashes alone."""
+    text = read_text(FOLDER / "page.html")
+    policy = (
+        f"default-src 'none'; script-src {_hash(text, 'script')}; style-src "
+        f"{_hash(text, 'style')}; img-src blob: data:; media-src blob:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return Response(text, media_type="text/html", headers={"Content-Security-Policy": policy})
 
 
-async def _answer_http_error(request: Request, error: HTTPException) -> Response:
-    """Answer a request for a path or a method that does not exist."""
-    headers = dict(error.headers or {})
-    if error.status_code == 405:
-        text = f"this path does not answer {request.scope['method']:.20}"
-        text += f"; accepted: {headers.get('Allow', '')}; /openapi.json lists all"
-        found = RequestError(405, "method_not_allowed", text, headers)
-    else:
-        found = RequestError(
-            error.status_code, "not_found", "there is nothing at this path; /openapi.json lists all"
-        )
-    return await _answer_error(request, found)
+def _hash(text: str, element: str) -> str:
+    """Return the source of a policy that allows an element of the page as it stands."""
+    part = text.partition(f"<{element}")[2].partition(">")[2].partition(f"</{element}>")[0]
+    return f"'sha256-{base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()}'"
 
 
-async def _answer_nobody(request: Request, error: GoneError) -> Response:
-    request.scope["record"].code = "client_gone"
-    return Response(status_code=_CLIENT_GONE)
-
-
-async def _answer_defect(request: Request, error: Exception) -> Response:
-    request.scope["record"].code = "internal"
-    return Response(INTERNAL, 500, media_type=JSON)
+async def _answer_error(request: Request, error: HTTPException) -> Response:
+    """Answer a request that is refused, also by Starlette: an unknown path, or a broken form."""
+    code = getattr(error, "code", HTTPStatus(error.status_code).name.lower())
+    request.scope["record"]["code"] = code
+    body = {"error": {"code": code, "message": printable(error.detail)}}
+    return JSONResponse(body, error.status_code, error.headers)

@@ -6,8 +6,8 @@ Those that are named must succeed; .venv/docs builds the site. Without names tho
 are made, and OneFlow is left out if it cannot be installed, unless REQUIRE_BACKENDS names it.
 With DUET_ENVIRONMENT_CACHE set, the environments are in that folder and .venv holds links to them.
 
-It uses venv and pip, not uv: pip's configuration chooses the CUDA build or the CPU build of torch
-and names the mirrors, and uv does not read it. TORCH=cuda or TORCH=cpu asks for one of the two.
+pip's configuration names the mirrors, and chooses the CUDA build or the CPU build of torch:
+TORCH=cuda or TORCH=cpu asks for one of the two. Where pip has none, uv installs, if it is on PATH.
 Every wheel must have one of the hashes in the locks, which `lock.py` writes.
 
 It runs before anything is installed, on any `python3` of the machine: standard library only, and no
@@ -21,79 +21,53 @@ from utils.processes.interrupt import end_at_interrupt, raise_at_interrupt
 if __name__ == "__main__":
     end_at_interrupt()  # while the others are imported
 
-import argparse
 import fcntl
 import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import sysconfig
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from utils.errors import UserError
 from utils.files.project import PROJECT
-from utils.screen.state_line import StateLine
-from utils.screen.words import clock
-from utils.setup.driver import newest_cuda
-from utils.setup.interpreters import (
-    NoPythonError,
-    Python,
-    UnfitPythonError,
-    find_python,
-    probe,
-)
-from utils.setup.pip_output import PipOutput
 
 STAMP = "duet-environment.json"
 BUILDS = ("cpu", "cuda")  # of torch
 CUDA = (13, 0)  # of the CUDA build
-# What `pip check` says about `requirements/optional.in`, whose header says why.
-KNOWN_GAPS = re.compile(
-    r"trackers \S+ (requires opencv-python, which is not installed\.|has requirement numpy.*)"
-)
-LOG_TAIL_LINES = 15
-POLL_SECONDS = 0.2
-
-
-class Environment(NamedTuple):
-    """What an environment needs.
-
-    Attributes:
-        minor_versions: of Python, as "3.10", the preferred one first.
-        platform: the only one it has packages for, as sysconfig names it; None for any.
-        module: that it must be able to import.
-    """
-
-    minor_versions: tuple[str, ...]
-    platform: str | None
-    module: str
-
-
-BACKENDS = {
-    "torch": Environment(("3.13", "3.12", "3.11", "3.10"), platform=None, module="torch"),
-    # OneFlow 0.9.0 has wheels up to Python 3.10, and this project's syntax is that of 3.10.
-    "oneflow": Environment(("3.10",), platform="linux-x86_64", module="oneflow"),
-}
+# The Pythons of each environment, the preferred one first. OneFlow 0.9.0 has wheels up to 3.10, and
+# this project's syntax is that of 3.10.
 ENVIRONMENTS = {
-    **BACKENDS,
-    "docs": Environment(("3.13", "3.12", "3.11"), platform=None, module="mkdocs"),
+    "torch": ("3.13", "3.12", "3.11", "3.10"),
+    "oneflow": ("3.10",),
+    "docs": ("3.13", "3.12", "3.11"),
 }
+MODULES = {"torch": "torch", "oneflow": "oneflow", "docs": "mkdocs"}  # that each must import
+ONEFLOW_PLATFORM = "linux-x86_64"  # the only one it has packages for
+# Only what has a hash in the locks comes in, and no package is built, which would run its code.
+OPTIONS = ("--require-hashes", "--no-deps", "--only-binary", ":all:")
+# The real path, because a candidate may be in an environment that will be replaced.
+PROBE = (
+    "import os, sys; print('%d.%d.%d' % sys.version_info[:3], os.path.realpath(sys.executable)); "
+    "import ensurepip, venv"
+)
+
+
+class NoPythonError(UserError):
+    """This machine cannot have an environment; the message says why and what to do."""
 
 
 def prepare_all(names: Sequence[str], root: Path, environ: Mapping[str, str]) -> dict[str, Path]:
     """Make environments ready; do nothing for those that are ready.
 
     Args:
-        names: environments that must succeed; if empty, those of all backends that this machine
+        names: environments that must succeed; if empty, those of both backends that this machine
             can have are made.
         root: folder that holds requirements/ and .venv/.
-        environ: REQUIRE_BACKENDS names more backends that must succeed; see `prepare` for others.
+        environ: REQUIRE_BACKENDS, DUET_ENVIRONMENT_CACHE, TORCH, and what `find_python` reads.
 
     Returns:
         The interpreter of each environment that is ready.
@@ -106,7 +80,7 @@ def prepare_all(names: Sequence[str], root: Path, environ: Mapping[str, str]) ->
     for name in sorted(required - ENVIRONMENTS.keys()):
         raise UserError(f"unknown environment {name!r}; known are {', '.join(ENVIRONMENTS)}")
     ready, missing = {}, {}
-    for name in names or BACKENDS:
+    for name in names or ("torch", "oneflow"):
         try:
             ready[name] = prepare(name, root, environ)
         except NoPythonError as error:
@@ -121,39 +95,70 @@ def prepare_all(names: Sequence[str], root: Path, environ: Mapping[str, str]) ->
 def prepare(name: str, root: Path, environ: Mapping[str, str]) -> Path:
     """Make .venv/<name> ready, unless it is, and return its interpreter.
 
-    Args:
-        name: of the environment; its requirements/<name>.txt is installed.
-        root: folder that holds requirements/ and .venv/.
-        environ: DUET_ENVIRONMENT_CACHE, TORCH, and what the search for a Python reads.
-
     Raises:
         NoPythonError: this machine cannot have the environment.
         UserError: installing failed, or TORCH names no build.
     """
-    needs, folder = ENVIRONMENTS[name], root / ".venv" / name
-    lock = root / "requirements" / f"{name}.txt"
+    folder, lock = root / ".venv" / name, root / "requirements" / f"{name}.txt"
     build = environ.get("TORCH", "") if name == "torch" else ""
     if build not in ("", *BUILDS):
         raise UserError(f"TORCH={build}; {' or '.join(BUILDS)} is accepted")
-    if build == "cuda" and not sysconfig.get_platform().startswith("linux"):
-        raise UserError("TORCH=cuda; torch has a CUDA build for Linux only: leave TORCH out")
-    if is_ready(name, lock, folder, build):
+    if is_ready(lock, folder, build):
         return python_of(folder)
-    if needs.platform not in (None, sysconfig.get_platform()):
-        raise NoPythonError(
-            f"it has packages for {needs.platform} only, this is {sysconfig.get_platform()}"
-        )
-    python = find_python(needs.minor_versions, environ)
+    platform = sysconfig.get_platform()
+    if name == "oneflow" and platform != ONEFLOW_PLATFORM:
+        raise NoPythonError(f"it has packages for {ONEFLOW_PLATFORM} only, this is {platform}")
+    python, version = find_python(ENVIRONMENTS[name], environ)
+    folder.parent.mkdir(exist_ok=True)
     cache = environ.get("DUET_ENVIRONMENT_CACHE")
     if not cache:
-        _install_once(name, lock, python, folder, build)
+        install_once(lock, python, folder, build)
         return python_of(folder)
-    kept = Path(cache).resolve() / f"{name}{build}-{python.version}-{lock_digest(lock)[:16]}"
-    _install_once(name, lock, python, kept, build)
+    kept = Path(cache).resolve() / f"{name}{build}-{version}-{lock_digest(lock)[:16]}"
+    install_once(lock, python, kept, build)
     remove(folder)
-    folder.parent.mkdir(exist_ok=True)
     folder.symlink_to(kept, target_is_directory=True)
     return python_of(folder)
+
+
+def find_python(versions: Sequence[str], environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return path and version of a Python: the running one, or of PATH, pyenv or uv.
+
+    Args:
+        versions: accepted, as "3.10", the preferred one first.
+        environ: PATH, HOME and PYENV_ROOT are read.
+
+    Raises:
+        NoPythonError: none is usable.
+    """
+    refused = ""
+    for path in dict.fromkeys(candidates(versions, environ)):
+        found = subprocess.run([path, "-c", PROBE], capture_output=True, text=True, check=False)
+        version, _, real_path = found.stdout.strip().partition(" ")
+        minor = version.rpartition(".")[0]
+        if minor not in versions:
+            refused += f"\n  {path} is {f'Python {version}' if version else 'broken'}"
+        elif found.returncode != 0:
+            refused += f"\n  {path} lacks venv; on Debian: apt install python{minor}-venv"
+        else:
+            return real_path, version
+    raise NoPythonError(
+        f"no usable Python {' or '.join(versions)} on PATH, in pyenv or uv. Looked at:{refused}\n"
+        f"  To add one: `pyenv install {versions[0]}`, `uv python install {versions[0]}`, or your "
+        "system's package; then run the same command again."
+    )
+
+
+def candidates(versions: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the Pythons that are worth asking for their version, best first."""
+    home = Path(environ.get("HOME", ""))
+    pyenv, uv = Path(environ.get("PYENV_ROOT") or home / ".pyenv"), home / ".local/share/uv/python"
+    names = ["python3", *(f"python{version}" for version in versions)]
+    paths = [sys.executable, *(shutil.which(name, path=environ.get("PATH")) for name in names)]
+    for version in versions:
+        for folders in (pyenv.glob(f"versions/{version}.*"), uv.glob(f"cpython-{version}.*")):
+            paths += [str(folder / "bin" / "python3") for folder in sorted(folders, reverse=True)]
+    return (path for path in paths if path and os.access(path, os.X_OK))
 
 
 def python_of(folder: Path) -> Path:
@@ -174,22 +179,18 @@ def lock_digest(lock: Path) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def is_ready(name: str, lock: Path, folder: Path, build: str = "") -> bool:
-    """Return whether an environment is complete, made from this lock, and its Python runs.
+def is_ready(lock: Path, folder: Path, build: str = "") -> bool:
+    """Return whether an environment is complete and made from this lock, and its Python is there.
 
     Args:
         build: of torch that it must have; "" for any.
     """
     try:
-        python = probe(str(python_of(folder)), ENVIRONMENTS[name].minor_versions)
-        stamp = (folder / STAMP).read_text()
-    except (OSError, UnfitPythonError):
+        stamp = json.loads((folder / STAMP).read_text())
+    except OSError:
         return False
-    return stamp in [_stamp(lock, python, held) for held in ([build] if build else ["", *BUILDS])]
-
-
-def _stamp(lock: Path, python: Python, build: str) -> str:
-    return json.dumps({"lock": lock_digest(lock), "python": python.version, "build": build})
+    fits = stamp["lock"] == lock_digest(lock) and build in ("", stamp["build"])
+    return fits and python_of(folder).exists()
 
 
 def remove(folder: Path) -> None:
@@ -201,123 +202,68 @@ def remove(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _install_once(name: str, lock: Path, python: Python, folder: Path, build: str) -> None:
+def install_once(lock: Path, python: str, folder: Path, build: str) -> None:
     """Install into a folder, unless another command has done it or is doing it now."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(folder.name + ".lock").open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"{name}: waiting for another command that is installing it", flush=True)
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        if not is_ready(name, lock, folder, build):
-            build = _install(name, lock, python, folder, build)
-            (folder / STAMP).write_text(_stamp(lock, python, build))  # last: now it is complete
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        if not is_ready(lock, folder, build):
+            build = install(lock, python, folder, build)
+            stamp = {"lock": lock_digest(lock), "build": build}
+            (folder / STAMP).write_text(json.dumps(stamp))  # last: now it is complete
 
 
-def _install(name: str, lock: Path, python: Python, folder: Path, build: str) -> str:
+def install(lock: Path, python: str, folder: Path, build: str) -> str:
     """Make an environment with every package of the locks; return the build that it has."""
-    log, inside = folder.with_name(folder.name + ".log"), str(python_of(folder))
-    details = f"Python {python.version}, output in the .log file beside it"
-    print(f"{name}: installing into {folder} ({details})", flush=True)
+    name, inside, locks = lock.stem, str(python_of(folder)), [lock]
+    print(f"{name}: installing into {folder}", flush=True)
     remove(folder)
-    log.write_text("")
-    output, start = PipOutput(), time.monotonic()
-
-    def run(now: str, *command: str) -> None:
-        output.now = now
-        with StateLine() as line:
-
-            def show(text: str) -> None:
-                output.read(text)
-                passed = clock(time.monotonic() - start)
-                line.tell(f"{name}: {output.now}; {output.fetched()}; {passed}")
-
-            _run(command, log, show)
-
-    run("making an empty environment", python.path, "-m", "venv", str(folder))
-    locks = [lock]
+    run(python, "-m", "venv", str(folder))
     if name == "torch":
-        build = build or _build_of_index(inside, lock)
+        build = build or build_of_index(inside, lock)
         locks.append(lock.with_name(f"{lock.stem}-{build}.txt"))
-        _tell_build(build)
-    # The locks name all that is needed. Only what has a hash there comes in, and no package is
-    # built, which would run its code.
-    options = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--no-input"]
+        needs = "CUDA {}.{}, 2.9 GB to download; without driver 580 it computes on the CPU"
+        print(f"torch: the build for {needs.format(*CUDA) if build == 'cuda' else 'CPUs'}")
     files = [word for path in locks for word in ("-r", str(path))]
-    pip = [inside, "-m", "pip"]
-    run("asking for the packages", *pip, "install", "--progress-bar", "off", *options, *files)
-    _check_fit(inside)
+    run(*installer(inside), *OPTIONS, *files)
     # pip reports success even if a shared library is missing.
-    module = ENVIRONMENTS[name].module
-    run(f"trying to import {module}", inside, "-c", f"import {module}")
-    passed = clock(time.monotonic() - start)
-    print(f"{name}: ready after {passed}; {output.fetched()}", flush=True)
+    run(inside, "-c", f"import {MODULES[name]}")
+    print(f"{name}: ready", flush=True)
     return build
 
 
-def _run(command: Sequence[str], log: Path, show: Callable[[str], None]) -> None:
-    """Run a command whose output goes to the end of a log; show each new part of it.
-
-    Raises:
-        UserError: it failed; with the end of the log.
-    """
-    with log.open("ab") as stream, log.open("rb") as reader:
-        reader.seek(0, os.SEEK_END)
-        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
-        try:
-            while process.poll() is None:
-                show(reader.read().decode(errors="replace"))
-                time.sleep(POLL_SECONDS)
-        finally:
-            process.kill()  # does nothing to one that has ended
-            process.wait()
-        show(reader.read().decode(errors="replace"))
-    if process.returncode != 0:
-        raise UserError(
-            f"{' '.join(command)} failed with exit code {process.returncode}. "
-            f"The end of {log}:\n{_tail(log)}\n"
-            f"Fix that and run the same command again: it starts from the beginning."
-        )
+def installer(inside: str) -> list[str]:
+    """Return how packages are installed: by uv where it is, unless pip has settings of its own."""
+    uv = shutil.which("uv")
+    if uv and not output_of(inside, "-m", "pip", "config", "list").strip():
+        return [uv, "pip", "install", "--python", inside]
+    return [inside, "-m", "pip", "install", "--no-input"]
 
 
-def _check_fit(inside: str) -> None:
-    """Raise UserError if a package lacks what it needs; `pip check` names these."""
-    command = [inside, "-m", "pip", "check"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    gaps = [line for line in found.stdout.splitlines() if not KNOWN_GAPS.fullmatch(line)]
-    if found.returncode != 0 and (gaps or not found.stdout):
-        raise UserError("\n".join(["the installed packages do not fit together:", *gaps])
-                        + found.stderr)  # fmt: skip
-
-
-def _build_of_index(inside: str, lock: Path) -> str:
+def build_of_index(inside: str, lock: Path) -> str:
     """Return "cpu" where pip's configuration finds the CPU build of torch, else "cuda"."""
     pinned = read_lock(lock.with_name(f"{lock.stem}-cpu.txt"))[0].split()[0]  # torch==2.13.0+cpu
     name, _, version = pinned.partition("==")
-    command = [inside, "-m", "pip", "index", "versions", name]
-    found = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    found = output_of(inside, "-m", "pip", "index", "versions", name)
     return "cpu" if version in found.replace(",", " ").split() else "cuda"
 
 
-def _tell_build(build: str) -> None:
-    """Print which build of torch is installed, and whether this machine can run that for CUDA."""
-    found, needed = newest_cuda(), "CUDA {}.{}".format(*CUDA)
-    if build == "cpu":
-        print("torch: the CPU build", flush=True)
-    elif found is not None and found >= CUDA:
-        print(f"torch: the build for {needed}, which this machine's driver serves", flush=True)
-    elif sys.platform == "linux":
-        has = "no NVIDIA driver" if found is None else "a driver for CUDA {}.{}".format(*found)
-        print(f"torch: the build for {needed}, 2.9 GB to download; this machine shows {has}, so it "
-              "computes on the CPU until driver 580 or newer is installed", flush=True)  # fmt: skip
+def output_of(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
-def _tail(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+def run(*command: str) -> None:
+    """Run a command that prints to this terminal; UserError if it fails."""
+    sys.stdout.flush()
+    code = subprocess.run(command, check=False).returncode
+    if code != 0:
+        raise UserError(
+            f"{' '.join(command)} failed with exit code {code}, see above; fix that and run the "
+            "same command again: it starts from the beginning"
+        )
 
 
-def end_with_message(work: Callable[[], None]) -> None:
+def end_with_message(work: Callable[[], object]) -> None:
     """Run a command; a user's mistake ends it with one message and exit code 2."""
     try:
         raise_at_interrupt()
@@ -330,20 +276,7 @@ def end_with_message(work: Callable[[], None]) -> None:
         sys.exit(130)
 
 
-def main() -> None:
-    """Make the environments that the command line names."""
-    parser = argparse.ArgumentParser(
-        prog="python3 -m utils.setup.environments",
-        description="Make Python environments ready in .venv/, with the packages of requirements/.",
-    )
-    parser.add_argument(
-        "names",
-        nargs="*",
-        metavar="NAME",
-        help=f"one of {', '.join(ENVIRONMENTS)}; without names those of all backends are made",
-    )
-    prepare_all(parser.parse_args().names, PROJECT, os.environ)
-
-
 if __name__ == "__main__":
-    end_with_message(main)
+    if sys.argv[1:] and sys.argv[1] in ("-h", "--help"):
+        sys.exit(print(__doc__))
+    end_with_message(lambda: prepare_all(sys.argv[1:], PROJECT, os.environ))

@@ -6,8 +6,6 @@ For maintainers, after a change of a .in file. It needs uv 0.9 or newer on PATH,
 index that it is configured with and downloads no package. The .in files pin all versions, so that
 the result is the same on any day. Hashes are those of the wheels for Linux and macOS on the Pythons
 that are supported; no source distribution has one, so none is built.
-
-Before: the .in files, and torch-cpu.txt, which is written by hand. After: `environments.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +57,17 @@ def main() -> None:
     write("docs", map(entry, docs))
     write("torch", map(entry, others))
     # "==" would take the version with "+cpu", where pip finds it.
-    write("torch-cuda", [lines(f"torch==={version}", hashes_of(framework)), *map(entry, cuda)])
+    write("torch-cuda", [entry(framework, f"torch==={version}"), *map(entry, cuda)])
 
 
 def resolve(name: str) -> list[Package]:
     """Return the packages of a .in file, with all that they need, as uv finds them."""
     with tempfile.TemporaryDirectory() as folder:
         output, others = Path(folder, "pylock.toml"), Path(folder, "overrides.txt")
-        others.write_text("\n".join(overrides(name)))
+        # What replaces the requirements of packages; `optional.in` says why.
+        pins = read_lock(REQUIREMENTS / f"{name}.in")
+        numpy = [pin for pin in pins if pin.startswith("numpy==")]
+        others.write_text("\n".join(["opencv-python; python_version < '3'", *numpy]))
         command = ["uv", "pip", "compile", "--no-config", "--quiet", "--only-binary", ":all:",
             "--format", "pylock.toml", "--output-file", str(output), *TARGETS[name],
             "--override", str(others), str(REQUIREMENTS / f"{name}.in")]  # fmt: skip
@@ -78,34 +79,16 @@ def resolve(name: str) -> list[Package]:
     return [package for package in packages if "win32" not in package.get("marker", "")]
 
 
-def overrides(name: str) -> list[str]:
-    """Return the requirements that replace those of packages; `optional.in` says why."""
-    numpy = [pin for pin in read_lock(REQUIREMENTS / f"{name}.in") if pin.startswith("numpy==")]
-    return ["opencv-python; python_version < '3'", *numpy]  # on no Python that there is here
-
-
-def entry(package: Package) -> str:
-    """Return a package's requirement with its marker and hashes."""
+def entry(package: Package, pin: str = "") -> str:
+    """Return a package's requirement with its marker and the hashes of the wheels that fit."""
     marker = ALWAYS.sub("", package.get("marker", ""))
-    pin = f"{package['name']}=={package['version']}"
-    return lines(f"{pin} ; {marker}" if marker else pin, hashes_of(package))
-
-
-def lines(pin: str, hashes: Iterable[str]) -> str:
-    return " \\\n    ".join([pin, *(f"--hash=sha256:{digest}" for digest in sorted(set(hashes)))])
-
-
-def hashes_of(package: Package) -> list[str]:
-    """Return the SHA-256 of each wheel that a supported machine may take."""
-    wheels: Sequence[Package] = package["wheels"]
-    found = [wheel["hashes"]["sha256"] for wheel in wheels if fits(file_name(wheel))]
-    if not found:
-        raise UserError(f"{package['name']} {package['version']} has no wheel that fits")
-    return found
-
-
-def file_name(wheel: Package) -> str:
-    return wheel.get("name") or wheel["url"].rpartition("/")[2]
+    pin = pin or f"{package['name']}=={package['version']}"
+    names = [(wheel.get("name") or wheel["url"].rpartition("/")[2], wheel["hashes"]["sha256"])
+             for wheel in package["wheels"]]  # fmt: skip
+    hashes = sorted({f"--hash=sha256:{digest}" for name, digest in names if fits(name)})
+    if not hashes:
+        raise UserError(f"{pin} has no wheel that fits")
+    return " \\\n    ".join([f"{pin} ; {marker}" if marker else pin, *hashes])
 
 
 def fits(wheel: str) -> bool:

@@ -33,9 +33,7 @@ from utils.setup.environments import end_with_message, prepare_all
 
 # Tells the tests that the other suite runs too: see `tests/one_suite.py`.
 SIDE_BY_SIDE = "TESTS_SIDE_BY_SIDE"
-POLL_SECONDS = 0.2
-DURATION = "15 to 20 minutes on two idle cores for all tests"
-PERCENT = re.compile(rb"\[ *(\d+)%\]\s*$", re.MULTILINE)  # as pytest ends a line
+PERCENT = re.compile(r"\[ *(\d+)%\]\s*$", re.MULTILINE)  # as pytest ends a line
 
 
 def run_suites(pythons: Mapping[str, Path], root: Path, environ: Mapping[str, str]) -> list[str]:
@@ -54,62 +52,41 @@ def run_suites(pythons: Mapping[str, Path], root: Path, environ: Mapping[str, st
     if len(pythons) > 1:
         environ[SIDE_BY_SIDE] = "1"
     environ["PYTHONDONTWRITEBYTECODE"] = ""  # hundreds of processes would compile every module
-    arguments = shlex.split(environ.get("PYTEST_ARGS", ""))
     logs = {backend: root / ".venv" / f"{backend}-tests.log" for backend in pythons}
-    running, failed = {}, []
+    running: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for backend, python in pythons.items():
             # Two runs must not share a cache.
             command = [str(python), "-m", "pytest", "-o", f"cache_dir=.pytest_cache/{backend}"]
             with logs[backend].open("wb") as stream:
                 running[backend] = subprocess.Popen(
-                    [*command, *arguments], stdout=stream, stderr=subprocess.STDOUT, cwd=root,
+                    [*command, *shlex.split(environ.get("PYTEST_ARGS", ""))],
+                    stdout=stream, stderr=subprocess.STDOUT, cwd=root,
                     env={**environ, "YOLO_BACKEND": backend},
                 )  # fmt: skip
-        _wait(running, logs)
-        for backend, process in running.items():
-            print(f"== {backend} ==", flush=True)
-            sys.stdout.buffer.write(logs[backend].read_bytes())
-            sys.stdout.buffer.flush()
-            if process.returncode != 0:
-                failed.append(backend)
-        return failed
+        with StateLine() as line:
+            while any([process.poll() is None for process in running.values()]):  # each of them
+                line.tell(state_of(logs, line.seconds()))
+                time.sleep(0.2)
     finally:
         for process in running.values():
             process.kill()  # does nothing to one that has ended
             process.wait()
+    for backend, log in logs.items():
+        print(f"== {backend} ==\n{log.read_text(errors='replace')}", end="", flush=True)
+    return [backend for backend, process in running.items() if process.returncode != 0]
 
 
-def _wait(running: Mapping[str, subprocess.Popen[bytes]], logs: Mapping[str, Path]) -> None:
-    """Say how far the suites are until all have ended."""
-    with StateLine() as line:
-        while any([process.poll() is None for process in running.values()]):  # each of them
-            done = {backend: percent_done(log.read_bytes()) for backend, log in logs.items()}
-            for backend, process in running.items():
-                if process.returncode is not None:
-                    done[backend] = 100
-            line.tell(state_of(done, line.seconds()))
-            time.sleep(POLL_SECONDS)
-
-
-def percent_done(output: bytes) -> int:
-    """Return how much of its tests pytest has done, from what it has printed."""
-    found = PERCENT.findall(output)
-    return int(found[-1]) if found else 0
-
-
-def state_of(done: Mapping[str, int], seconds: float) -> str:
-    """Return how far the suites are, and how long they will take at this speed."""
-    parts = [f"{backend} {percent} %" for backend, percent in done.items()]
-    least = min(done.values())
-    if least:
-        parts.append(f"about {clock(seconds * (100 - least) / least)} left")
-    return f"tests: {', '.join(parts)}; {clock(seconds)}"
+def state_of(logs: Mapping[str, Path], seconds: float) -> str:
+    """Return how far the suites are, from what pytest has printed."""
+    found = {name: PERCENT.findall(log.read_text(errors="replace")) for name, log in logs.items()}
+    done = [f"{name} {percents[-1] if percents else 0} %" for name, percents in found.items()]
+    return f"tests: {', '.join(done)}; {clock(seconds)}"
 
 
 def main() -> None:
     """Make the environments and run their tests; exit code 1 where tests fail, 2 before them."""
-    print("both suites at once, their output when they have ended: " + DURATION, flush=True)
+    print("both suites at once, their output when they have ended: 15 to 20 minutes", flush=True)
     failed = run_suites(prepare_all([], PROJECT, os.environ), PROJECT, os.environ)
     if failed:
         print(f"tests failed on: {', '.join(failed)}", file=sys.stderr)

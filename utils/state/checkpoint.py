@@ -34,7 +34,7 @@ CHECKSUM_KEY = "sha256"  # likewise; absent from older files
 MAX_WEIGHTS_BYTES = 1 << 35  # of a weights file of any kind
 DTYPES = ("F64", "F32", "F16", "I64", "I32", "I16", "I8", "U8", "BOOL")
 MAX_NAME = 300  # characters of an array's
-SECTIONS = ("model", "ema", "optimizer", "gradients", "evaluation")
+SECTIONS = ("model", "ema", "optimizer")  # earlier versions kept more of a run's middle
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -69,20 +69,15 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A run's state: arrays in five sections, three of them by parameter name.
+    """A run's state: arrays in three sections, by parameter name.
 
-    Attributes:
-        gradients: of batches since the last update, by `RANK/PARAMETER`; empty after an update.
-        evaluation: of a validation in progress, those of `EvaluationProgress.arrays`.
-        path: the file that it was read from, for messages; "" if it was made here.
+    path: the file that it was read from, for messages; "" if it was made here.
     """
 
     header: Header
     model: Arrays
     ema: Arrays
     optimizer: Arrays
-    gradients: Arrays = field(default_factory=dict)
-    evaluation: Arrays = field(default_factory=dict)
     path: str = ""
 
 

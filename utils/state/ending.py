@@ -1,8 +1,4 @@
-"""Whether a run ends before the last of --epochs: by --patience or by --time.
-
-Before: the figures of an epoch, or a state's header. After: `models/training/loop.py` goes on or
-not, and `resume.py` knows whether anything is left to do.
-"""
+"""Whether a run ends before the last of --epochs: by --patience or by --time."""
 
 from __future__ import annotations
 

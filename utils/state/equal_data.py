@@ -1,7 +1,4 @@
-"""Whether a run goes on with the images and labels with which it began.
-
-Before: `utils/data/sources/splits.py` reads them, `resume.py` finds the state. After: `train.py`.
-"""
+"""Whether a run goes on with the images and labels with which it began."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """The states of a run on disk: the last few, and the names last and best for two of them.
 
-Before: `models/training/checkpointing.py` captures a state. After: `utils/state/resume.py` finds
-the newest intact one. A state appears under its name only when it is complete. Older states are
-removed only afterwards.
+A state appears under its name only when it is complete. Older states are removed only afterwards.
 """
 
 from __future__ import annotations

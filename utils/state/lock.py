@@ -1,12 +1,7 @@
-"""The lock of a run's folder: one process writes there; others get its name in an error.
-
-Before: a folder that `utils/state/folder.py` made or `utils/state/resume.py` found. After: only the
-process that has its lock writes, cleans up and removes there.
-"""
+"""The lock of a run's folder: one process writes there; others get its name in an error."""
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import errno
 import fcntl
@@ -20,9 +15,6 @@ from pathlib import Path
 from utils.errors import UserError
 
 LOCK_FILE = "run.lock"
-MOUNTS = Path("/proc/self/mountinfo")
-# Mount options of NFS, Lustre and CIFS with which other machines do not see a lock.
-LOCAL_OPTIONS = {"nolock", "local_lock=all", "local_lock=flock", "localflock", "nobrl"}
 NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 HOLDER = re.compile(rb"process \d{1,10} on [\w.-]{1,255} since [\d:T+-]{25}")
 
@@ -48,8 +40,15 @@ class RunLock:
         if self._descriptor is not None:
             return
         path = folder / LOCK_FILE
-        descriptor = _open(path)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
+            descriptor = os.open(path, flags, 0o666)
+        except OSError as error:
+            remedy = "give permission, or remove it if it is no file"
+            raise UserError(f"{path}: it cannot be opened ({error.strerror}); {remedy}") from error
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise UserError(f"{path}: it is no regular file; remove it")
             _lock(descriptor, folder)
             _sign(descriptor)
         except BaseException as error:
@@ -72,44 +71,24 @@ class RunLock:
         self._descriptor = None
 
 
-def _open(path: Path) -> int:
-    """Open the lock's file, which must be a regular one; make it if it is not there."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-    try:
-        descriptor = os.open(path, flags, 0o666)
-    except OSError as error:
-        remedy = "give permission, or remove it if it is no file"
-        raise UserError(f"{path}: it cannot be opened ({error.strerror}); {remedy}") from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise UserError(f"{path}: it is no regular file; remove it")
-    return descriptor
-
-
 def _lock(descriptor: int, folder: Path) -> None:
-    """Lock an open file, or warn where the file system has no locks that all machines see."""
+    """Lock an open file, or warn where the file system has no locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        found = HOLDER.match(os.pread(descriptor, 512, 0))
         raise UserError(
-            f"{folder} is being written by {_holder(descriptor)}; wait until it ends or stop it "
-            "(kill -TERM saves its state), or start a new run under another --name"
+            f"{folder} is being written by {found[0].decode() if found else 'another process'}; "
+            "wait until it ends or stop it (kill -TERM saves its state), or start a new run under "
+            "another --name"
         ) from None
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
-        _warn(folder, f"no lock can be had here ({error.strerror})")
-    else:
-        if _is_local(descriptor):
-            _warn(
-                folder, "locks hold only on this machine, because of how the file system is mounted"
-            )
-
-
-def _holder(descriptor: int) -> str:
-    """Return who has the lock, as it signed the file."""
-    found = HOLDER.match(os.pread(descriptor, 512, 0))
-    return found[0].decode() if found else "another process"
+        log.warning(
+            "%s: no lock can be had here (%s); start no second process on this run yourself",
+            folder, error.strerror,
+        )  # fmt: skip
 
 
 def _sign(descriptor: int) -> None:
@@ -118,19 +97,3 @@ def _sign(descriptor: int) -> None:
     os.ftruncate(descriptor, 0)
     text = f"process {os.getpid()} on {socket.gethostname()} since {now}\n"
     os.pwrite(descriptor, text.encode(), 0)
-
-
-def _is_local(descriptor: int) -> bool:
-    """Return whether the file system is mounted so that other machines do not see the lock."""
-    number = os.fstat(descriptor).st_dev
-    device = f"{os.major(number)}:{os.minor(number)}"
-    with contextlib.suppress(OSError):
-        for line in MOUNTS.read_text(errors="replace").splitlines():
-            fields, _, of_system = line.partition(" - ")
-            if fields.split()[2:3] == [device]:
-                return bool(LOCAL_OPTIONS & set(of_system.split()[-1].split(",")))
-    return False
-
-
-def _warn(folder: Path, what: str) -> None:
-    log.warning("%s: %s; start no second process on this run yourself", folder, what)

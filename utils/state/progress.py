@@ -1,8 +1,6 @@
 """What a state says of a run beside its weights: names, kinds, and values where a name is absent.
 
-Before: a file, read by `utils/state/resume.py`, or a run, of which
-`models/training/checkpointing.py` takes each part. After: that puts each part back. What is added
-later needs a default that is true of the runs before it.
+What is added later needs a default that is true of the runs before it.
 """
 
 from __future__ import annotations
@@ -22,22 +20,27 @@ _COLUMNS = [
     "seconds/backward", "seconds/optimizer", "seconds/ema", "seconds/validation",
 ]  # fmt: skip
 _SAMPLES = {"images": int, "sha256": str, "polygons": Default(str, "")}
+EARLIER = {  # what only earlier versions wrote
+    "micro_batches": Default([int], []),  # of each rank; 0: all of a batch
+    "class_scores": Default([float], []),  # of the last validation
+}
 PROGRESS = {
+    **EARLIER,
     "is_best": Default(bool, False),
     # Finished epochs when the best one was; None where it is unknown.
     "best_epoch": Default(int, None),
     "finite_updates": Default(int, 0),
-    "micro_batches": Default([int], []),  # of each rank; 0: all of a batch
-    "class_scores": Default([float], []),  # of the last validation; none without --image-weights
+    "scores_before_epoch": Default({str: [float]}, {}),  # none without --image-weights
     "loss_names": Default([str], _LOSSES),  # of the losses in `watch` and of a validation's
     "watch": {
         **dict.fromkeys(("skipped", "in_a_row"), Default(int, 0)),
         **dict.fromkeys(("batches", "lost"), int),
         "first_losses": [[float]],
         "sums": [float],
-        "window": [{"epoch": int, "step": int, "losses": [float], "sample_indices": [int]}],
+        "window": Default([dict], []),  # of earlier versions
     },
-    "loss": Default({str: [float]}, {}),  # what it has learnt: the balance of levels, say
+    # What it had learnt at the last update: the balance of levels, say.
+    "loss": Default({str: [float]}, {}),
     "seconds": {"total": float, str: float},  # by stage
     "work": {"batches": int, "sha1": str},
     "columns": Default([str], _COLUMNS),  # of `results`
@@ -51,7 +54,7 @@ def read_progress(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the progress of a state's file, complete; ValueError names what does not fit."""
     progress = complete(document, PROGRESS)
     watch, names = progress["watch"], progress["loss_names"]
-    losses = [watch["sums"], *watch["first_losses"], *(row["losses"] for row in watch["window"])]
+    losses = [watch["sums"], *watch["first_losses"]]
     if {len(names)} != set(map(len, losses)):
         raise ValueError("watch")
     if not {len(progress["columns"])} >= set(map(len, progress["results"])):

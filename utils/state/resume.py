@@ -1,8 +1,4 @@
-"""Where a run goes on: the state that --resume names, and the settings for the rest of the run.
-
-Before: the flags, and the states that `utils/state/files.py` keeps. After:
-`models/training/checkpointing.py` restores.
-"""
+"""Where a run goes on: the state that --resume names, and the settings for the rest of the run."""
 
 from __future__ import annotations
 
@@ -27,7 +23,6 @@ from utils.cli.train_config import (
     read_train_flags,
 )
 from utils.errors import UserError
-from utils.files.atomic import remove_unfinished
 from utils.files.yaml import read_yaml
 from utils.processes.suspend import FILE_VARIABLE
 from utils.processes.world import World
@@ -45,6 +40,7 @@ FREE = PROCESS_SETTINGS | {
     "save_steps", "bind_numa", "micro_batch", "patience", "hours", "save_period", "no_save",
     "no_plots", "loggers",
 }  # fmt: skip
+GONE = {"replay"}  # settings of earlier versions, without a meaning for a run
 # What was done before a flag, where its default is something else.
 BEFORE = {"patience": 0, "amp": "off"}
 
@@ -93,10 +89,9 @@ def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> Re
     asked = values["resume"]
     if not asked:
         return None
-    if asked == AUTO:
-        point = _newest_or_none(values["project"], values["name"])
-    elif asked == NEWEST:
-        point = _newest_unfinished(values["project"], given.get("name"))
+    if asked in (AUTO, NEWEST):
+        name = values["name"] if asked == AUTO else given.get("name")
+        point = _newest_run(values["project"], name, asked == AUTO)
     else:
         point = _point_at(Path(asked))
     if point is None:
@@ -117,26 +112,19 @@ def _with_limits(header: Header, given: Mapping[str, Any]) -> Header:
     return dataclasses.replace(header, settings={**header.settings, **limits})
 
 
-def _newest_or_none(project: Path, name: str) -> ResumePoint | None:
-    """Find the newest run of a name, as --resume auto does."""
-    for folder in newest_runs(project, name):
-        return read_newest(folder)
-    text = f"no run with a state in {project} named {name}; starting anew"
-    _say(logging.INFO, f"--resume auto: {text}")
-    return None
-
-
-def _newest_unfinished(project: Path, name: str | None) -> ResumePoint:
-    """Find the newest run of a project that can go on, as --resume without a value does."""
+def _newest_run(project: Path, name: str | None, is_auto: bool) -> ResumePoint | None:
+    """Find the newest run of a name for --resume auto, else the newest one that can go on."""
     folders = newest_runs(project, name)
+    text = f"no run with a state in {project}" + (f" named {name}" if name else "")
+    if not folders and is_auto:
+        _log(logging.INFO, f"--resume auto: {text}; starting anew")
+        return None
     if not folders:
-        text = f"no run with a state in {project}" + (f" named {name}" if name else "")
         raise UserError(f"--resume: {text}; give its folder, or leave --resume out")
-    for folder in folders:
-        if not (folder / RECORD).exists():
-            _say(logging.INFO, f"--resume: {folder} is the newest run that is not finished")
-            return read_newest(folder)
-    return read_newest(folders[0])
+    unfinished = [] if is_auto else [x for x in folders if not (x / RECORD).exists()]
+    if unfinished:
+        _log(logging.INFO, f"--resume: {unfinished[0]} is the newest run that is not finished")
+    return read_newest([*unfinished, *folders][0])
 
 
 def _point_at(path: Path) -> ResumePoint:
@@ -160,7 +148,7 @@ def _point_at(path: Path) -> ResumePoint:
     later = [x for x in _states(folder) if number_of(x) > point.header.batch_number]
     if later:
         was = "is finished, but goes" if (folder / RECORD).exists() else "goes"
-        _say(
+        _log(
             logging.WARNING,
             f"--resume: {folder} {was} back to {path.name}: it trains again from there, and its "
             f"later states, {', '.join(x.name for x in reversed(later))}, will be replaced",
@@ -208,13 +196,10 @@ def newest_runs(project: Path, name: str | None) -> list[Path]:
 
 
 def _is_called(folder: Path, name: str) -> bool:
+    """Return whether it is a run of this name: run9 may be the ninth `run`, or named `run9`."""
     suffix = folder.name.removeprefix(name)
-    is_like = folder.name.startswith(name) and (not suffix or suffix.isdecimal())
-    return is_like and _may_be_named(folder, name)
-
-
-def _may_be_named(folder: Path, name: str) -> bool:
-    """Return whether its opt.yaml, if any, has this name: run9 may be the ninth `run` or `run9`."""
+    if not folder.name.startswith(name) or (suffix and not suffix.isdecimal()):
+        return False
     try:
         return read_yaml("--resume", folder / "opt.yaml", "").get("name", name) == name
     except UserError:
@@ -228,13 +213,13 @@ def read_newest(folder: Path) -> ResumePoint:
         try:
             return ResumePoint(folder, path, load_state(path).header, seen)
         except UserError as error:
-            _say(logging.WARNING, f"{error}; trying the state before it")
+            _log(logging.WARNING, f"{error}; trying the state before it")
     if paths:
         raise UserError(f"--resume {folder}: of its {count(len(paths), 'state')} none can be used")
     raise UserError(f"--resume {folder}: no states in its folder weights")
 
 
-def _say(level: int, text: str) -> None:
+def _log(level: int, text: str) -> None:
     """Log once per job: the process that started the ranks has already logged it."""
     if this_process().is_main and FILE_VARIABLE not in os.environ:
         log.log(level, text)
@@ -300,7 +285,7 @@ def _without_code(loggers: Sequence[str], given: Mapping[str, Any]) -> tuple[str
     named = [name for name in loggers if ":" in name]
     if named and "loggers" not in given:
         text = f"{', '.join(named)} is not used; to use it again, give --loggers too"
-        _say(logging.WARNING, f"--resume: {text}")
+        _log(logging.WARNING, f"--resume: {text}")
     return tuple(name for name in loggers if name not in named)
 
 
@@ -321,7 +306,7 @@ def _with_all_settings(header: Header) -> Header:
     types = get_type_hints(TrainConfig)
     unlike = {name for name, x in settings.items() if not _is_like(x, defaults[name], types[name])}
     unlike |= needed - header.hyperparameters.keys()
-    unknown = (header.settings.keys() - flags) | (header.hyperparameters.keys() - hyp)
+    unknown = (header.settings.keys() - flags - GONE) | (header.hyperparameters.keys() - hyp)
     problems = [
         text.format(", ".join(sorted(names)))
         for text, names in (
@@ -364,18 +349,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     return list(value) if isinstance(value, tuple) else value
-
-
-def begin_in(folder: Path, keep: int, point: ResumePoint | None) -> None:
-    """Clean up the folder of a run that begins or goes on."""
-    states = StateFiles(folder, keep)
-    for path in (folder, states.folder):
-        remove_unfinished(path)
-    (folder / RECORD).unlink(missing_ok=True)
-    if point is None:
-        states.remove_all()
-    else:  # a run that was killed may not have done it
-        states.give_names(point.path, point.header.progress["is_best"])
 
 
 def _states(folder: Path) -> list[Path]:

@@ -1,8 +1,4 @@
-"""A run: its settings, its folder, and what it has recorded so far.
-
-Before: the flags, and `utils/state/resume.py`. After: `train.py` trains;
-`models/training/checkpointing.py` keeps it.
-"""
+"""What a training starts from, and a run: its settings, its folder, and what it has recorded."""
 
 from __future__ import annotations
 
@@ -11,22 +7,64 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from backend.processes import this_process
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
+from utils.data.loading.items import BOXES, Items
+from utils.data.loading.recipe import BatchRecipe
+from utils.data.sources.samples import Sample
+from utils.files.atomic import remove_unfinished
 from utils.processes.suspend import FILE_VARIABLE, StopRequests
-from utils.processes.world import World
+from utils.processes.world import ALONE, World
 from utils.report.loggers.chosen import Loggers, make_loggers
 from utils.report.results import Results
+from utils.state.checkpoint import Checkpoint
 from utils.state.ending import Limits
+from utils.state.equal_data import describe_samples
 from utils.state.files import StateFiles
 from utils.state.folder import create_run_folder
 from utils.state.lock import RunLock
-from utils.state.resume import ResumePoint, begin_in
+from utils.state.resume import RECORD, ResumePoint
 from utils.state.work_record import WorkRecord
+
+
+@dataclass(frozen=True)
+class Job:
+    """The settings of a training, its data, and the state from which it starts or goes on.
+
+    All of it is read before a framework is imported.
+    """
+
+    config: TrainConfig
+    hyp: Hyperparameters
+    class_names: tuple[str, ...]
+    train_samples: Sequence[Sample]
+    val_samples: Sequence[Sample]
+    start: Checkpoint | None  # the weights to start with
+    point: ResumePoint | None  # the state to go on from
+    stop: StopRequests
+    lock: RunLock  # of the run's folder; rank 0 takes it
+    world: World = ALONE
+    items: Items = BOXES  # of the task
+
+    @cached_property
+    def data(self) -> Mapping[str, Any]:
+        """Number and hash of the samples, by split."""
+        return {
+            "train": describe_samples(self.train_samples),
+            "val": describe_samples(self.val_samples),
+        }
+
+
+def batch_recipe(config: TrainConfig) -> BatchRecipe:
+    """Return which samples form a batch, and in which shape, by the flags."""
+    return BatchRecipe(
+        config.rect, config.quad, config.image_weights, config.repeat_factor, config.mosaic_window
+    )
 
 
 @dataclass(frozen=True)
@@ -63,44 +101,45 @@ class Run:
         return f"{shlex.join(resume)} under the same launcher"
 
 
-def begin_run(
-    config: TrainConfig,
-    hyp: Hyperparameters,
-    class_names: tuple[str, ...],
-    columns: Sequence[str],
-    point: ResumePoint | None,
-    stop: StopRequests,
-    data: Mapping[str, Any],
-    world: World,
-    lock: RunLock,
-) -> Run:
+def begin_run(job: Job, columns: Sequence[str]) -> Run:
     """Return a run in a new folder, or in the folder of the run that goes on.
 
-    Args:
-        columns: of its results.csv.
-        lock: kept while the run lasts.
+    columns: of its results.csv.
     """
-    loggers = make_loggers(config.loggers) if this_process().is_main else Loggers()
-    own = str(begin_folder(config, point, lock)) if this_process().is_main else ""
-    folder = Path(world.of_main(own))
+    is_main = this_process().is_main
+    loggers = make_loggers(job.config.loggers) if is_main else Loggers()
+    folder = Path(job.world.of_main(str(begin_folder(job)) if is_main else ""))
     return Run(
-        config,
-        hyp,
-        class_names,
+        job.config,
+        job.hyp,
+        job.class_names,
         folder,
         results=Results(columns),
-        stop=stop,
-        data=data,
+        stop=job.stop,
+        data=job.data,
         loggers=loggers,
     )
 
 
-def begin_folder(config: TrainConfig, point: ResumePoint | None, lock: RunLock) -> Path:
-    """Make the folder of a new run, or clean up that of the run that goes on; return it."""
+def begin_folder(job: Job) -> Path:
+    """Make the folder of a new run, or take that of the run that goes on; lock it and clean up."""
+    config, point = job.config, job.point
     if point is not None:
         folder = point.folder
     else:
         folder = create_run_folder(config.project, config.name, config.exist_ok)
-    lock.take(folder)
-    begin_in(folder, config.keep, point)
+    job.lock.take(folder)
+    clean_up(folder, config.keep, point)
     return folder
+
+
+def clean_up(folder: Path, keep: int, point: ResumePoint | None) -> None:
+    """Remove what an earlier run in this folder left, and what was never finished."""
+    states = StateFiles(folder, keep)
+    for path in (folder, states.folder):
+        remove_unfinished(path)
+    (folder / RECORD).unlink(missing_ok=True)
+    if point is None:
+        states.remove_all()
+    else:  # a run that was killed may not have done it
+        states.give_names(point.path, point.header.progress["is_best"])

@@ -1,7 +1,4 @@
-"""Checks of flags that need no framework: made before it is imported or ranks are started.
-
-Before: the flags are parsed. After: `processes/launch.py`, then data and weights are read.
-"""
+"""Checks of flags that need no framework: made before it is imported or ranks are started."""
 
 from __future__ import annotations
 
@@ -20,14 +17,13 @@ from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
 from utils.errors import UserError
-from utils.export.formats import TRACE, format_named, is_exported
-from utils.export.place import exported_path, require_free_place
+from utils.export.formats import TRACE, exported_path, format_named, is_exported, require_free_place
 from utils.files.models import find_model, read_model
 from utils.files.project import PROJECT
 from utils.optional import find_program, import_optional
+from utils.processes.cores import NVIDIA_DRIVER, sees_driver
 from utils.report.loggers.chosen import check_loggers
 from utils.screen.window import require_window
-from utils.setup.driver import NVIDIA_DRIVER, sees_driver
 from utils.state.folder import unwritable_text
 
 PUBLIC_STRIDE = 32  # which those of all public models are multiples of

@@ -1,7 +1,4 @@
-"""What a training run did, as work.json in its folder, to recognise equal work.
-
-Before: `train.py`, batch by batch. After: `utils/comparison/equality.py`.
-"""
+"""What a training run did, as work.json in its folder, to recognise equal work."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The task of a new training, from its flags.
-
-Before: train.py or `models/training/doctor.py` reads its flags. After: the task completes them.
-"""
+"""The task of a new training, from its flags."""
 
 from __future__ import annotations
 

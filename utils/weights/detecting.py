@@ -1,7 +1,4 @@
-"""What --weights names when nothing is trained: weights of any kind, or an exported file.
-
-Before: `detect.py`, `val.py` or `models.load`. After: `models/inference/predictor.py`.
-"""
+"""What --weights names when nothing is trained: weights of any kind, or an exported file."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from pathlib import Path
 from utils.errors import UserError
 from utils.export.formats import is_exported
 from utils.export.opening import format_to_run, open_runtime
-from utils.pipeline.runtime_threads import runtime_threads
-from utils.runtimes.runtime import Runtime
+from utils.export.outputs import Runtime
+from utils.pipeline.background import runtime_threads
 from utils.state.checkpoint import Checkpoint
 from utils.weights.load import load_weights
 

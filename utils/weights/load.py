@@ -1,7 +1,4 @@
-"""A weights file of any kind -> a checkpoint: ours, or one that other programs wrote.
-
-Before: the file that --weights names. After: `models/training/start.py`, or a validation.
-"""
+"""A weights file of any kind -> a checkpoint: ours, or one that other programs wrote."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from utils.state.checkpoint import (
     read_checkpoint,
     read_header,
 )
-from utils.weights.reader import open_foreign
+from utils.weights.oneflow_folder import open_foreign
 from utils.weights.yolov5 import ForeignWeights, read_yolov5
 
 

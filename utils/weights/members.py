@@ -1,7 +1,4 @@
-"""The named pieces of a weights file, in a zip archive or a folder, read within bounds.
-
-Before: `reader.py` decides by the first bytes. After: `torch_archive.py`, `oneflow_folder.py`.
-"""
+"""The named pieces of a weights file, in a zip archive or a folder, read within bounds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The model YAML that --cfg gives a plain state dict, with the number of classes of its head.
-
-Before: `utils/weights/__main__.py`. After: `models/stored.py` checks it against the arrays.
-"""
+"""The model YAML that --cfg gives a plain state dict, with the number of classes of its head."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Records of modules -> arrays under the public parameter names, and checks of what they are.
 
-Before: `torch_archive.py` or `oneflow_folder.py`. After: `yolov5.py`. A pickled module of either
-framework is a class name and a state with the dicts _parameters, _buffers and _modules.
+A pickled module of either framework is a class name and a state with the dicts _parameters,
+_buffers and _modules.
 """
 
 from __future__ import annotations

@@ -1,22 +1,62 @@
 """Directories of oneflow.save, zipped or not, -> records and arrays.
 
-Before: `reader.py`. After: `yolov5.py`. Source: directories written by OneFlow 0.9.0: a pickle
-`pickled_data` of {protocol_version: 1, data: object}, and for each tensor `NAME/meta`, a text
-with its dims and data_type, and `NAME/out`, its little-endian bytes in C order.
+Source: directories written by OneFlow 0.9.0: a pickle `pickled_data` of {protocol_version: 1, data:
+object}, and for each tensor `NAME/meta`, a text with its dims and data_type, and `NAME/out`, its
+little-endian bytes in C order.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from backend.words import count
 from utils.errors import UserError, brief
+from utils.files.regular import open_regular, read_bytes
+from utils.state.checkpoint import MAX_WEIGHTS_BYTES
 from utils.weights.accepted_names import ONEFLOW_NAMES
 from utils.weights.contents import Contents
-from utils.weights.members import Members
+from utils.weights.members import FolderMembers, Members, open_zip
 from utils.weights.pickle_reader import Record, read_pickle
 from utils.weights.tensors import ByteBudget, StoredArray, contiguous_strides, strided_array
+from utils.weights.torch_archive import read_torch_legacy, read_torch_zip
+
+ZIP_START = b"PK\x03\x04"
+PICKLE_START = b"\x80"
+
+
+@contextmanager
+def open_foreign(path: Path) -> Iterator[Contents]:
+    """Yield the records of a file or directory; arrays can be read inside the with block only.
+
+    Raises:
+        UserError: of no known format, damaged, or asking for what is not accepted.
+    """
+    if path.is_dir():
+        yield read_oneflow(FolderMembers(path))
+        return
+    with open_regular(path, MAX_WEIGHTS_BYTES) as file:
+        start = file.read(len(ZIP_START))
+    if start == ZIP_START:
+        with open_zip(path) as members:
+            yield _read_zip(members)
+    elif start.startswith(PICKLE_START):
+        yield read_torch_legacy(read_bytes(path, MAX_WEIGHTS_BYTES))
+    else:
+        raise UserError(
+            "no known format; accepted: .safetensors of a training run, .pt of the public "
+            "YOLOv5, a directory of oneflow.save or a zip of one"
+        )
+
+
+def _read_zip(members: Members) -> Contents:
+    if any(name.split("/")[-1] == PICKLE_NAME for name in members.names()):
+        return read_oneflow(members)
+    return read_torch_zip(members)
+
 
 PICKLE_NAME = "pickled_data"
 PROTOCOL_VERSION = 1

@@ -1,8 +1,5 @@
 """A pickle -> inert records: an interpreter of pickle opcodes that runs and imports nothing.
 
-Before: `torch_archive.py` or `oneflow_folder.py` hand it bytes. After: they give meaning to the
-records that stand for tensors, `yolov5.py` to those that stand for modules.
-
 Why nothing can run: a global becomes a `Name`, its text; a call becomes a `Record` of the name
 and the arguments; a state is stored beside them. No object of the pickle's choosing is called,
 built, hashed or compared.

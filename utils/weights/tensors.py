@@ -1,7 +1,4 @@
-"""Raw bytes -> arrays, each declared size checked before anything is allocated for it.
-
-Before: `torch_archive.py` and `oneflow_folder.py` find the bytes. After: `yolov5.py` names them.
-"""
+"""Raw bytes -> arrays, each declared size checked before anything is allocated for it."""
 
 from __future__ import annotations
 

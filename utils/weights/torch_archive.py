@@ -1,8 +1,8 @@
 """PyTorch's files, zip archives since 1.6 and the format before, -> records and arrays.
 
-Before: `reader.py`. After: `yolov5.py`. Source: the files themselves, written by PyTorch 2.13 and
-1.x; a zip holds PREFIX/data.pkl and PREFIX/data/KEY, a legacy file five pickles (magic number,
-version, system, object, keys of the storages) and then, for each key, a count and raw bytes.
+Source: the files themselves, written by PyTorch 2.13 and 1.x; a zip holds PREFIX/data.pkl and
+PREFIX/data/KEY, a legacy file five pickles (magic number, version, system, object, keys of the
+storages) and then, for each key, a count and raw bytes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Weights of one model -> another: arrays that fit are copied, the head's by class name on demand.
-
-Before: `utils/weights/load.py::load_weights`. After: `models/training/start.py` loads the
-result.
-"""
+"""Copy weights from one model to another where shapes fit; the head's by class name on demand."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """The contents of a YOLOv5 file -> float32 arrays, model document, class names and settings.
 
-Before: `reader.py`. After: `utils/weights/load.py::load_weights`. Understood are checkpoints of
-pickled models (`ema` is preferred to `model`), pickled models, and plain state dicts; also
-inside a DataParallel, and fused.
+Understood are checkpoints of pickled models (`ema` is preferred to `model`), pickled models, and
+plain state dicts; also inside a DataParallel, and fused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,9 @@ import numpy as np
 from utils.errors import UserError
 from utils.files.json import LARGEST_COUNT
 from utils.weights.contents import Contents, StoredArray, is_tensor
-from utils.weights.fused import unfold
 from utils.weights.modules import (
+    BATCHNORM_EPS,
+    CLASSIFIER_EPS,
     check_modules,
     class_name,
     dotted_name,
@@ -27,6 +28,47 @@ from utils.weights.modules import (
 from utils.weights.pickle_reader import Record
 from utils.weights.plain import plain_numbers
 from utils.weights.public_heads import Description, find_head
+
+CONV, NORM = "conv.", "bn."
+WEIGHT, BIAS = f"{CONV}weight", f"{CONV}bias"
+
+
+def unfold(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], bool]:
+    """Return the arrays without folded convolutions, in their order, and whether there were any.
+
+    Args:
+        arrays: by public name; NAME.conv.bias without NAME.bn.weight is what folding leaves.
+    """
+    folded = {
+        prefix
+        for name in arrays
+        if name.endswith(BIAS)
+        and (prefix := name.removesuffix(BIAS)) + WEIGHT in arrays
+        and f"{prefix}{NORM}weight" not in arrays
+    }
+    unfolded: dict[str, np.ndarray] = {}
+    for name, array in arrays.items():
+        prefix = name.removesuffix(BIAS)
+        eps = _eps(prefix, arrays)
+        unfolded.update(_batchnorm(prefix, array, eps) if prefix in folded else [(name, array)])
+    return unfolded, bool(folded)
+
+
+def _eps(prefix: str, arrays: Mapping[str, np.ndarray]) -> float:
+    """Return the eps of the BatchNorm of NAME.conv; a classifier's head has a linear beside it."""
+    head = re.fullmatch(r"(model\.\d+\.)conv\.", prefix)
+    return CLASSIFIER_EPS if head and f"{head[1]}linear.weight" in arrays else BATCHNORM_EPS
+
+
+def _batchnorm(prefix: str, bias: np.ndarray, eps: float) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the arrays of a BatchNorm that adds a bias, (C,) float32, and does no more."""
+    ones = np.ones_like(bias)
+    yield f"{prefix}{NORM}weight", ones * np.float32(np.sqrt(1 + eps))
+    yield f"{prefix}{NORM}bias", bias
+    yield f"{prefix}{NORM}running_mean", np.zeros_like(bias)
+    yield f"{prefix}{NORM}running_var", ones
+    yield f"{prefix}{NORM}num_batches_tracked", np.zeros((), np.int64)
+
 
 MODEL_KEYS = ("ema", "model", "state_dict")  # the first that holds weights is taken
 DROPPED = ".anchor_grid"  # buffer of files before v6.1, the anchors again in another unit

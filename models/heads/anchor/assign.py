@@ -1,9 +1,8 @@
 """The assignment: targets of a batch -> for each level the cells that must predict them.
 
-Before: the `Targets` of a batch from `utils/data/loading/loader.py`. After: `loss.py`.
-Assignment depends only on targets and anchors, never on predictions. It is therefore computed
-in NumPy on the host, where the targets are, so both backends get the same one, and it needs
-nothing back from the device. Source: the public YOLOv5 recipe, by its stored results.
+Assignment depends only on targets and anchors, never on predictions. It is therefore computed in
+NumPy on the host, where the targets are, so both backends get the same one, and it needs nothing
+back from the device. Source: the public YOLOv5 recipe, by its stored results.
 
 The device gets it as many rows as are needed or, for a compiled function, which is compiled anew
 for each shape of its inputs, filled up to one of a few sizes with rows of weight 0.

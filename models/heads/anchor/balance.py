@@ -1,6 +1,5 @@
 """The weight of each level's objectness loss: fixed or, with --autobalance, by that loss.
 
-Before: `loss.py` tells the objectness losses of a batch. After: it weighs the next one's by this.
 Source: the public YOLOv5 recipe, by its stored results.
 """
 
@@ -73,12 +72,12 @@ class LevelBalance:
         drawn = drawn / drawn[self._reference]
         self._on_device = ops.where(is_sound, drawn, self._on_device)
 
-    def state(self) -> dict[str, list[float]]:
-        """Return what `restore` takes: nothing if the weights stay."""
+    def state(self) -> dict[str, Tensor]:
+        """Return what `restore` takes once it is read: nothing if the weights stay."""
         if self._reference is None:
             return {}
-        values = self._values if self._on_device is None else ops.to_numpy(self._on_device)
-        return {"balance": values.tolist()}
+        values = self._on_device
+        return {"balance": ops.tensor(self._values) if values is None else values}
 
     def restore(self, state: Mapping[str, Sequence[float]]) -> None:
         """Go on from a `state()`; ValueError for another one."""

@@ -1,7 +1,6 @@
 """A head of cells: feature maps -> a raw map per level -> one row for each anchor of each cell.
 
-Before: the layers of `models/graph.py`. After: `assign.py` and `loss.py` in training; the rows
-become what `head.py` and `models/heads/mask/head.py` find. Source: the public YOLOv5 v6 head.
+Source: the public YOLOv5 v6 head.
 """
 
 from __future__ import annotations
@@ -15,20 +14,22 @@ import numpy as np
 from backend import nn, ops
 from backend.contract import Tensor
 from backend.words import count
-from models.heads.anchor.anchors import anchors_in_cells, check_anchors, unfitted_anchors
-from models.heads.anchor.autoanchor import choose_anchors, number_to_fit
+from models.heads.anchor.anchors import (
+    anchors_in_cells,
+    check_anchors,
+    choose_anchors,
+    number_to_fit,
+    unfitted_anchors,
+)
 from models.heads.anchor.balance import LevelBalance, reference_level
-from models.heads.anchor.ciou import complete_iou
+from models.heads.anchor.ciou import choose_box_iou, complete_iou
 from models.heads.anchor.decode import BOX_CHANNELS, decode_logits, logit
-from models.heads.anchor.fused_iou import choose_box_iou
 from models.heads.anchor.loss import DetectionLoss, LossGains
 from models.heads.base import NO_OPTIONS, Head, LossOptions
 from models.registry import Cost, LayerRequest
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.recipe_config import RecipeConfig
-from utils.detections import SuppressionSettings
 from utils.errors import UserError
-from utils.evaluation.nms import non_max_suppression
 from utils.weights.transfer import ClassRows
 
 PRIOR_OBJECTS_PER_IMAGE = 8  # at 640 px, for the initial objectness bias
@@ -211,18 +212,6 @@ class CellHead(Head):
         rows = ops.to_numpy_later(ops.cat(decoded))()
         rows = rows.take(np.argsort(image, kind="stable"), axis=0)
         return np.split(rows, np.cumsum(np.bincount(image, minlength=len(flat)))[:-1])
-
-    def compared_boxes(self, decoded: Any, settings: SuppressionSettings) -> np.ndarray:
-        """Return the boxes (K, 4) xyxy of what `finish` finds, in pixels of the network's input.
-
-        They may reach beyond the image; those that `finish` returns end at its edges.
-        """
-        return non_max_suppression(self.scored_rows(decoded), settings).boxes_xyxy
-
-    @staticmethod
-    def scored_rows(decoded: Any) -> np.ndarray:
-        """Return the part (K, 5 + C) of what may be found in an image that NMS needs."""
-        return decoded
 
     def _decode_at(
         self, level: int, logits: Tensor, anchor: np.ndarray, row: np.ndarray, column: np.ndarray

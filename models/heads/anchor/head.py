@@ -1,7 +1,6 @@
 """The anchor head: feature maps -> raw maps per level -> decoded boxes -> detections.
 
-Before: the layers of `models/graph.py`. After: `assign.py` and `loss.py` in training,
-`utils/evaluation/nms.py` in validation. Source: the public YOLOv5 v6 head.
+Source: the public YOLOv5 v6 head.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ import numpy as np
 
 from backend.contract import Tensor
 from models.heads.anchor.cell_head import CellHead
-from models.heads.anchor.decode import BOX_CHANNELS
-from models.heads.anchor.exported import rows_of_detections
+from models.heads.anchor.decode import BOX_CHANNELS, rows_of_detections
 from models.heads.base import BoxHead
 from models.registry import LayerPlan, LayerRequest, register
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
@@ -25,11 +23,11 @@ from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from utils.evaluation.fitness import detection_fitness
 from utils.evaluation.joining import join_views
 from utils.evaluation.nms import SuppressionSettings, best_rows_of_images
+from utils.export.metadata import DETECTIONS, EFFICIENT, ROWS
 from utils.report.console import metrics_table
 from utils.report.plots.confusion import plot_confusion
 from utils.report.plots.curves import plot_over_confidence, plot_precision_recall
 from utils.report.plots.images import plot_examples
-from utils.runtimes.metadata import DETECTIONS, EFFICIENT, ROWS
 from utils.tasks.detection import DETECTION
 
 

@@ -1,6 +1,5 @@
 """The loss of the predictions: raw maps and the assignment -> `LossTerms`.
 
-Before: `head.py` (raw maps) and `assign.py`. After: the training step.
 Source: the public YOLOv5 recipe; terms and gains by its published hyper-parameters.
 """
 
@@ -19,7 +18,6 @@ from backend.contract import Tensor
 from models.heads.anchor.assign import Assignment, assign_targets, join_assignments
 from models.heads.anchor.balance import LevelBalance
 from models.heads.anchor.ciou import BoxIou, complete_iou
-from models.heads.anchor.cross_entropy import cross_entropy
 from models.heads.anchor.decode import BOX_CHANNELS, decode_centres, decode_sizes
 from models.heads.base import Loss, LossTerms, WholeBatch
 from models.heads.parts import BatchParts, batch_parts, loss_dtype
@@ -32,6 +30,8 @@ CERTAINLY_NOT = -1e4
 # A compiled loss has a shape for each batch size and each `assign.padded_size`: 1,024 and
 # 4,096 rows a level, say, of whole batches and of the smaller last one.
 MOST_SHAPES = 4
+FOCAL_ALPHA = 0.25  # of the paper: the weight of positives; negatives have the rest
+FOCAL_EPS = 1e-12  # added to what a prediction misses: a power below 1 has no gradient at 0
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class DetectionLoss(Loss):
     def end_batch(self) -> None:
         self.balance.follow()
 
-    def state(self) -> dict[str, list[float]]:
+    def state(self) -> dict[str, Tensor]:
         return self.balance.state()
 
     def restore(self, state: Mapping[str, Sequence[float]]) -> None:
@@ -293,3 +293,25 @@ def grid_order(values: Tensor, shape: Sequence[int]) -> Tensor:
     """
     images, anchors, height, width = shape[:4]
     return values.reshape(images, height, width, anchors).permute(0, 3, 1, 2).reshape(-1)
+
+
+def cross_entropy(
+    logits: Tensor, truth: Tensor, positive_weight: float, focal_gamma: float
+) -> Tensor:
+    """Return the mean cross-entropy of objectness or class, 0-d: plain or focal.
+
+    Source of the focal loss: Lin et al. 2017, arXiv:1708.02002; soft targets take the mean of its
+    two cases, by the public YOLOv5's stored results.
+
+    Args:
+        truth: of the logits' shape, from 0 to 1; a constant.
+        positive_weight: factor of the term of truth.
+        focal_gamma: 0 for the plain one; above, how much less counts what is predicted well.
+    """
+    if focal_gamma == 0:
+        return ops.bce_with_logits(logits, truth, positive_weight)
+    scores = ops.sigmoid(logits)
+    missed = truth * (1.0 - scores) + (1.0 - truth) * scores
+    alpha = truth * FOCAL_ALPHA + (1.0 - truth) * (1.0 - FOCAL_ALPHA)
+    terms = ops.bce_terms(logits, truth, positive_weight)
+    return ops.mean(terms * alpha * (missed + FOCAL_EPS) ** focal_gamma)

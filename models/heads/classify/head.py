@@ -1,8 +1,6 @@
 """The classification head: the last feature map -> logits of an image -> its class.
 
-Before: the layers of `models/graph.py`. After: `loss.py` in training,
-`utils/evaluation/classes/metric.py` in validation. Source: the public YOLOv5 v6.2 head, by its
-published description and its stored outputs.
+Source: the public YOLOv5 v6.2 head, by its published description and its stored outputs.
 """
 
 from __future__ import annotations
@@ -16,22 +14,24 @@ from backend import ops
 from backend.contract import Tensor
 from models.blocks.conv import Conv
 from models.blocks.transformer import Linear
-from models.heads.base import NO_OPTIONS, Head, LossOptions, PassImages
-from models.heads.classify.dropout import Dropout
+from models.heads.base import NO_OPTIONS, Head, LossOptions, Pass, PassImages
 from models.heads.classify.loss import ClassificationLoss
-from models.heads.passes import Pass
 from models.registry import ONCE, Cost, LayerPlan, LayerRequest, register
 from utils.cli.hyperparameters import Hyperparameters
 from utils.data.image.letterbox import Letterbox
+from utils.data.randomness import dropout_generator
 from utils.data.sources.samples import Sample
 from utils.detections import Classification
 from utils.errors import UserError
-from utils.evaluation.classes.metric import ClassificationEvaluator, ClassificationResult
-from utils.evaluation.classes.table import accuracy_table
+from utils.evaluation.classes.metric import (
+    ClassificationEvaluator,
+    ClassificationResult,
+    accuracy_table,
+)
 from utils.evaluation.nms import SuppressionSettings
-from utils.report.plots.classes import plot_mistakes
+from utils.export.metadata import LOGITS
 from utils.report.plots.confusion import plot_confusion
-from utils.runtimes.metadata import LOGITS
+from utils.report.plots.images import plot_mistakes
 from utils.tasks.classification import CLASSIFICATION
 from utils.weights.transfer import ClassRows
 
@@ -42,6 +42,34 @@ class HeadConv(Conv):
     """A `Conv` whose BatchNorm has both frameworks' own eps and momentum, by the stored outputs."""
 
     eps, momentum = 1e-5, 0.1
+
+
+class Dropout:
+    """Multiplies (B, N) by 0 with a probability, else by 1 / (1 - probability), in training.
+
+    The draws are made on the host, as a function of the seed, the number of the batch and the place
+    of an image in it: the same on both backends, on any number of ranks, in pieces and after any
+    resume. Source: Srivastava et al. 2014.
+
+    Args:
+        probability: from 0 to below 1.
+        size: N.
+    """
+
+    def __init__(self, probability: float, size: int) -> None:
+        self.probability, self.size = probability, size
+        self.factors: Tensor | None = None  # of the images whose turn it is
+
+    def draw(self, images: PassImages, like: Tensor) -> None:
+        """Draw for the images of the next pass; like: a tensor of its device and dtype."""
+        generator = dropout_generator(images.seed, images.batch_number)
+        drawn = generator.random((images.batch_size, self.size))[images.places]
+        factors = (drawn >= self.probability) / (1 - self.probability)
+        self.factors = ops.tensor(factors.astype(ops.dtype_of(like)), ops.device_of(like))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Leave numbers out; all are kept before the first draw."""
+        return x if self.factors is None else x * self.factors
 
 
 @register("Classify")

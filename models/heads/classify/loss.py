@@ -1,7 +1,6 @@
 """The loss of the logits of images: cross-entropy, with smoothed labels if asked for.
 
-Before: `head.py` (logits). After: the training step. Source of the smoothing: Szegedy et al. 2016,
-arXiv:1512.00567, section 7.
+Source of the smoothing: Szegedy et al. 2016, arXiv:1512.00567, section 7.
 """
 
 from __future__ import annotations

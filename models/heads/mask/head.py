@@ -1,34 +1,43 @@
 """The mask head: feature maps -> raw maps per level and prototypes -> boxes with their pixels.
 
-Before: the layers of `models/graph.py`. After: `loss.py` in training, `utils/evaluation/nms.py`
-and `utils/masks/assemble.py` in validation. Source: Bolya et al. 2019, YOLACT, arXiv:1904.02689.
+Source: Bolya et al. 2019, YOLACT, arXiv:1904.02689.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from backend import ops
+from backend import nn, ops
 from backend.contract import Tensor
+from models.blocks.conv import Conv
 from models.heads.anchor.cell_head import CellHead
-from models.heads.anchor.decode import BOX_CHANNELS
-from models.heads.mask.exported import rows_of_masks
+from models.heads.anchor.decode import BOX_CHANNELS, rows_of_detections
+from models.heads.base import Head
 from models.heads.mask.loss import SegmentationLoss
-from models.heads.mask.protonet import Protonet
-from models.heads.mask.scored import ScoredMasks
-from models.registry import MAX_CHANNELS, LayerPlan, LayerRequest, register
+from models.registry import MAX_CHANNELS, Cost, LayerPlan, LayerRequest, register
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
+from utils.data.sources.samples import Sample
 from utils.detections import Detections, Segmentations
 from utils.errors import UserError, brief
+from utils.evaluation.coco.metric import EvaluationResult, MetricResult
+from utils.evaluation.fitness import detection_fitness
+from utils.evaluation.masks.metric import MaskEvaluator, MaskResult, coco_masks
 from utils.evaluation.nms import SuppressionSettings, best_rows_of_images
+from utils.export.metadata import MASK_ROWS, MASKS
+from utils.export.outputs import MOST_MASKS
 from utils.masks.assemble import native_runs
-from utils.runtimes.metadata import MASK_ROWS, MASKS
-from utils.runtimes.outputs import MOST_MASKS
+from utils.ragged import Ragged
+from utils.report.console import mask_table
+from utils.report.plots.confusion import plot_confusion
+from utils.report.plots.curves import plot_over_confidence, plot_precision_recall
+from utils.report.plots.images import draw_objects, plot_examples
 from utils.tasks.segmentation import SEGMENTATION
 
+CERTAIN = 1e-6  # away from 0 and 1, whose logits are infinite
 MOST_PROTOTYPES = 1024  # of an image; the public models have 32
 
 
@@ -37,6 +46,90 @@ class MaskRows(NamedTuple):
 
     rows: np.ndarray  # (K, 5 + C + M) float32: as a row of detection, then coefficients
     prototypes: np.ndarray  # (M, h, w) float32
+
+
+class Protonet(nn.Module):
+    """Two 3x3 convolutions, the map twice as large between them, and a 1x1 one."""
+
+    def __init__(self, in_channels: int, channels: int, num_masks: int) -> None:
+        super().__init__()
+        self.cv1 = Conv(in_channels, channels, 3)
+        self.cv2 = Conv(channels, channels, 3)
+        self.cv3 = Conv(channels, num_masks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, in, H, W) to prototypes (B, M, 2H, 2W)."""
+        return self.cv3(self.cv2(ops.upsample_nearest_2x(self.cv1(x))))
+
+    @staticmethod
+    def costs(
+        stride: int, in_channels: int, channels: int, num_masks: int
+    ) -> tuple[tuple[int, Cost], ...]:
+        """Return what its layers take, each with the stride that it computes at."""
+        fine = Conv.cost(channels, channels, 3) + Conv.cost(channels, num_masks)
+        return (stride, Conv.cost(in_channels, channels, 3)), (stride // 2, fine)
+
+
+class ScoredMasks(Head):
+    """A head that finds `Segmentations`; everything but their scores is a subclass's."""
+
+    figure_names = {
+        "precision(B)": "P(B)", "recall(B)": "R(B)",
+        "mAP_0.5(B)": "mAP50(B)", "mAP_0.5:0.95(B)": "mAP50-95(B)",
+        "precision(M)": "P(M)", "recall(M)": "R(M)",
+        "mAP_0.5(M)": "mAP50(M)", "mAP_0.5:0.95(M)": "mAP50-95(M)",
+    }  # fmt: skip
+    nothing_found = Segmentations(
+        np.zeros((0, 4), np.float32),
+        np.zeros(0, np.float32),
+        np.zeros(0, np.int64),
+        Ragged.of((), np.uint32),
+    )
+
+    @classmethod
+    def row_names(cls) -> Mapping[str, str]:
+        """Return the mAP of boxes and of masks: a row with four losses has no room for more."""
+        return {"mAP_0.5:0.95(B)": "mAP(B)", "mAP_0.5:0.95(M)": "mAP(M)"}
+
+    def make_evaluator(
+        self, class_names: Sequence[str]
+    ) -> MaskEvaluator[EvaluationResult, MetricResult]:
+        return coco_masks(class_names)
+
+    @staticmethod
+    def figures(result: MaskResult) -> dict[str, float]:
+        values = [
+            value
+            for of in (result.boxes, result.masks)
+            for value in (of.mean_precision, of.mean_recall, of.map50, of.map)
+        ]
+        return dict(zip(ScoredMasks.figure_names, values, strict=True))
+
+    @staticmethod
+    def fitness(result: MaskResult) -> float:
+        """Return the fitness of boxes plus that of masks, as in the public YOLOv5."""
+        return sum(detection_fitness(of.map50, of.map) for of in (result.boxes, result.masks))
+
+    @staticmethod
+    def class_scores(result: MaskResult) -> tuple[float, ...]:
+        """Return mAP50-95 by class, the mean of boxes and masks; that of the others for a class
+        without objects.
+        """
+        of_both = [np.where(np.isnan(of.ap), of.map, of.ap) for of in (result.boxes, result.masks)]
+        return tuple(np.mean(of_both, axis=0).tolist())
+
+    @staticmethod
+    def table(result: MaskResult) -> str:
+        return mask_table(result)
+
+    @staticmethod
+    def plot(result: MaskResult, samples: Sequence[Sample], folder: Path) -> None:
+        for name, of in (("Box", result.boxes), ("Mask", result.masks)):
+            plot_precision_recall(of, folder / f"{name}PR_curve.png")
+            plot_over_confidence(of, folder, name)
+        boxes = result.boxes
+        plot_confusion(boxes.confusion, boxes.class_names, folder / "confusion_matrix.png")
+        plot_examples(boxes.examples, samples, boxes.class_names, folder, draw_objects)
 
 
 @register("Segment", joins=True)
@@ -179,3 +272,39 @@ class MaskHead(ScoredMasks, CellHead):
 def _require_count(name: str, value: object, most: int) -> None:
     if type(value) is not int or not 1 <= value <= most:
         raise UserError(f"{name} is {brief(value)}; a whole number from 1 to {most} is needed")
+
+
+def rows_of_masks(
+    detections: np.ndarray, masks: np.ndarray, num_classes: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows (K, 5 + C + K) and prototypes (K, h, w): each mask is its own prototype.
+
+    Args:
+        detections: (K, 6) as `rows_of_detections` takes them.
+        masks: (K, h, w) float32, how probable each place is the object's.
+
+    Raises:
+        UserError: a class that the model does not have.
+    """
+    rows = rows_of_detections(detections, num_classes)
+    used = masks[detections[:, 4] > 0]
+    scores = np.stack([extended(mask) for mask in used]) if len(used) else used
+    scores = np.clip(scores, CERTAIN, 1 - CERTAIN)
+    own = np.eye(len(rows), dtype=np.float32)
+    return np.concatenate((rows, own), axis=1), np.log(scores / (1 - scores))
+
+
+def extended(mask: np.ndarray) -> np.ndarray:
+    """Return a mask (h, w) in which what its box leaves out is as the nearest place inside.
+
+    The head cuts by the box again, in pixels; without this it would find the border too early, by
+    up to one place.
+    """
+    places = [np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0)]
+    if not len(places[0]):
+        return mask
+    rows, columns = (
+        np.arange(side).clip(inside[0], inside[-1])
+        for side, inside in zip(mask.shape, places, strict=True)
+    )
+    return mask[rows[:, None], columns]

@@ -1,7 +1,6 @@
 """Which masks are computed together: positives of one image, and the window that they lie in.
 
-Before: the assignment and the targets' masks. After: `cost.py`, piece by piece on the device. As
-the assignment it depends only on targets and is made in NumPy on the host.
+As the assignment it depends only on targets and is made in NumPy on the host.
 """
 
 from __future__ import annotations

@@ -138,53 +138,6 @@ def unstaged_backward(b: Backend) -> Any:
     return value_and_backward
 
 
-def gradients_that_add(b: Backend) -> Any:
-    def set_gradients(parameters: Any, arrays: Any) -> None:
-        before = {
-            name: b.ops.to_numpy(x.grad) for name, x in parameters.items() if x.grad is not None
-        }
-        sums = {name: array + before.get(name, 0.0) for name, array in arrays.items()}
-        b.autograd.set_gradients(parameters, sums)
-
-    return set_gradients
-
-
-def gradients_that_stay(b: Backend) -> Any:
-    def set_gradients(parameters: Any, arrays: Any) -> None:
-        given = {name: x for name, x in parameters.items() if name in arrays}
-        b.autograd.set_gradients(given, arrays)
-
-    return set_gradients
-
-
-def gradients_of_anything(b: Backend) -> Any:
-    def set_gradients(parameters: Any, arrays: Any) -> None:
-        known = {
-            name: array.reshape(parameters[name].shape)
-            for name, array in arrays.items()
-            if name in parameters
-        }
-        b.autograd.set_gradients(parameters, known)
-
-    return set_gradients
-
-
-def gradients_in_half(b: Backend) -> Any:
-    def set_gradients(parameters: Any, arrays: Any) -> None:
-        with np.errstate(over="ignore"):
-            halves = {name: array.astype("float16") for name, array in arrays.items()}
-        b.autograd.set_gradients(parameters, halves)
-
-    return set_gradients
-
-
-def shared_gradients(b: Backend) -> Any:
-    def copy_gradients(parameters: Any) -> Any:
-        return {n: x.grad for n, x in parameters.items() if x.grad is not None}
-
-    return copy_gradients
-
-
 def memory_error_alone(b: Backend) -> Any:
     return lambda error: isinstance(error, MemoryError)
 
@@ -282,16 +235,6 @@ register(
         ("autograd.gradients", "is NaN beside infinity", gradients_of_infinite_zero),
         ("autograd.value_and_backward", "halves the loss", overwriting_backward),
         ("autograd.value_and_backward", "has one stage", unstaged_backward),
-        ("autograd.set_gradients", "adds to those that are there", gradients_that_add),
-        ("autograd.set_gradients", "leaves others as they are", gradients_that_stay),
-        ("autograd.set_gradients", "takes any name and shape", gradients_of_anything),
-        ("autograd.set_gradients", "rounds to half precision", gradients_in_half),
-        (
-            "autograd.copy_gradients",
-            "shares memory",
-            shared_gradients,
-        ),
-        ("autograd.copy_gradients", "forgets them", lambda b: lambda parameters: {}),
         ("autograd.clip_gradients", "clips each alone", clip_each),
         ("autograd.clip_gradients", "squares in float32", clip_in_single_precision),
         ("autograd.clip_gradients", "returns the norm after", clip_and_forget),

@@ -11,17 +11,13 @@ import pytest
 from tests.export.examples.example_programs import PYTHON, PYTHON_NMS, run_python
 from tests.export.examples.exported_weights import (
     NOT_RESIZED,
-    REAL,
-    REAL_IOU,
-    REAL_SCORE,
     by_python,
-    real,
     tiny,
     with_nms,
     without_metadata,
 )
 from tests.export.examples.found_lines import assert_same, parse_lines
-from utils.data.image.resizing import resize_to_detect
+from utils.data.image.letterbox import resize_to_detect
 
 
 @pytest.mark.parametrize("name", NOT_RESIZED)
@@ -85,7 +81,3 @@ def test_what_cannot_be_opened_is_one_message(tmp_path, script):
     for files in ((), (tiny().model,), (tiny().model, absent), (weights, absent)):
         with pytest.raises(SystemExit, match="^usage: .* FILE PICTURE; "):
             run_python(script, *files)
-
-
-def test_python_finds_in_a_real_picture_what_detect_finds():
-    assert_same(by_python(real(), REAL), real().found[REAL], REAL_SCORE, REAL_IOU)

@@ -19,8 +19,7 @@ backend.use("torch")  # before the models, whose classes derive from the framewo
 from backend import autograd, checks, fused, ops
 from backend.contract import Tensor
 from backend.torch.kernels import complete_iou as kernels
-from models.heads.anchor.ciou import BoxIou, complete_iou
-from models.heads.anchor.fused_iou import CIOU_TOLERANCE, probe_box_iou
+from models.heads.anchor.ciou import CIOU_TOLERANCE, BoxIou, complete_iou, probe_box_iou
 from models.proof import is_proved
 from tests.conformance.all_checks import CHECKS
 from tests.conformance.judging import Backend, assert_equal

@@ -10,8 +10,7 @@ import pytest
 
 import backend
 from backend import ops
-from models.heads.anchor.ciou import complete_iou
-from models.heads.anchor.fused_iou import CIOU_TOLERANCE, probe_box_iou
+from models.heads.anchor.ciou import CIOU_TOLERANCE, complete_iou, probe_box_iou
 from models.proof import is_proved
 
 pytestmark = pytest.mark.skipif(backend.use() != "oneflow", reason="they are OneFlow's")

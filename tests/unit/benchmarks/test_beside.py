@@ -2,14 +2,13 @@
 
 import json
 import os
-import signal
 import statistics
 import sys
 
 import pytest
 
 from benchmarks import beside
-from benchmarks.beside_work import compare_work, read_work
+from benchmarks.beside import compare_work, read_work
 from tests.small import write_small_dataset, write_small_model
 from utils.comparison.load import LoadWatch
 from utils.files.project import PROJECT
@@ -63,7 +62,7 @@ def run(tmp_path, monkeypatch, capsys):
     ours = tmp_path / "python"  # is given train.py, and leaves it alone
     ours.write_text(f'#!/bin/sh\nshift\nexec "{sys.executable}" "{script}" "$@"\n')
     ours.chmod(0o755)
-    monkeypatch.setattr(beside, "find_pythons", lambda names, _: dict.fromkeys(names, str(ours)))
+    monkeypatch.setattr(beside, "find_pythons", lambda names: dict.fromkeys(names, str(ours)))
     usable = os.sched_getaffinity(0)
 
     def run(*flags, other="", extra=()):
@@ -88,9 +87,8 @@ def run(tmp_path, monkeypatch, capsys):
 def test_both_run_in_turns_and_are_timed_by_one_clock(run):
     code, printed, document = run("--ours", "--seconds 0.4")
     assert code == 0, printed
-    lines = [line.split()[:2] for line in printed.splitlines()]
-    order = [words for words in lines if words[0:1] in (["torch"], ["other"])]
-    assert order == [["torch", "1"], ["other", "1"], ["other", "2"], ["torch", "2"]]
+    order = [line.split("-")[0] for line in printed.splitlines() if "-beside-b16-round" in line]
+    assert order == ["torch", "other", "other", "torch"]
     for runs in document["runs"].values():
         assert [len(one["epochs"]) for one in runs] == [2, 2]  # the first of three warms up
         assert all(one["processor_seconds"] >= 0.2 for one in runs)
@@ -134,12 +132,6 @@ def test_unequal_work_is_refused_and_marked_where_it_is_allowed(run, other, line
     assert document["work"]["unequal"] == [line]
 
 
-def test_what_the_other_does_not_say_is_named(run):
-    _, printed, _ = run("--rounds", 1, other="--ignores cache imgsz")
-    assert "equal work: epochs, batch size, parameters" in printed
-    assert "not said by both, so not compared: batches per epoch, image size, cache," in printed
-
-
 def test_a_trainer_without_results_has_the_time_of_its_whole_process(run, tmp_path):
     (tmp_path / "silent.py").write_text("print('trained')")
     code, printed, document = run(
@@ -148,30 +140,6 @@ def test_a_trainer_without_results_has_the_time_of_its_whole_process(run, tmp_pa
     assert code == 0 and document["runs"]["other"][0]["epochs"] == []
     lines = {line[:14].strip(): line for line in printed.splitlines()}
     assert "wrote no rows" in lines["epochs"] and "in 1 pair: too few" in lines["whole runs"]
-
-
-def test_load_by_others_is_shown_at_each_run_and_marked(run, monkeypatch):
-    monkeypatch.setattr(LoadWatch, "others", lambda watch: 0.7)
-    cores = sorted(os.sched_getaffinity(0))
-    _, printed, _ = run("--rounds", 1, "--cpus", cores[0])
-    assert f"cores {cores[0]}" in printed
-    assert printed.count("others 0.700  UNDER LOAD") == 2
-    assert "TAKEN UNDER LOAD, 2 of 2 runs: " in printed
-
-
-def test_a_run_is_ended_at_its_time_limit_with_all_its_processes(run, tmp_path):
-    script = tmp_path / "endless.py"
-    script.write_text(
-        "import pathlib, subprocess, sys, time\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        f"pathlib.Path({str(tmp_path / 'child')!r}).write_text(str(child.pid))\n"
-        "time.sleep(600)\n"
-    )
-    flags = ("--rounds", 1, "--timeout", 2 / 60)
-    code, printed, document = run(*flags, "--other", f"{sys.executable} {script}")
-    assert code == 1 and document is None and "the limit of --timeout" in printed
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "child").read_text()), signal.SIGCONT)
 
 
 def test_a_trainer_that_fails_is_told_with_what_it_said(run, tmp_path):
@@ -218,22 +186,6 @@ def test_progress_bars_tell_the_number_of_batches_and_images(tmp_path):
         assert "training images" in found.equal and "validation images" in found.not_said
 
 
-def test_a_bar_is_no_answer_to_what_a_trainer_says_itself(tmp_path):
-    ours = write_run(tmp_path / "ours", work={"batches": 46, "train_images": 364})
-    bars = "364/364 [00:01<00:00]\r23/23 [00:01<00:00]"
-    other = write_run(tmp_path / "other", log=bars, work={"train_images": 300})
-    assert compare_work(ours, other).unequal == ["training images: 364 in ours, 300 in the other"]
-
-
-def test_the_precision_is_compared_or_named_as_not_said(tmp_path):
-    ours = write_run(tmp_path / "ours", work={"precision": "bfloat16"})
-    other = write_run(tmp_path / "other", work={"precision": "float32"})
-    found = compare_work(ours, other)
-    assert found.unequal == ["precision: bfloat16 in ours, float32 in the other"]
-    silent = write_run(tmp_path / "silent", work={})
-    assert "precision" in compare_work(ours, silent).not_said
-
-
 @pytest.mark.parametrize(
     ("options", "log", "work", "cache"),
     [
@@ -252,12 +204,12 @@ def test_the_cache_is_the_one_that_a_run_really_had(tmp_path, options, log, work
     assert write_run(tmp_path / "run", log, options, work).get("cache") == cache
 
 
-def test_our_trainer_beside_itself_does_equal_work(monkeypatch, tmp_path, capsys):
+def test_our_trainer_beside_itself_does_equal_work(monkeypatch, tmp_path):
     """The real one, on the backend of this suite."""
     data, model = write_small_dataset(tmp_path), write_small_model(tmp_path)
     name, path = os.environ.get("YOLO_BACKEND", "torch"), tmp_path / "beside.json"
     other = f"{sys.executable} train.py --backend {name}"
-    monkeypatch.setattr(beside, "find_pythons", lambda names, _: {name: sys.executable})
+    monkeypatch.setattr(beside, "find_pythons", lambda names: {name: sys.executable})
     line = ["beside", "--other", other, "--backend", name, "--data", data, "--cfg", model]
     line += ["--img", 64, "--batch", 4, "--epochs", 2, "--rounds", 1, "--json", path]
     monkeypatch.setattr("sys.argv", [*map(str, line), "--", "--noplots"])
@@ -267,8 +219,5 @@ def test_our_trainer_beside_itself_does_equal_work(monkeypatch, tmp_path, capsys
     assert document["work"]["unequal"] == document["work"]["not_said"] == []
     assert len(document["work"]["equal"]) == 10
     (ours,), (twin,) = document["runs"].values()
-    assert (
-        ours["work"]["batches per epoch"] == 3 and len(ours["epochs"]) == len(twin["epochs"]) == 1
-    )
-    assert set(ours["stages"]) == set(twin["stages"]) > {"forward", "validation"}
-    assert "targets and loss" in capsys.readouterr().out
+    assert ours["work"]["batches per epoch"] == 3
+    assert len(ours["epochs"]) == len(twin["epochs"]) == 1

@@ -5,19 +5,16 @@ import shlex
 import pytest
 
 from utils.cli.audit_config import parse_audit_flags
-from utils.data.audit.findings import KINDS
-from utils.data.audit.worth import WORTH, lowest_scores
 from utils.errors import UserError
 
 
 def test_the_flags_parse_and_have_defaults():
     config = parse_audit_flags(shlex.split("--data D --weights W V --task train --conf 0.3"))
     assert (config.data, config.weights, config.task) == ("D", ("W", "V"), "train")
-    assert lowest_scores(config.lowest_score) == dict.fromkeys(KINDS, 0.3)
+    assert config.lowest_score == 0.3
     default = parse_audit_flags(["--data", "D", "--weights", "W"])
     assert (default.task, str(default.project), default.image_size) == ("val", "runs/audit", 640)
-    assert lowest_scores(default.lowest_score) == WORTH
-    assert set(WORTH) == set(KINDS)
+    assert default.lowest_score is None
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,6 @@ def test_a_flag_that_is_there_is_not_listed_as_absent():
         (["--save-steps", "-1"], "--save-steps -1"),
         (["--time-limit", "0"], "--time-limit 0; a number of minutes above 0"),
         (["--time-limit", "nan"], "--time-limit nan"),
-        (["--replay", "1:1", "--weights", "x", "--resume"], "give one of them"),
     ],
 )
 def test_flags_of_suspension_are_checked(flags, message):

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.docs_blocks.block import BLOCKS
+from tests.docs_blocks.blocks import BLOCKS
 from utils.files.project import PROJECT
 
 DOCS = PROJECT / "docs"

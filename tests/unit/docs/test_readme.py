@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from tests.unit.docs.test_chinese import wrongly_set
 from utils.files.project import PROJECT
 
 ENGLISH, CHINESE = PROJECT / "README.md", PROJECT / "README.zh.md"
@@ -48,13 +47,3 @@ def test_every_tutorial_is_linked_from_its_task():
 
 def test_a_newcomer_reads_it_in_minutes():
     assert len(ENGLISH.read_text(encoding="utf-8").split()) <= MOST_WORDS
-
-
-def test_the_chinese_one_is_set_as_chinese_is():
-    assert wrongly_set(CHINESE.read_text(encoding="utf-8")) == []
-
-
-def test_commands_that_differ_are_seen():
-    page = "```\npython a.py  # one\n```\n"
-    assert commands_of(page) == commands_of(page.replace("one", "一"))
-    assert commands_of(page) != commands_of(page.replace("a.py", "b.py"))

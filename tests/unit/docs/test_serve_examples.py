@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
-import subprocess
-import sys
 
 import pytest
 
 from utils.cli.serve_config import PROGRAM, ServeConfig, parse_serve_flags
 from utils.files.project import PROJECT
-from utils.serve.gate import OPEN_PATHS
-from utils.serve.metrics import Metrics
+from utils.serve.access import OPEN_PATHS
 
 EXAMPLES = PROJECT / "docs" / "examples" / "serve"
 PAGE = (PROJECT / "docs" / "en" / "serve.md").read_text(encoding="utf-8")
@@ -32,11 +28,6 @@ def joined_lines(text):
     return re.sub(r"\\\n\s*", "", "\n".join(lines)).splitlines()
 
 
-def settings_of(unit):
-    """The keys of a systemd unit."""
-    return dict(line.split("=", 1) for line in joined_lines(unit) if "=" in line)
-
-
 def flags_of(words):
     """The settings of a command line of the server."""
     start = words.index("utils.serve") + 1
@@ -44,7 +35,8 @@ def flags_of(words):
 
 
 def test_the_unit_starts_a_server_that_systemd_does_not_cut_off():
-    unit = settings_of(text_of("duet.service"))
+    lines = joined_lines(text_of("duet.service"))
+    unit = dict(line.split("=", 1) for line in lines if "=" in line)
     config = flags_of(shlex.split(unit["ExecStart"]))
     assert str(config.token_file) == "%d/tokens" and config.host == "127.0.0.1"
     assert unit["LoadCredential"].startswith("tokens:/")
@@ -53,26 +45,9 @@ def test_the_unit_starts_a_server_that_systemd_does_not_cut_off():
     assert unit["ProtectSystem"] == "strict" and unit["CapabilityBoundingSet"] == ""
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
-def test_systemd_knows_every_key_of_the_unit(tmp_path):
-    unit = text_of("duet.service").replace("/opt/duet/.venv/torch/bin/python", sys.executable)
-    for text, problem in ((unit, ""), (unit.replace("PrivateTmp=", "PrivateTemp="), "PrivateTemp")):
-        path = tmp_path / "duet.service"
-        path.write_text(text, encoding="utf-8")
-        command = ["systemd-analyze", "verify", "--man=no", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        told = [line for line in done.stderr.splitlines() if "duet.service" in line]
-        assert bool(told) == bool(problem) and problem in "".join(told), done.stderr
-
-
-def instructions():
-    """The instructions of the Dockerfile in order: word and rest."""
-    lines = joined_lines(text_of("Dockerfile"))
-    return [tuple(line.split(maxsplit=1)) for line in lines if line.strip()]
-
-
 def test_the_container_runs_the_server_without_rights_and_looks_after_it():
-    found = instructions()
+    lines = joined_lines(text_of("Dockerfile"))
+    found = [tuple(line.split(maxsplit=1)) for line in lines if line.strip()]
     last = max(index for index, (word, _) in enumerate(found) if word == "FROM")
     stage = dict(found[last:])
     assert all(re.match(r"\S+:[\w.-]+( AS \w+)?$", rest) for word, rest in found if word == "FROM")
@@ -113,15 +88,11 @@ def test_proxies_leave_the_limits_to_the_server(name, body, seconds):
         assert all(line.strip()[-1:] in (";", "{", "}", "") for line in text.splitlines())
 
 
-def commands():
-    """The command lines of the page that start a server."""
-    lines = [line for block in PAGE.split("```")[1::2] for line in block.splitlines()]
-    return [shlex.split(line) for line in lines if PROGRAM.removeprefix("python ") in line]
-
-
 def test_the_commands_of_the_page_are_understood():
-    assert len(commands()) > 1
-    for words in commands():
+    lines = [line for block in PAGE.split("```")[1::2] for line in block.splitlines()]
+    found = [shlex.split(line) for line in lines if PROGRAM.removeprefix("python ") in line]
+    assert len(found) > 1
+    for words in found:
         assert flags_of(words).weights == ("yolov5n.pt",)
 
 
@@ -131,18 +102,16 @@ def test_answers_of_the_page_are_json():
     assert [next(iter(answer)) for answer in found] == ["model", "error", "time"]
 
 
-def test_the_page_names_the_figures_that_there_are():
-    told = set(re.findall(r"^\| `(duet_\w+)`", PAGE, re.M))
-    metrics = Metrics()
-    metrics.watch("m", dict.fromkeys(("held_requests", "worker_restarts", "model_ready"), float))
-    lines = metrics.text().decode().splitlines()
-    names = {line.split()[2] for line in lines if line.startswith("# TYPE")}
-    assert told == names
-
-
-def test_the_page_names_the_codes_of_all_errors():
-    sources = [path.read_text(encoding="utf-8") for path in (PROJECT / "utils/serve").glob("*.py")]
-    raised = set(re.findall(r"RequestError\(\s*\d{3},\s*\"(\w+)\"", "".join(sources)))
-    table = PAGE[PAGE.index("| | code |") : PAGE.index("Bytes and pixels are checked")]
-    told = set(re.findall(r"`([a-z_]+)`", table))
-    assert raised - told == set() and len(raised) > 10
+def test_the_page_names_the_figures_and_the_codes_of_all_errors():
+    sources = "".join(
+        path.read_text(encoding="utf-8")
+        for folder in ("utils/serve", "models/serving")
+        for path in (PROJECT / folder).glob("*.py")
+    )
+    figures = set(re.findall(r'"(duet_\w+)"', sources))
+    told = re.findall(r"^\| `(duet_\w+?)(?:_total)?`", PAGE, re.M)
+    assert set(told) == figures and len(figures) > 5
+    raised = set(re.findall(r"\d{3}(?:, |: \()\"(\w+)\"", sources))
+    raised |= {"not_found", "method_not_allowed", "bad_image", "bad_request", "failed"}
+    table = PAGE[PAGE.index("| | code |") :].partition("\n\n")[0]
+    assert set(re.findall(r"`([a-z_]+)`", table)) == raised

@@ -98,13 +98,6 @@ def test_a_signal_before_the_end_suspends_all_ranks_and_puts_the_job_back_into_t
     assert asked_of_slurm(cluster) == ["requeue 7"]
 
 
-def test_a_job_whose_ranks_suspended_themselves_is_put_back_too(cluster):
-    (cluster / "code").write_text("75")
-    (job := submit(cluster)).communicate(timeout=SECONDS)
-    assert job.returncode == 75
-    assert asked_of_slurm(cluster) == ["requeue 7"]
-
-
 def test_a_job_that_comes_back_finds_nothing_of_before(cluster):
     (cluster / "runs").mkdir()
     (cluster / "runs" / "suspend-7").touch()
@@ -116,28 +109,12 @@ def test_a_job_that_comes_back_finds_nothing_of_before(cluster):
     assert asked_of_slurm(cluster) == []
 
 
-def test_runs_of_other_jobs_are_not_taken_for_this_one(cluster):
-    # --resume looks for the name and for the name with a number after it.
-    (cluster / "code").write_text("0")
-    submit(cluster).communicate(timeout=SECONDS)
-    words = arguments_of(cluster, 0)
-    name = words[words.index("--name") + 1]
-    assert "7" in name and not name[-1].isdecimal()
-
-
 @pytest.mark.parametrize("code", [1, 2])
 def test_a_failure_is_not_put_back_into_the_queue(cluster, code):
     (cluster / "code").write_text(str(code))
     (job := submit(cluster)).communicate(timeout=SECONDS)
     assert job.returncode == 1  # as the launchers have it
     assert asked_of_slurm(cluster) == []
-
-
-def test_an_unknown_backend_is_refused_before_anything_starts(cluster):
-    output, _ = (job := submit(cluster, BACKEND="jax")).communicate(timeout=SECONDS)
-    assert job.returncode == 2
-    assert "torch or oneflow" in output
-    assert not (cluster / "scontrol.log").exists()
 
 
 def test_train_py_accepts_the_flags_of_the_script(cluster):

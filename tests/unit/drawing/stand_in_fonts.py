@@ -11,22 +11,24 @@ from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from fontTools.ttLib import TTFont
 
-from utils.drawing import fonts, label_image
+from utils.drawing import fonts
 
 DEJAVU = Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf")
 
 
-def use_folders(monkeypatch: pytest.MonkeyPatch, *folders: Path) -> None:
-    """Have fonts looked for in these folders; `forget_fonts` afterwards."""
-    monkeypatch.setattr(fonts, "font_folders", lambda: list(folders))
+def use_folder(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Have DejaVu and the fonts of a folder be all that there are; `forget_fonts` afterwards."""
+    monkeypatch.setattr(
+        fonts, "font_files", lambda: (str(DEJAVU), *sorted(map(str, folder.glob("*.*"))))
+    )
     forget_fonts()
 
 
 def forget_fonts() -> None:
     """Empty what is kept of fonts and of what they drew."""
-    for kept in (fonts.system_fonts, fonts.drawable_name, label_image._word_mask,
-                 label_image._fitting):  # fmt: skip
+    for kept in (fonts.characters_of, fonts.font_for, fonts.drawable_name, fonts.sized):
         kept.cache_clear()
+    fonts._ADVISED.clear()
 
 
 def make_font(characters: str, family: str = "Stand-in") -> TTFont:

@@ -1,12 +1,21 @@
 """`annotate.py`: boxes where they are, in their colours, on images and boxes of any kind."""
 
-import threading
-
 import numpy as np
 import pytest
 
-from utils.drawing.annotate import default_font_size, default_line_width, draw_boxes
+from tests.unit.drawing.stand_in_fonts import forget_fonts, make_font, use_folder
+from utils.drawing.annotate import (
+    default_font_size,
+    default_line_width,
+    draw_boxes,
+    draw_lines,
+    label_height,
+    label_image,
+)
 from utils.drawing.colours import class_colour
+
+YELLOW, BLUE = (240, 228, 66), (0, 114, 178)
+HEIGHT = label_height(default_font_size((480, 640)))
 
 
 def drawn_on(image, boxes, labels=None, **settings):
@@ -40,18 +49,6 @@ def test_an_outline_is_set_off_from_an_image_of_its_own_colour(class_index):
     assert (np.abs(drawn[100] - image[100]).max(axis=1) > 60).sum() >= 2
 
 
-def test_the_image_and_the_boxes_stay_as_they_are():
-    image, boxes = grey(), np.array([(-5, 20, 900, 200)], np.float32)
-    drawn = draw_boxes(image, boxes, np.array([3]), ["person 0.87"])
-    assert (image == 128).all() and (boxes == [[-5, 20, 900, 200]]).all()
-    assert drawn.shape == image.shape and drawn.dtype == np.uint8
-    assert (drawn != image).any()
-
-
-def test_no_boxes_change_nothing():
-    np.testing.assert_array_equal(drawn_on(grey(), []), grey())
-
-
 @pytest.mark.parametrize("box", [
     (-50, -50, -10, -10), (700, 10, 800, 20), (10, 500, 30, 600), (np.nan, 0, 9, 9),
     (0, 0, np.inf, 9), (-np.inf, 0, 9, 9), (10, np.nan, np.nan, 20),
@@ -73,44 +70,46 @@ def test_any_other_box_is_drawn(box, line_width):
 @pytest.mark.parametrize("size", [(1, 1), (1, 700), (700, 1), (2, 3), (0, 5), (5, 0)])
 def test_an_image_of_any_size_is_drawn_on(size):
     height, width = size
-    drawn = drawn_on(grey(height, width), [(0, 0, width, height)], ["person 0.87"])
-    assert drawn.shape == (height, width, 3)
+    for drawn in (
+        drawn_on(grey(height, width), [(0, 0, width, height)], ["person 0.87"]),
+        draw_lines(grey(height, width), ["person 0.87"], [BLUE]),
+    ):
+        assert drawn.shape == (height, width, 3)
 
 
 @pytest.mark.parametrize("image", [
     grey()[::-1, ::-1], grey(640, 480).transpose(1, 0, 2), grey()[:, :, ::-1], grey()[::2, ::2],
 ])  # fmt: skip
-def test_images_in_any_memory_layout_are_drawn_on(image):
-    plain = np.ascontiguousarray(image)
+def test_a_copy_of_an_image_in_any_memory_layout_is_drawn_on(image):
     boxes, labels = [(20, 30, 120, 90)], ["person 0.87"]
-    np.testing.assert_array_equal(drawn_on(image, boxes, labels), drawn_on(plain, boxes, labels))
+    expected = drawn_on(np.ascontiguousarray(image), boxes, labels)
     image.flags.writeable = False
-    np.testing.assert_array_equal(drawn_on(image, boxes, labels), drawn_on(plain, boxes, labels))
+    np.testing.assert_array_equal(drawn_on(image, boxes, labels), expected)
+    assert (image == 128).all() and (expected != 128).any()
+    np.testing.assert_array_equal(drawn_on(image, []), image)
 
 
-def test_a_label_is_on_a_field_of_its_colour_above_the_box():
-    drawn = drawn_on(grey(), [(100, 100, 300, 300)], ["person 0.87"])
-    field = drawn[100 - default_font_size((480, 640)) // 2, 100:140]
-    assert (field == class_colour(0)).all(axis=1).sum() > 5
-    assert (field > 240).all(axis=1).any()  # white letters on blue
-    assert (drawn_on(grey(), [(100, 100, 300, 300)])[:97] == 128).all()
+@pytest.mark.parametrize(("box", "top", "left"), [
+    ((100, 100, 300, 300), 100 - HEIGHT, 100),  # above
+    ((100, 5, 300, 300), 5, 100),  # no room above: inside
+    ((100, 2, 300, 5), 2, 100),  # nor inside: below its upper edge
+    ((620, 100, 640, 300), 100 - HEIGHT, None),  # up to the right border
+], ids=str)  # fmt: skip
+def test_a_label_stands_above_its_box_or_inside(box, top, left):
+    label = label_image("person 0.87", default_font_size((480, 640)), class_colour(0), 640)
+    left = 640 - label.shape[1] if left is None else left
+    drawn = drawn_on(grey(), [box], ["person 0.87"])
+    np.testing.assert_array_equal(drawn[top : top + HEIGHT, left : left + label.shape[1]], label)
+    without = drawn_on(grey(), [box])
+    drawn[top : top + HEIGHT, left : left + label.shape[1]] = 0
+    without[top : top + HEIGHT, left : left + label.shape[1]] = 0
+    np.testing.assert_array_equal(drawn, without)
 
 
-def test_a_small_image_is_not_covered_by_labels():
-    boxes, labels = [(4, 4, 28, 28), (10, 2, 20, 30)], ["person 0.87", "dog 0.50"]
-    image = grey(32, 32)
-    np.testing.assert_array_equal(drawn_on(image, boxes, labels), drawn_on(image, boxes))
-    changed = (drawn_on(image, boxes) != image).any(axis=2)
-    assert changed.mean() < 0.5
-
-
-def test_labels_of_many_boxes_leave_most_of_the_image_seen():
-    random = np.random.Generator(np.random.Philox(2))
-    corner = random.uniform(0, 100, (300, 2))
-    boxes = np.concatenate([corner, corner + 12], axis=1)
-    with_labels = drawn_on(grey(120, 120), boxes, ["person 0.87"] * 300)
-    changed = (with_labels != drawn_on(grey(120, 120), boxes)).any(axis=2)
-    assert 0 < changed.mean() < 0.36  # a quarter, and the last label
+def test_the_first_of_several_boxes_and_labels_lies_on_top():
+    box = (100, 100, 300, 300)
+    drawn = drawn_on(grey(), [box, box], ["a", "a"])
+    assert tuple(drawn[200, 100]) == tuple(drawn[100 - HEIGHT, 100]) == class_colour(0)
 
 
 def test_lines_and_letters_follow_the_size_of_the_image():
@@ -133,35 +132,56 @@ def test_the_line_is_as_wide_as_asked_for(line_width):
 
 def test_a_small_box_in_a_large_image_is_not_filled_by_its_outline():
     drawn = drawn_on(grey(4000, 6000), [(1000, 1000, 1012, 1012)])
-    assert (drawn[1003:1009, 1003:1009] == 128).all()
+    assert (drawn[1004:1008, 1004:1008] == 128).all()
     assert tuple(drawn[1005, 1000]) != (128, 128, 128)
 
 
-def test_the_first_box_lies_on_top_of_the_others():
-    box = (100, 100, 300, 300)
-    assert tuple(drawn_on(grey(), [box, box])[200, 100]) == class_colour(0)
-
-
 def test_hostile_labels_are_drawn_as_text():
-    labels = ["\x1b[2J\n" * 50, "\u202e" * 3, "x" * 100_000, "\udcff", " ", "\0"]
-    boxes = [(50 * index, 100, 50 * index + 40, 200) for index in range(6)]
+    labels = ["\x1b[2J\n" * 50, "\u202e" * 3, "x" * 1_000_000, "\udcff", " ", "\0", "w " * 500_000]
+    boxes = [(50 * index, 100, 50 * index + 40, 200) for index in range(7)]
     drawn = drawn_on(grey(), boxes, labels)
     assert drawn.shape == (480, 640, 3)
 
 
-def test_threads_draw_what_one_draws_alone():
-    boxes = [(20 * index, 40 + 30 * index, 200, 400) for index in range(8)]
-    texts = [[f"class {index} 0.{thread}{index}" for index in range(8)] for thread in range(4)]
-    drawn = {}
+@pytest.mark.parametrize(("colour", "ink"), [(YELLOW, 0), (BLUE, 255)])
+def test_letters_are_black_on_a_light_and_white_on_a_dark_colour(colour, ink):
+    label = label_image("H", 40, colour, 500)
+    assert (label[0] == colour).all() and (label[:, 0] == colour).all()
+    assert (label == ink).all(axis=2).sum() > 100  # the two stems of an H of 40 pixels
 
-    def draw(thread):
-        for _ in range(5):
-            drawn[thread] = drawn_on(grey(), boxes, texts[thread])
 
-    threads = [threading.Thread(target=draw, args=(thread,)) for thread in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for thread in range(4):
-        np.testing.assert_array_equal(drawn[thread], drawn_on(grey(), boxes, texts[thread]))
+def test_a_name_in_another_script_is_drawn_with_the_font_that_has_it(tmp_path, monkeypatch):
+    make_font("红细胞0123456789. ").save(tmp_path / "some.ttf")
+    use_folder(monkeypatch, tmp_path)
+    ink = (label_image("红", 50, BLUE, 500) != np.array(BLUE)).any(axis=2)
+    forget_fonts()
+    # A square of 40 x 40 on a baseline 48 pixels down (0.95 em).
+    assert ink[9:47].any(axis=1).all() and not ink[50:].any() and not ink[:6].any()
+    assert ink[30].sum() == pytest.approx(40, abs=2)
+
+
+@pytest.mark.parametrize("size", [10, 14, 29, 101])
+def test_labels_are_of_one_height_and_show_letters_whole(size):
+    texts = ["x", "ÅÉgjpqy|()[]{}", "", " ", "person 0.87"]
+    labels = [label_image(text, size, BLUE, 4000) for text in texts]
+    assert {label.shape[0] for label in labels} == {label_height(size)}
+    assert size < 40 or (labels[1][[0, -1]] == BLUE).all()  # small letters are set on pixels
+
+
+@pytest.mark.parametrize("max_width", [8, 30, 60, 100, 200])
+def test_a_long_text_ends_in_dots_within_its_width(max_width):
+    label = label_image("a very long name of a class 0.87", 14, BLUE, max_width)
+    assert label.shape[1] <= max_width
+    if max_width >= 30:
+        assert label.shape[1] > max_width - 16  # another letter, the widest of which has 0.9 em
+        dots = (label[:, -8:] != np.array(BLUE)).any(axis=2)
+        assert dots.any() and not dots[: label_height(14) // 2].any()  # at the baseline
+
+
+def test_lines_stand_in_the_upper_half_each_on_its_colour():
+    colours = [class_colour(index) for index in range(5)]
+    drawn = draw_lines(grey(), [f"0.{index} dog" for index in range(5)], colours)
+    for index, colour in enumerate(colours):
+        assert tuple(drawn[HEIGHT * index, 0]) == colour
+    small = draw_lines(grey(60, 100), ["dog"] * 5, colours)
+    assert tuple(small[0, 0]) == colours[0] and (small[30:] == 128).all()

@@ -61,26 +61,10 @@ def test_crops_have_the_public_margin_by_default():
         assert list(crop.shape) == case["im_shape"]
 
 
-def test_a_crop_is_a_copy_and_none_come_from_no_boxes():
-    image = np.zeros((50, 50, 3), np.uint8)
-    (crop,) = result_of(image, (10, 10, 20, 20)).crop()
-    crop[:] = 9
-    assert not image.any()
-    assert result_of(image, []).crop() == []
-
-
 def test_labels_are_those_of_the_public_yolov5(drawn_labels):
     for case in stored()["label_text"]:
         result_of(None, (0, 0, 9, 9), [case["confidence"]], names=[case["name"]]).plot()
         assert drawn_labels == [case["text"]]
-
-
-def test_labels_without_scores_and_no_labels(drawn_labels):
-    result = result_of(None, [(0, 0, 9, 9)] * 2, classes=[0, 1])
-    result.plot(scores=False)
-    assert drawn_labels == ["person", "bus"]
-    result.plot(labels=False)
-    assert drawn_labels == ["", ""]
 
 
 def test_the_label_of_a_track_begins_with_its_number(drawn_labels):
@@ -100,8 +84,3 @@ def test_plot_draws_on_a_copy():
     assert ((drawn[200] == class_colour(1)).all(axis=1)).sum() == 10
     assert (drawn[70:98] != 0).any()
     assert not result.plot(labels=False)[:97].any()
-
-
-def test_plot_of_nothing_is_the_image():
-    image = np.full((48, 64, 3), 7, np.uint8)
-    np.testing.assert_array_equal(result_of(image, []).plot(), image)

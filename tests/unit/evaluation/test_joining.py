@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from utils.boxes import pairwise_iou
-from utils.data.image.tiling import Tiling
+from utils.data.image.view import Tiling
 from utils.detections import Detections
 from utils.evaluation.joining import join_views
 from utils.evaluation.nms import SuppressionSettings

@@ -1,26 +1,27 @@
 """The course of a search: trials side by side, failures, stops, and what is left on disk."""
 
+from __future__ import annotations
+
 import csv
-import itertools
+import dataclasses
 import math
 
 import pytest
 
 from backend.processes import Process
+from utils.cli.flags import flags_of
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import TrainConfig, parse_train_flags
+from utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
 from utils.errors import UserError
-from utils.evolution import outputs, search
-from utils.evolution.ranges import searched_ranges
-from utils.evolution.records import FILE, TrialRecord, read_records
+from utils.evolution import folder, search, trial_run
 from utils.evolution.search import devices_of, evolve
-from utils.evolution.trial_run import TrialRun
+from utils.evolution.trial_run import OWN, TrialRun
 from utils.processes.suspend import StopRequests, Suspended
-from utils.tasks.classification import CLASSIFICATION
+from utils.tasks.table import TASKS
 
 HYP = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 FIGURES = ["metrics/precision", "metrics/recall", "metrics/mAP_0.5", "metrics/mAP_0.5:0.95"]
-HEADER = ",".join(["epoch", *FIGURES, "val/box_loss"]) + "\n"
+COMMON = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
 
 
 class FakeProcess:
@@ -33,21 +34,17 @@ class FakeProcess:
     failing: dict = {}
     at_once = most = 0
 
-    def __init__(self, run, epochs, device):
-        self.run, self.epochs, self.device, self.code = run, epochs, device, None
+    def __init__(self, run, epochs):
+        self.run, self.epochs, self.code = run, epochs, None
         FakeProcess.at_once += 1
         FakeProcess.most = max(FakeProcess.most, FakeProcess.at_once)
-        FakeProcess.started.append((run.record.number, device))
-        run.folder.mkdir(parents=True, exist_ok=True)
-        (run.folder / "weights").mkdir(exist_ok=True)
+        FakeProcess.started.append(run.trial.number)
+        (run.folder / "weights").mkdir(exist_ok=True, parents=True)
         for name in ("best", "last", "state-00000001"):
             (run.folder / "weights" / f"{name}.safetensors").write_bytes(b"x")
+        self.results = run.folder / "results.csv"
         if not self.results.exists():
-            self.results.write_text(HEADER)
-
-    @property
-    def results(self):
-        return self.run.folder / "results.csv"
+            self.results.write_text(",".join(["epoch", *FIGURES, "val/box_loss"]) + "\n")
 
     def end(self, code):
         self.code = code
@@ -56,15 +53,14 @@ class FakeProcess:
     def poll(self):
         if self.code is not None:
             return self.code
-        number = self.run.record.number
         lines = self.results.read_text().splitlines()
-        if number in self.failing:
+        if self.run.trial.number in self.failing:
             self.run.log.write_text("first\nerror: this is wrong\n")
-            self.end(self.failing[number])
+            self.end(self.failing[self.run.trial.number])
         elif len(lines) - 1 == self.epochs:
             self.end(0)
         else:
-            value = self.run.record.values["lr0"]
+            value = self.run.trial.params["lr0"]
             with self.results.open("a") as file:
                 file.write(f"{len(lines) - 1},0.5,0.5,{value},{value},0.1\n")
         return self.code
@@ -75,24 +71,21 @@ class FakeProcess:
 
 
 @pytest.fixture(autouse=True)
-def fakes(monkeypatch):
+def fakes(monkeypatch, request):
     """Trainings are played, and no process is looked for or ended."""
 
     def start(self, config, hyp, backend, device, environment):
-        self._process = FakeProcess(self, config.epochs, device)
+        self.device, self._process = device, FakeProcess(self, config.epochs)
 
-    monkeypatch.setattr(TrialRun, "start", start)
+    if "commands" not in request.fixturenames:
+        monkeypatch.setattr(TrialRun, "start", start)
     monkeypatch.setattr(search, "POLL_SECONDS", 0)
     # Drawing takes longer than all else; tests/unit/report/plots/test_evolution.py has it.
-    monkeypatch.setattr(outputs, "plot_evolution", drawn)
+    monkeypatch.setattr(folder, "plot_evolution", lambda values, fitness, path: path.touch())
     for name in ("adopt_orphans", "kill_descendants"):
         monkeypatch.setattr(search, name, lambda: None)
     FakeProcess.started, FakeProcess.failing = [], {}
     FakeProcess.at_once = FakeProcess.most = 0
-
-
-def drawn(values, fitness, path):
-    path.write_text(f"{len(fitness)} trials")
 
 
 class StopAt(StopRequests):
@@ -107,53 +100,31 @@ class StopAt(StopRequests):
         return None if self.left else "the test asks"
 
 
-def config(folder, *flags):
-    words = ["--project", str(folder), "--epochs", "3", "--device", "cpu", *flags]
-    return parse_train_flags(["--evolve", "6", *words])
+def run(place, *flags, stop=None):
+    words = ["--project", str(place), "--epochs", "3", "--device", "cpu", *flags]
+    evolve(parse_train_flags(["--evolve", "6", *words]), HYP, stop or StopRequests())
 
 
-def run(folder, *flags, hyp=HYP, stop=None):
-    evolve(config(folder, *flags), hyp, stop or StopRequests())
+def rows_of(place):
+    with open(place / "evolve.csv", newline="") as file:
+        return list(csv.DictReader(file))
 
 
-def states(folder):
-    return [record.state for record in read_records(folder, searched_ranges(HYP))]
-
-
-def test_a_search_leaves_a_table_a_figure_and_the_best_hyper_parameters(tmp_path, capsys):
+def test_a_search_leaves_a_table_a_figure_the_best_hyper_parameters_and_weights(tmp_path, capsys):
     run(tmp_path)
-    folder = tmp_path / "exp"
-    records = read_records(folder, searched_ranges(HYP))
-    best = max(records, key=lambda record: record.values["lr0"])
-    found = read_hyperparameters(folder / "hyp_evolve.yaml")
-    assert found.lr0 == best.values["lr0"] > HYP.lr0
-    assert (found.degrees, found.fliplr) == (HYP.degrees, HYP.fliplr)
-    assert read_hyperparameters(folder / "hyp.yaml") == HYP
-    with open(folder / "evolve.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    place, rows = tmp_path / "exp", rows_of(tmp_path / "exp")
     assert len(rows) == 6 and list(rows[0])[:4] == FIGURES
     assert float(rows[0]["lr0"]) == HYP.lr0 and rows[0]["state"] == "done"
+    best = max(range(6), key=lambda number: float(rows[number]["lr0"]))
     # 0.1 mAP50 + 0.9 mAP50-95, which the played training sets to lr0.
-    assert float(rows[best.number]["fitness"]) == pytest.approx(best.values["lr0"], rel=1e-5)
-    assert (folder / "evolve.png").read_text() == "6 trials"
-    assert f"trial {best.number + 1} with fitness" in capsys.readouterr().out
-
-
-def test_a_search_leaves_alone_what_its_task_does_not_have(tmp_path):
-    run(tmp_path, "--task", "classify")
-    folder = tmp_path / "exp"
-    values = read_records(folder, searched_ranges(HYP, CLASSIFICATION.unused))[0].values
-    assert "lr0" in values and {"box", "obj", "mosaic"}.isdisjoint(values)
-
-
-def test_only_the_best_trial_keeps_weights(tmp_path):
-    run(tmp_path)
-    records = read_records(tmp_path / "exp", searched_ranges(HYP))
-    best = max(records, key=lambda record: record.best)
-    left = [path.relative_to(tmp_path / "exp") for path in tmp_path.rglob("*.safetensors")]
-    assert [str(path) for path in left] == [
-        f"trials/trial-{best.number:04d}/weights/best.safetensors"
-    ]
+    assert rows[best]["fitness"] == rows[best]["lr0"]
+    found = read_hyperparameters(place / "hyp_evolve.yaml")
+    assert found.lr0 == pytest.approx(float(rows[best]["lr0"]), rel=1e-5) and found.lr0 > HYP.lr0
+    assert (found.degrees, found.fliplr) == (HYP.degrees, HYP.fliplr)
+    assert read_hyperparameters(place / "hyp.yaml") == HYP and (place / "evolve.png").exists()
+    assert f"trial {best + 1} with fitness" in capsys.readouterr().out
+    left = [path.relative_to(place / "trials") for path in place.rglob("*.safetensors")]
+    assert [str(path) for path in left] == [f"trial-{best:04d}/weights/best.safetensors"]
 
 
 @pytest.mark.parametrize("stop", [1, 2, 5, 9, 14])
@@ -164,7 +135,7 @@ def test_a_search_that_was_stopped_goes_on_to_the_same_end(tmp_path, stop):
     assert FakeProcess.at_once == 0
     run(tmp_path / "cut")
     assert [path.name for path in (tmp_path / "cut").iterdir()] == ["exp"]
-    for name in (FILE, "evolve.csv", "hyp_evolve.yaml"):
+    for name in ("evolve.csv", "hyp_evolve.yaml"):
         left, right = ((tmp_path / part / "exp" / name).read_text() for part in ("whole", "cut"))
         assert left == right
 
@@ -172,9 +143,9 @@ def test_a_search_that_was_stopped_goes_on_to_the_same_end(tmp_path, stop):
 def test_a_search_that_is_done_is_followed_by_a_new_one_or_by_more_trials(tmp_path):
     run(tmp_path)
     run(tmp_path, "--evolve", "8")
-    assert len(states(tmp_path / "exp")) == 8
+    assert len(rows_of(tmp_path / "exp")) == 8
     run(tmp_path)
-    assert len(states(tmp_path / "exp2")) == 6
+    assert len(rows_of(tmp_path / "exp2")) == 6
 
 
 @pytest.mark.parametrize("flags", [["--epochs", "4"], ["--img", "320"], ["--seed", "1"]])
@@ -187,26 +158,41 @@ def test_other_settings_are_another_search(tmp_path, flags):
         run(tmp_path, *flags, "--exist-ok", "--optimizer", "Adam")
 
 
-def test_trials_run_side_by_side_one_a_device(tmp_path):
+def test_searches_with_one_storage_share_their_trials(tmp_path):
+    storage = ["--storage", str(tmp_path / "shared")]
+    with pytest.raises(Suspended):
+        run(tmp_path / "one", *storage, stop=StopAt(12))
+    begun = len(FakeProcess.started)
+    run(tmp_path / "two", *storage)
+    assert FakeProcess.started == list(range(6)) and begun > 1
+    run(tmp_path / "one", *storage)  # it ends the trial that it was stopped in
+    assert FakeProcess.started == [*range(6), begun - 1]
+    assert len(rows_of(tmp_path / "one" / "exp")) == 6
+    with pytest.raises(UserError, match="shared has a search of other settings"):
+        run(tmp_path / "two", *storage, "--epochs", "4")
+
+
+def test_trials_run_side_by_side_one_a_device_once_the_first_has_an_epoch(tmp_path):
     run(tmp_path, "--nproc", "3")
-    assert FakeProcess.most == 3
-    assert sorted(number for number, _ in FakeProcess.started) == list(range(6))
-    assert {device for _, device in FakeProcess.started} == {"cpu"}
+    assert FakeProcess.most == 3 and sorted(FakeProcess.started) == list(range(6))
     assert devices_of(parse_train_flags(["--device", "0,2"])) == ["0", "2"]
     assert devices_of(parse_train_flags([])) == [""]
 
 
-def test_the_first_trial_is_alone_until_it_has_an_epoch(tmp_path):
+def test_a_search_whose_first_trial_failed_alone_tries_it_again(tmp_path):
     FakeProcess.failing = {0: 2}
     with pytest.raises(UserError, match=r"trial 1 has failed, see .*\.log:\nfirst\nerror: this is"):
         run(tmp_path, "--nproc", "3")
-    assert FakeProcess.started == [(0, "cpu")]
+    assert FakeProcess.started == [0]
+    FakeProcess.failing = {}
+    run(tmp_path, "--nproc", "3")
+    assert len(rows_of(tmp_path / "exp")) == 6 and not (tmp_path / "exp2").exists()
 
 
 def test_a_failed_trial_is_passed_over_and_five_in_a_row_end_the_search(tmp_path):
     FakeProcess.failing = {2: 1, 4: -9}
     run(tmp_path / "a")
-    assert states(tmp_path / "a" / "exp") == ["done", "done", "failed", "done", "failed", "done"]
+    assert [row["trial"] for row in rows_of(tmp_path / "a" / "exp")] == list("124678")
     FakeProcess.failing = dict.fromkeys(range(1, 10), 1)
     with pytest.raises(UserError, match="trial 6 has failed"):
         run(tmp_path / "b", "--evolve", "20")
@@ -214,32 +200,12 @@ def test_a_failed_trial_is_passed_over_and_five_in_a_row_end_the_search(tmp_path
 
 def test_hopeless_trials_are_ended_early(tmp_path):
     run(tmp_path, "--evolve", "16", "--epochs", "9")
-    records = read_records(tmp_path / "exp", searched_ranges(HYP))
-    pruned = [record for record in records if record.state == "pruned"]
-    assert pruned and all(3 < len(record.fitness) < 9 for record in pruned)
-    assert all(len(record.fitness) == 9 for record in records if record.state == "done")
+    assert {"pruned", "done"} == {row["state"] for row in rows_of(tmp_path / "exp")}
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["{", "[1]\n", '{"number": 0}\n', '{"number":0,"state":"x","values":{},'
-     '"fitness":[],"figures":{}}\n'],
-)  # fmt: skip
-def test_a_damaged_file_of_trials_is_refused(tmp_path, content):
-    with pytest.raises(Suspended):
-        run(tmp_path, stop=StopAt(3))
-    (tmp_path / "exp" / FILE).write_text(content)
-    with pytest.raises(UserError, match="trials.jsonl.* begin a new search under another --name"):
-        run(tmp_path)
-
-
-def test_evolve_goes_on_without_resume(tmp_path):
-    for flags in (["--resume"], ["--replay", "1:1", "--weights", "x"]):
-        with pytest.raises(UserError, match=f"leave {flags[0]} out"):
-            config(tmp_path, *flags)
-
-
-def test_a_process_of_a_launcher_is_refused(tmp_path, monkeypatch):
+def test_a_process_of_a_launcher_and_flags_that_go_on_are_refused(tmp_path, monkeypatch):
+    with pytest.raises(UserError, match="leave --resume out"):
+        run(tmp_path, "--resume")
     monkeypatch.setattr(search, "this_process", lambda: Process(rank=0, world_size=2))
     with pytest.raises(UserError, match="leave the launcher out"):
         run(tmp_path)
@@ -248,18 +214,14 @@ def test_a_process_of_a_launcher_is_refused(tmp_path, monkeypatch):
 def test_searches_lie_in_their_own_folder_unless_a_project_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     evolve(TrainConfig(evolve=1, epochs=1, device="cpu"), HYP, StopRequests())
-    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["evolve"]
-    assert next(itertools.chain(tmp_path.glob("runs/evolve/exp/evolve.csv"))).exists()
+    assert (tmp_path / "runs/evolve/exp/evolve.csv").exists()
 
 
-def test_a_search_whose_first_trial_failed_tries_it_again(tmp_path):
-    FakeProcess.failing = {0: 1}
-    with pytest.raises(UserError, match="--evolve: "):
-        run(tmp_path)
-    FakeProcess.failing = {}
-    run(tmp_path)
-    assert states(tmp_path / "exp") == ["done"] * 6
-    assert not (tmp_path / "exp2").exists()
+class StubTrial:
+    number, params = 0, {"lr0": 0.5}  # of Optuna's trial, all that a process needs
+
+    def report(self, value, step):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -267,21 +229,41 @@ def test_a_search_whose_first_trial_failed_tries_it_again(tmp_path):
     [
         ({"precision": 0.9, "recall": 0.9, "mAP_0.5": 0.5, "mAP_0.5:0.95": 0.25}, 0.275),
         ({"mAP_0.5": 0.0, "mAP_0.5:0.95": math.nan}, math.nan),
+        ({"mAP_0.5": 0.5}, None),
     ],
 )
 def test_a_trial_is_judged_by_the_figures_of_its_task(tmp_path, columns, fitness):
-    run = TrialRun(tmp_path, TrialRecord(0, {}))
-    run.folder.mkdir()
+    run = TrialRun(tmp_path, StubTrial())
     names = ",".join(f"metrics/{name}" for name in columns)
     values = ",".join(map(str, columns.values()))
-    (run.folder / "results.csv").write_text(f"epoch,{names}\n0,{values}\n")
-    run.read_epochs()
-    assert run.record.fitness == pytest.approx([fitness], nan_ok=True)
+    (tmp_path / "results.csv").write_text(f"epoch,{names}\n0,{values}\n")
+    if fitness is None:
+        with pytest.raises(UserError, match="none of the figures that a task is judged by"):
+            run.read_epochs()
+    else:
+        assert run.read_epochs() and run.fitness == pytest.approx([fitness], nan_ok=True)
 
 
-def test_a_trial_without_the_figures_of_any_task_is_refused(tmp_path):
-    run = TrialRun(tmp_path, TrialRecord(0, {}))
-    run.folder.mkdir()
-    (run.folder / "results.csv").write_text("epoch,metrics/mAP_0.5\n0,0.5\n")
-    with pytest.raises(UserError, match="none of the figures that a task is judged by"):
-        run.read_epochs()
+@pytest.fixture
+def commands(monkeypatch):
+    """The commands of the processes that would have been started."""
+    found = []
+    start = lambda command, **options: found.append(command)  # noqa: E731
+    monkeypatch.setattr(trial_run.subprocess, "Popen", start)
+    return found
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+@pytest.mark.parametrize("given", [False, True], ids=["own defaults", "common defaults"])
+def test_a_trial_has_the_flags_of_its_search(task, given, commands, tmp_path):
+    flags = flags_of(TrainConfig)
+    words = ["--task", task.name, "--epochs", "3", "--evolve", "2", "--storage", "F"]
+    for name in task.defaults if given else ():  # the common default in place of the task's own
+        words += [flags[name].names[0], str(COMMON[name])]
+    config = TrainConfig(**task.completed(*read_train_flags(words)))
+    hyp = read_hyperparameters(config.hyp)
+    TrialRun(tmp_path / "trial", StubTrial()).start(config, hyp, "torch", "cpu", {})
+    trial = TrainConfig(**task.completed(*read_train_flags(commands[0][3:])))
+    for name in COMMON.keys() - OWN:
+        assert getattr(trial, name) == getattr(config, name), name
+    assert read_hyperparameters(trial.hyp).lr0 == 0.5 and trial.storage == ""

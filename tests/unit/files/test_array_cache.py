@@ -11,7 +11,16 @@ import pytest
 from safetensors.numpy import load, save
 
 from utils.files import array_cache
-from utils.files.array_cache import cache_folder, read_arrays, version_of, write_arrays
+from utils.files.array_cache import (
+    RECENT_NS,
+    cache_folder,
+    find_keys,
+    key_of,
+    read_arrays,
+    state_of_files,
+    version_of,
+    write_arrays,
+)
 
 VERSION = b"one"
 ARRAYS = {"a": np.arange(6, dtype=np.int64).reshape(3, 2), "b": np.zeros(0, np.float32)}
@@ -31,7 +40,7 @@ def kept(name="name", version=VERSION):
     return read_arrays("kind", name, version)
 
 
-def test_arrays_come_back(folder):
+def test_arrays_come_back_under_their_name_and_version_alone(folder):
     assert kept() is None
     keep()
     found = kept()
@@ -41,10 +50,6 @@ def test_arrays_come_back(folder):
         assert found[name].dtype == array.dtype
     assert [path.name for path in folder.iterdir()] == ["name.safetensors"]
     assert folder.stat().st_mode & 0o077 == 0  # nobody else's business
-
-
-def test_another_version_or_name_finds_nothing(folder):
-    keep()
     assert kept(version=b"two") is None and kept("other") is None
     keep(version=b"two")
     assert kept() is None and kept(version=b"two") is not None
@@ -60,91 +65,58 @@ def test_every_damage_is_found(folder):
         path.write_bytes(damaged)
         found = kept()  # blanks and the order of names in the header may differ: the arrays do not
         assert found is None or all((found[name] == ARRAYS[name]).all() for name in ARRAYS)
-    for length in range(len(whole)):
-        path.write_bytes(whole[:length])
-        assert kept() is None, length
-    path.write_bytes(whole + b"more")
-    assert kept() is None
-    keep()
-    assert kept() is not None
+    for content in (*(whole[:length] for length in range(len(whole))), whole + b"more"):
+        path.write_bytes(content)
+        assert kept() is None
+    arrays = dict(load(whole))
+    for changed in (
+        {"a": arrays["a"] + 1},
+        {"a": arrays["a"].reshape(2, 3)},
+        {"a": arrays["a"].view(np.uint64)},
+        {"c": arrays["a"]},
+    ):
+        path.write_bytes(save({**arrays, **changed}))
+        assert kept() is None
 
 
-@pytest.mark.parametrize("change", ["value", "shape", "dtype", "name", "more", "less"])
-def test_arrays_that_another_wrote_are_not_ours(folder, change):
-    keep()
-    path = folder / "name.safetensors"
-    arrays = dict(load(path.read_bytes()))
-    changed = {
-        "value": {"a": arrays["a"] + 1},
-        "shape": {"a": arrays["a"].reshape(2, 3)},
-        "dtype": {"a": arrays["a"].view(np.uint64)},
-        "more": {"c": arrays["a"]},
-        "name": {"c": arrays.pop("a") if change == "name" else 0},
-        "less": {"b": arrays.pop("b") if change == "less" else 0},
-    }[change]
-    path.write_bytes(save({**arrays, **changed} if change != "less" else arrays))
-    assert kept() is None
-
-
-def test_what_is_no_file_is_nothing(folder, tmp_path):
+def test_what_is_no_file_is_nothing(folder):
     (folder / "name.safetensors").mkdir(parents=True)
     os.mkfifo(folder / "fifo.safetensors")
     (folder / "loop.safetensors").symlink_to("loop.safetensors")
     assert [kept(name) for name in ("name", "fifo", "loop", "x" * 300)] == [None] * 4
 
 
-def test_a_folder_that_cannot_be_written_is_a_line_in_the_log(tmp_path, monkeypatch, caplog):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("DUET_CACHE", str(tmp_path / "file"))
-    with caplog.at_level(logging.INFO):
-        keep()
-    (line,) = [record.getMessage() for record in caplog.records]
-    assert "kind are not kept for the next run" in line and str(tmp_path / "file") in line
-    assert kept() is None
-
-
-def test_a_full_disk_leaves_nothing_behind(folder, monkeypatch, caplog):
+@pytest.mark.parametrize("fault", ["no folder", "full disk", "too large"])
+def test_what_cannot_be_kept_is_a_line_in_the_log(folder, tmp_path, monkeypatch, caplog, fault):
     def full(arrays):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(array_cache, "save", full)
+    if fault == "no folder":
+        (tmp_path / "cache").touch()
+    elif fault == "full disk":
+        monkeypatch.setattr(array_cache, "save", full)
+    else:
+        monkeypatch.setattr(array_cache, "MAX_FILE_BYTES", 40)
     with caplog.at_level(logging.INFO):
         keep()
-    assert "No space left on device" in caplog.text
-    assert list(folder.iterdir()) == []
-
-
-def test_what_is_too_large_is_not_kept(folder, monkeypatch, caplog):
-    monkeypatch.setattr(array_cache, "MAX_FILE_BYTES", 50)
-    with caplog.at_level(logging.INFO):
-        write_arrays("kind", "name", VERSION, {"a": np.zeros(51, np.uint8)})
-    assert not folder.exists() and "larger than a GiB" in caplog.text
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "kind are not kept for the next run" in line
+    assert kept() is None and not list(tmp_path.rglob("*.tmp"))
 
 
 def test_the_oldest_go_first_and_use_counts(folder, monkeypatch):
     for number in range(4):
         keep(str(number))
         os.utime(folder / f"{number}.safetensors", (1000 + number, 1000 + number))
-    assert kept("0") is not None  # now the newest
     size = (folder / "0.safetensors").stat().st_size
+    left_by_a_killed_writer = folder / ".0.safetensors.ab.tmp"
+    left_by_a_killed_writer.write_bytes(bytes(size))
+    os.utime(left_by_a_killed_writer, (1, 1))
+    (folder / "of others").write_bytes(bytes(size))
+    assert kept("0") is not None  # now the newest
     monkeypatch.setattr(array_cache, "MAX_FOLDER_BYTES", 3 * size)
     keep("new")
-    assert sorted(path.stem for path in folder.iterdir()) == ["0", "3", "new"]
-    monkeypatch.setattr(array_cache, "MAX_FILES", 2)
-    os.utime(folder / "0.safetensors", (1, 1))
-    keep("last")
-    assert sorted(path.stem for path in folder.iterdir()) == ["last", "new"]
-
-
-def test_what_killed_writers_left_goes_after_an_hour(folder):
-    folder.mkdir(parents=True)
-    old, young = (folder / f".name.safetensors.{name}.tmp" for name in ("old", "young"))
-    for path in (old, young, folder / "of others"):
-        path.touch()
-    os.utime(old, (time.time() - 3700,) * 2)
-    os.utime(folder / "of others", (1, 1))
-    keep()
-    assert not old.exists() and young.exists() and (folder / "of others").exists()
+    assert sorted(path.stem for path in folder.iterdir()) == ["0", "3", "new", "of others"]
 
 
 def test_many_writers_and_readers_at_once_see_whole_files(folder):
@@ -172,24 +144,81 @@ def test_many_writers_and_readers_at_once_see_whole_files(folder):
     assert all(len(values) == 1 for values in seen)
 
 
-def test_the_folder_is_the_users(monkeypatch, tmp_path):
+def test_the_folder_is_the_users_and_the_version_that_of_the_code(monkeypatch):
     monkeypatch.delenv("DUET_CACHE", raising=False)
     monkeypatch.setenv("HOME", "/home/someone")
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert cache_folder() == Path("/home/someone/.cache/duet")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
-    assert cache_folder() == Path("/cache/duet")
-    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")  # the specification has it ignored
-    assert cache_folder() == Path("/home/someone/.cache/duet")
+    for shared, expected in (
+        ("", "/home/someone/.cache/duet"),
+        ("/cache", "/cache/duet"),
+        ("not/absolute", "/home/someone/.cache/duet"),  # the specification has it ignored
+    ):
+        monkeypatch.setenv("XDG_CACHE_HOME", shared)
+        assert cache_folder() == Path(expected)
     monkeypatch.setenv("DUET_CACHE", "here")
     assert cache_folder() == Path.cwd() / "here"
     monkeypatch.setenv("DUET_CACHE", "")
-    assert cache_folder() is None
     keep()
-    assert kept() is None
+    assert cache_folder() is None and kept() is None
+    assert version_of("utils/polygons.py") != version_of("utils/boxes.py")
 
 
-def test_the_version_is_of_the_code():
-    one, other = version_of("utils/polygons.py"), version_of("utils/boxes.py")
-    assert len(one) == 32 and one != other
-    assert version_of("utils/polygons.py") == one
+def test_keys_are_found_where_they_are_and_that_of_nothing_never():
+    keys = np.array([key_of(f"state {number}".encode()) for number in range(1000)])
+    order = np.random.Generator(np.random.Philox(0)).permutation(len(keys))
+    np.testing.assert_array_equal(order[find_keys(keys, keys[order])], np.arange(1000))
+    asked = np.array([key_of(None), key_of(b"another"), keys[7]])
+    assert find_keys(asked, np.array([key_of(None), *keys])).tolist() == [-1, -1, 8]
+    assert find_keys(asked, keys[:0]).tolist() == [-1] * 3
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Two files, and a time at which they are old enough."""
+    paths = [tmp_path / name for name in ("a.jpg", "a.txt")]
+    for path in paths:
+        path.write_text(path.name)
+    return [str(path) for path in paths], time.time_ns() + RECENT_NS + 10**9
+
+
+@pytest.mark.parametrize("change", ["size", "content", "name", "number", "link", "gone"])
+def test_every_change_of_a_file_shows_and_nothing_else(files, change, tmp_path):
+    (first, second), later = files
+    path = Path(second)
+    status = path.stat()
+    if change == "link":  # to another file of its size
+        path.rename(tmp_path / "b.txt")
+        path.symlink_to("b.txt")
+    before = state_of_files([first, second], later)
+    assert state_of_files([first, second], later + 10**15) == before is not None
+    if change == "size":
+        path.write_text("longer than before")
+    elif change == "content":  # of one size, and with the old time put back
+        path.write_text("b.txt")
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    elif change == "name":
+        path = path.rename(tmp_path / "c.txt")
+    elif change in ("number", "link"):
+        (tmp_path / "new").write_text("a.txt")
+        if change == "number":
+            os.replace(tmp_path / "new", path)
+        else:
+            path.unlink()
+            path.symlink_to("new")
+    else:
+        path.unlink()
+    assert state_of_files([first, str(path)], later + 10**9) not in (None, before)
+
+
+def test_a_file_that_may_change_unseen_has_no_state(files, tmp_path):
+    (first, _), later = files
+    changed = os.stat(first).st_ctime_ns
+    assert state_of_files([first], changed + RECENT_NS // 2) is None
+    assert state_of_files([first], changed - 10**9) is None  # the file server's clock is ahead
+    os.utime(first, ns=(0, 0))  # a copy that kept an old time has just come all the same
+    assert state_of_files([first], time.time_ns()) is None
+    os.utime(first, ns=(0, later + 10**18))  # a time to come is no change
+    assert state_of_files([first], time.time_ns() + 2 * RECENT_NS) is not None
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("null\0byte", "\ud800", "x" * 5000, str(tmp_path / "loop")):
+        assert state_of_files([name], later) is None
+    assert state_of_files([str(tmp_path / "absent"), f"{first}/inside"], later) is not None

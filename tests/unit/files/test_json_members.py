@@ -44,13 +44,6 @@ def test_lists_are_read_by_entries_and_other_values_passed_over(path, block):
         assert found == lists and list(found) == list(lists)
 
 
-def test_what_is_not_asked_for_is_passed_over(path, block):
-    path.write_text(json.dumps({"a": [1, 2, 3], "b": [4, 5]}))
-    first = {name: next(entries) for name, entries in read_members(path, 1000)}
-    assert first == {"a": 1, "b": 4}
-    assert [name for name, _ in read_members(path, 1000)] == ["a", "b"]
-
-
 @pytest.mark.parametrize(
     ("content", "text"),
     [
@@ -59,21 +52,15 @@ def test_what_is_not_asked_for_is_passed_over(path, block):
         ('{"a": [1, 2', "the file ends"),
         ('{"a": [1 2]}', "'2' at character 9, where , is needed"),
         ('{"a": [1,]}', "Expecting value at character 9"),
-        ('{"a": [,1]}', "Expecting value at character 7"),
-        ('{"a": [1}', "'}' at character 8, where , is needed"),
         ('{"a" 1}', "'1' at character 5, where : is needed"),
-        ('{"a": 1', "the file ends"),
         ('{"a": 1} {', "more follows after its end, at character 9"),
         ('{"a": 1,}', "Expecting value at character 8"),
         ('{"a": [], "a": []}', "'a' appears twice, or is no text"),
         ("{1: 2}", "1 appears twice, or is no text"),
         ('{"a": [{"b": 1, "b": 2}]}', "'b' appears twice"),
         ('{"a": [9223372036854775808]}', "beyond 64 bits"),
-        ('{"a": [' + "7" * 5000 + "]}", "beyond 64 bits"),
         ('{"a": [' + "[" * 100_000, "nested deeper"),
         ('{"a": ' + '{"a":' * 100_000, "nested deeper"),
-        ('{"a": ["x\ny"]}', "Invalid control character at character"),
-        ("\0" * 5000, "where { is needed"),
         (b'{"a": ["caf\xe9"]}', "'utf-8' codec"),
         (b'{"a": ["caf\xc3', "'utf-8' codec"),
         ('{"a": []}'.encode("utf-16"), "'utf-8' codec"),
@@ -93,13 +80,6 @@ def test_an_entry_is_bounded(path, monkeypatch):
     for entry in ('"' + "x" * 5000 + '"', "[" + "1," * 3000 + "1]", "tru" + "e" * 5000):
         with pytest.raises(ValueError, match="an entry has at most 1,000 characters"):
             read(path, '{"a": [' + entry + "]}")
-
-
-def test_a_file_that_is_too_large_or_no_file_is_refused(path, tmp_path):
-    with pytest.raises(OSError, match="at most 5 are read"):
-        read(path, '{"a": []}', max_bytes=5)
-    with pytest.raises(OSError, match="is a folder"):
-        list(read_members(tmp_path, 100))
 
 
 def test_memory_is_that_of_an_entry(path):

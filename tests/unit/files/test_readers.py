@@ -2,9 +2,7 @@
 
 import signal
 import tracemalloc
-import zlib
 
-import cv2
 import numpy as np
 import pytest
 
@@ -19,7 +17,6 @@ from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.dataset_yaml import read_dataset_yaml
 from utils.data.sources.image_files import list_images
 from utils.data.sources.label_file import BrokenLabelError, parse_labels, read_label_bytes
-from utils.data.sources.labels import scan_samples
 from utils.data.sources.samples import Sample
 from utils.errors import DatasetError, UserError
 from utils.state.checkpoint import read_checkpoint
@@ -93,33 +90,6 @@ def test_no_reader_fills_memory_with_a_file_of_holes(tmp_path, reader):
     assert peak < 1 << 24 or reader == "image"  # its bytes are read whole, to be decoded
 
 
-def test_a_folder_with_special_files_is_scanned_to_its_end(tmp_path):
-    (tmp_path / "images").mkdir()
-    (tmp_path / "labels").mkdir()
-    image = np.zeros((30, 40, 3), np.uint8)
-    for name in ("whole", "no labels", "endless labels"):
-        assert cv2.imwrite(str(tmp_path / f"images/{name}.png"), image)
-    (tmp_path / "labels/whole.txt").write_text("0 0.5 0.5 0.1 0.1\n")
-    make_special("fifo", tmp_path / "labels/no labels.txt")
-    make_special("/dev/zero", tmp_path / "labels/endless labels.txt")
-    make_special("fifo", tmp_path / "images/fifo.jpg")
-    make_special("/dev/zero", tmp_path / "images/zero.jpg")
-    report = scan_samples(list_images([tmp_path / "images"]), num_classes=1)
-    assert [sample.image_path.stem for sample in report.samples] == ["whole"]
-    assert len(report.problems) == 4
-    assert all(line.endswith("a regular file is needed") for line in report.problems)
-
-
-def test_a_label_file_of_over_4_mib_is_refused(tmp_path):
-    path = tmp_path / "a.txt"
-    line = b"0 0.5 0.5 0.1 0.1\n"
-    path.write_bytes(line * ((1 << 22) // len(line)))
-    assert read_label_bytes(path) is not None
-    path.write_bytes(line * ((1 << 22) // len(line) + 1))
-    with pytest.raises(BrokenLabelError, match="has 4,194,306 bytes; at most 4,194,304 are read"):
-        read_label_bytes(path)
-
-
 def test_a_line_as_long_as_its_file_is_not_printed(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"x" * (1 << 20))
@@ -129,14 +99,3 @@ def test_a_line_as_long_as_its_file_is_not_printed(tmp_path):
         parse_labels(path.read_bytes(), num_classes=1)
     assert str(caught.value).startswith("line 1: could not convert string to float: 'xxx")
     assert len(str(caught.value)) < 200
-
-
-def test_a_link_to_an_image_and_its_labels_is_read(tmp_path):
-    image = np.zeros((30, 40, 3), np.uint8)
-    assert cv2.imwrite(str(tmp_path / "stored.png"), image)
-    (tmp_path / "stored.txt").write_text("0 0.5 0.5 0.1 0.1\n")
-    (tmp_path / "link.png").symlink_to("stored.png")
-    (tmp_path / "link.txt").symlink_to("stored.txt")
-    (sample,) = scan_samples([tmp_path / "link.png"], num_classes=1).samples
-    assert len(sample.class_index) == 1
-    assert zlib.crc32(decode(sample).tobytes()) == zlib.crc32(image.tobytes())

@@ -2,50 +2,30 @@
 
 import errno
 import os
-import socket
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from tests.unit.files.special_files import KINDS, make_special
 from utils.files.regular import open_regular, pinned, read_bytes, read_text
 
-
-def special_files(folder: Path) -> dict[str, Path]:
-    """Return a path of every kind that is no regular file."""
-    os.mkfifo(folder / "fifo")
-    (folder / "folder").mkdir()
-    (folder / "link").symlink_to(folder / "fifo")
-    bound = socket.socket(socket.AF_UNIX)
-    bound.bind(str(folder / "socket"))
-    bound.close()
-    named = {name: folder / name for name in ("fifo", "folder", "socket", "link")}
-    return {**named, "zero": Path("/dev/zero"), "null": Path("/dev/null"), "tty": Path("/dev/tty")}
+READERS = open_regular, read_bytes, read_text
 
 
-@pytest.mark.parametrize("kind", ["fifo", "folder", "socket", "link", "zero", "null", "tty"])
-@pytest.mark.parametrize("read", [open_regular, read_bytes, read_text])
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path, kind, read):
-    path = special_files(tmp_path)[kind]
-    with pytest.raises(OSError) as caught:
-        read(path, 1000)
-    assert caught.value.strerror.endswith("a regular file is needed")
-    assert caught.value.filename == str(path)
-
-
-def test_a_fifo_with_a_writer_is_refused_too(tmp_path):
-    os.mkfifo(tmp_path / "fifo")
-    reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
-    writer = os.open(tmp_path / "fifo", os.O_WRONLY)
-    os.write(writer, b"0 0.5 0.5 0.1 0.1\n")
-    with pytest.raises(OSError, match="is a FIFO"):
-        read_bytes(tmp_path / "fifo", 1000)
-    os.close(reader)
-    os.close(writer)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith("/proc")])
+def test_what_is_no_regular_file_is_refused_at_once_and_closed(tmp_path, kind):
+    make_special(kind, tmp_path / "a")
+    before = len(os.listdir("/proc/self/fd"))
+    for read in READERS:
+        with pytest.raises(OSError) as caught:
+            read(tmp_path / "a", 1000)
+        assert caught.value.strerror.endswith("a regular file is needed")
+        assert caught.value.filename == str(tmp_path / "a")
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.parametrize("name", ["status", "maps", "mem", "pagemap"])
@@ -55,17 +35,14 @@ def test_a_file_that_the_system_makes_up_is_refused(name):
     assert caught.value.strerror
 
 
-def test_a_file_of_holes_is_refused_by_its_size(tmp_path):
+def test_sizes_are_bounded_and_the_largest_is_read_whole(tmp_path):
     with open(tmp_path / "holes", "wb") as file:
         file.truncate(1 << 42)
-    for read in (open_regular, read_bytes, read_text):
+    for read in READERS:
         with pytest.raises(OSError) as caught:
             read(tmp_path / "holes", 1 << 20)
         assert caught.value.errno == errno.EFBIG
         assert caught.value.strerror == "has 4,398,046,511,104 bytes; at most 1,048,576 are read"
-
-
-def test_the_largest_size_is_read_whole(tmp_path):
     (tmp_path / "a").write_bytes(b"x" * 1000)
     (tmp_path / "link").symlink_to(tmp_path / "a")
     assert read_bytes(tmp_path / "link", 1000) == b"x" * 1000
@@ -79,15 +56,6 @@ def test_the_largest_size_is_read_whole(tmp_path):
 def test_a_name_that_no_file_can_have_is_an_error_of_the_system(tmp_path, name):
     with pytest.raises(OSError, match="no file can have this name"):
         read_bytes(tmp_path / name, 10)
-
-
-def test_no_descriptor_is_left_open(tmp_path):
-    paths = [*special_files(tmp_path).values(), tmp_path / "absent"]
-    before = len(os.listdir("/proc/self/fd"))
-    for path in paths:
-        with pytest.raises(OSError):
-            read_bytes(path, 10)
-    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_file_exchanged_for_a_fifo_is_never_waited_for(tmp_path):
@@ -106,8 +74,7 @@ def test_a_file_exchanged_for_a_fifo_is_never_waited_for(tmp_path):
 
     thread = threading.Thread(target=exchange, daemon=True)
     thread.start()
-    results, deadline = set(), time.monotonic() + 20
-    number = 0
+    results, deadline, number = set(), time.monotonic() + 20, 0
     while number < 1000 or (len(results) < 2 and time.monotonic() < deadline):
         number += 1
         try:

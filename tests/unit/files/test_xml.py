@@ -14,14 +14,10 @@ BOMB = f'<!DOCTYPE l [<!ENTITY a0 "{"x" * 1000}">{ENTITIES}]><l>&a11;</l>'.encod
 
 HOSTILE = {
     "nothing": (b"", "line 1: no valid XML: no element found"),
-    "no XML": (b"0 0.5 0.5 1 1\n", "line 1: no valid XML"),
     "no end": (b"<a>\n<b>", "line 2: no valid XML"),
     "another end": (b"<a>\n</b>", "line 2: no valid XML: mismatched tag"),
-    "two roots": (b"<a/>\n<a/>", "line 2: no valid XML"),
-    "a null byte": (b"<a>\0</a>", "line 1: no valid XML"),
     "not UTF-8": (b"<a>caf\xe9</a>", "line 1: no valid XML"),
     "an entity of its own": (b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "DOCTYPE"),
-    "a file as entity": (b'<!DOCTYPE a [<!ENTITY b SYSTEM "/etc/passwd">]><a>&b;</a>', "DOCTYPE"),
     "entities of entities": (BOMB, "DOCTYPE"),
     "an unknown entity": (b"<a>&b;</a>", "undefined entity"),
     "too deep": (b"<a>" * 1_000_000, "nested deeper than 64"),

@@ -38,39 +38,26 @@ HOSTILE = {
     "a merge with a text": "names: {<<: text}",
     "brackets": "names: " + "[" * 100_000,
     "braces": "names: " + "{a: " * 3_000 + "}" * 3_000,
-    "dashes": "names: \n" + "- " * 3_000,
-    "questions": "? " * 3_000,
     "indents": "\n".join(" " * level + "a:" for level in range(2_000)),
     "many nodes": "names:\n" + "- a\n" * (MAX_NODES + 1),
     "many directives": "".join(f"%TAG !a{i}! b\n" for i in range(200_000)) + "---\nnames: []",
-    "many documents": "---\n" * 1_000_000,
     "two documents": "names: [a]\n---\nnames: [b]",
     "digits": "nc: " + "7" * 5_000,
-    "hexadecimal digits": "nc: 0x" + "f" * 400,
-    "a number of 400 digits": "nc: " + "7" * 400,
     "a number beyond 64 bits": f"nc: {2**63}",
     "minutes": "nc: 1" + ":1" * 5_000,
     "infinity": "lr0: .inf",
     "not a number": "lr0: .nan",
-    "beyond floats": "lr0: 1.0e+999",
     "a number without digits": "nc: 0x_",
     "a tag that is not met": "nc: !!int abc",
-    "an empty float": 'nc: !!float ""',
     "a date": "nc: 2024-01-01",
-    "a time": "nc: 2024-01-01 10:00:00",
-    "a date by its tag": "nc: !!timestamp 2024-01-01",
     "bytes": "nc: !!binary aGVsbG8=",
     "a set": "nc: !!set {a, b}",
-    "pairs": "nc: !!pairs [a: b]",
     "code": "nc: !!python/object/apply:os.system [id]",
-    "an own tag": "nc: !mine 3",
     "a list's own tag": "nc: !mine [3]",
     "the value sign": "nc: =",
     "a key twice": "nc: 1\nnc: 2",
     "a key twice, as text and number": 'nc: {1: a, "1": b}',
     "a list as a key": "nc: {[a]: b}",
-    "a mapping as a key": "nc: {{a: b}: c}",
-    "no key": "nc: {~: b}",
     "yes as a key": "nc: {yes: b}",
     "a broken number as a key": "nc: {1.5: b}",
     "a surrogate": 'nc: "\\ud800"',
@@ -152,10 +139,6 @@ def test_every_shipped_file_is_read_as_pyyaml_reads_it(path):
             assert read_yaml("--data", path, "") == documents[0]
 
 
-def test_a_mark_of_the_byte_order_and_ends_of_lines_of_windows_are_accepted(tmp_path):
-    assert read(tmp_path, b"\xef\xbb\xbfa: 1\r\nb: [x,\r\n  y]\r\n") == {"a": 1, "b": ["x", "y"]}
-
-
 @pytest.mark.parametrize("content", ["", "# nothing", "[1]", "text", "3"])
 def test_what_is_no_mapping_is_refused(content, tmp_path):
     with pytest.raises(UserError, match="a mapping of names to values is needed; see the shipped"):
@@ -174,12 +157,9 @@ def test_depth_up_to_the_limit_is_read(tmp_path):
 LARGE = {
     "60,000 names": lambda: "names:\n" + "".join(f"  {i}: name {i}\n" for i in range(60_000)),
     "60,000 keys": lambda: "".join(f"key{i}: {i}\n" for i in range(60_000)),
-    "60,000 in a row": lambda: "names: [" + ", ".join(f"name{i}" for i in range(60_000)) + "]",
     "aliases": lambda: "a: &a [x]\nnames:\n" + "- *a\n" * 60_000,
     "one text": lambda: "a: " + "x" * (MAX_BYTES - 4),
-    "one comment": lambda: "a: 1 #" + "x" * (MAX_BYTES - 7),
     "spaces": lambda: "a: b" + " " * (MAX_BYTES - 6) + "\n",
-    "empty lines": lambda: "a: b" + "\n" * (MAX_BYTES - 6) + "\n",
 }
 
 
@@ -193,11 +173,6 @@ def test_a_large_file_takes_little_time_and_memory(kind, tmp_path):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MIB << 10
 
 
-def test_a_file_beyond_the_limit_is_not_read(tmp_path):
-    with pytest.raises(UserError, match="bytes; at most"):
-        read(tmp_path, b"a" * (MAX_BYTES + 1))
-
-
 def test_what_is_written_is_read_again(tmp_path):
     texts = [chr(code) for code in (*range(1, 0x300), 0x2028, 0x202E, 0xFEFF, 0xFFFD, 0x1F600)]
     document = {
@@ -209,10 +184,3 @@ def test_what_is_written_is_read_again(tmp_path):
     write_yaml(path, document)
     assert read_yaml("--hyp", path, "") == document
     assert path.read_text(encoding="utf-8") == yaml_text(document)
-
-
-def test_a_path_that_is_not_utf_8_is_written_too(tmp_path):
-    write_yaml(tmp_path / "opt.yaml", {"project": "caf\udce9", "name": "exp"})
-    assert (tmp_path / "opt.yaml").read_text(encoding="utf-8") == (
-        'project: "caf\\uDCE9"\nname: exp\n'
-    )

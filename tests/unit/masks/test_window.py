@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from utils.masks import outline
 from utils.masks.runs import runs_of_mask
-from utils.masks.window import outline_of_runs, window_of_runs
+from utils.masks.window import largest_outline, outline_of_runs, window_of_runs
 
 CASES = np.random.default_rng(0)
 
@@ -29,7 +28,7 @@ def test_a_window_holds_all_of_the_object_and_no_empty_side():
 def test_the_outline_of_a_window_is_that_of_the_whole_mask():
     for mask in random_masks():
         found = outline_of_runs(runs_of_mask(mask), mask.shape)
-        np.testing.assert_array_equal(found, outline.largest(mask))
+        np.testing.assert_array_equal(found, largest_outline(mask))
 
 
 @pytest.mark.parametrize("size", [(1, 1), (4, 7)])

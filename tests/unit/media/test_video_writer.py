@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import resource
 import signal
 import subprocess
 import sys
@@ -16,7 +14,6 @@ import numpy as np
 import pytest
 
 from tests.unit.media.videos import SIZE, UNEVEN, number_in, picture
-from utils.errors import UserError
 from utils.files.project import PROJECT
 from utils.media.video_file import VideoFile
 from utils.media.video_writer import VideoWriter
@@ -47,15 +44,6 @@ def test_uneven_times_and_the_length_are_kept(tmp_path):
     assert capture.get(cv2.CAP_PROP_FRAME_COUNT) == len(UNEVEN)
 
 
-@pytest.mark.parametrize("rate", [Fraction(30000, 1001), Fraction(25), Fraction(1), None])
-def test_the_rate_of_even_times_is_told(rate, tmp_path):
-    path = tmp_path / "a.mp4"
-    write(path, [float(index / (rate or 30)) for index in range(31)], rate=rate)
-    source = VideoFile(path, PIXELS)
-    assert len(list(source.frames())) == 31
-    assert float(source.rate) == pytest.approx(float(rate or 30), rel=1e-5)
-
-
 @pytest.mark.parametrize("size", [(47, 63), (47, 64), (48, 63), (16, 500)])
 def test_an_odd_side_gets_one_more_row_or_column(size, tmp_path):
     path = tmp_path / "a.mp4"
@@ -65,14 +53,6 @@ def test_an_odd_side_gets_one_more_row_or_column(size, tmp_path):
     # H.264 at crf 20 loses a little of a plain image.
     error = frames[1].image[: size[0], : size[1]].astype(int) - picture(1, size)
     assert np.abs(error[size[0] // 2 :, size[1] // 2 :]).max() < 10
-
-
-def test_a_time_that_does_not_go_on_is_moved(tmp_path):
-    path = tmp_path / "a.mp4"
-    write(path, [0.0, 0.1, 0.1, 0.05, 0.2])
-    seconds = [frame.seconds for frame in VideoFile(path, PIXELS).frames()]
-    assert seconds == pytest.approx([0, 0.1, 0.1, 0.1, 0.2], abs=3 / 90_000)
-    assert sorted(set(seconds)) == seconds
 
 
 def test_a_frame_of_another_size_is_resized(tmp_path):
@@ -104,23 +84,6 @@ def test_an_exception_leaves_a_whole_video_of_what_was_written(tmp_path):
         raise KeyboardInterrupt
     assert len(list(VideoFile(path, PIXELS).frames())) == 5
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_without_a_frame_there_is_no_file(tmp_path):
-    with VideoWriter(tmp_path / "a.mp4", SIZE):
-        pass
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_side_that_h264_does_not_have_is_refused(tmp_path):
-    with pytest.raises(UserError, match="20000x10 px; at most 16,384"):
-        VideoWriter(tmp_path / "a.mp4", (10, 20000))
-
-
-def test_a_folder_that_is_not_there_is_an_error_that_names_the_file(tmp_path):
-    path = tmp_path / "none" / "a.mp4"
-    with pytest.raises(FileNotFoundError, match="a.mp4"), VideoWriter(path, SIZE) as writer:
-        writer.write(picture(0), 0)
 
 
 KILLED = """
@@ -171,38 +134,3 @@ def test_a_full_disk_is_one_error_and_leaves_nothing(num_bytes, tmp_path):
     ended = subprocess.run(command, cwd=PROJECT, check=False, stderr=subprocess.PIPE, text=True)
     assert (ended.returncode, ended.stderr) == (1, "File too large\n")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_frame_that_follows_an_error_does_not_hide_it(tmp_path, monkeypatch):
-    """Frames that other threads have ready still come, and FFmpeg's errors for them say nothing."""
-    full = OSError(errno.ENOSPC, "No space left on device")
-    writer = VideoWriter(tmp_path / "a.mp4", SIZE)
-    with pytest.raises(OSError, match="No space left"), writer:
-        writer.write(picture(0), 0.0)
-        monkeypatch.setattr(writer, "_mux", raising(full))
-        with pytest.raises(OSError, match="No space left.*a.mp4"):
-            writer.write(picture(1), 0.1)
-        monkeypatch.setattr(writer, "_mux", raising(RuntimeError("Error in a callback")))
-        with pytest.raises(OSError, match="No space left"):
-            writer.write(picture(2), 0.2)
-    assert list(tmp_path.iterdir()) == []
-
-
-def raising(error):
-    def fail(*arguments):
-        raise error
-
-    return fail
-
-
-def test_a_long_video_takes_no_more_memory(tmp_path):
-    path = tmp_path / "a.mp4"
-    image = np.zeros((96, 96, 3), np.uint8)
-    with VideoWriter(path, (96, 96), Fraction(50)) as writer:
-        for index in range(100):
-            writer.write(image, index / 50)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        for index in range(100, 1000):
-            writer.write(image, index / 50)
-    # The raw frames are 25 MB.
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 10 * 1024

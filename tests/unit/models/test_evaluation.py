@@ -20,8 +20,7 @@ from tests.dispatched import dispatched, total, waits
 from tests.small import write_small_model
 from utils.boxes import xyxy_to_cxcywh
 from utils.cli.val_config import parse_val_flags
-from utils.data.image.letterbox import fit_long_side, letterbox_to_image
-from utils.data.image.resizing import letterbox
+from utils.data.image.letterbox import fit_long_side, letterbox, letterbox_to_image
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import ground_truth
 from utils.data.sources.samples import Sample
@@ -211,6 +210,36 @@ def test_losses_are_the_means_of_the_batches(model, samples):
 
     validation, _ = evaluate(model, samples, loss=Constant())
     np.testing.assert_allclose(validation.losses, [2, 4, 6])  # batches 1, 2, 3
+
+
+@pytest.mark.parametrize("at_a_time", [1, 2, 3])
+def test_a_batch_is_computed_with_few_images_at_a_time(model, samples, at_a_time):
+    class Counting:
+        head, decode_above = model.head, model.decode_above
+        fixed_size, takes_arrays = None, False
+
+        def __call__(self, images):
+            sizes.append(images.shape[0])
+            return model(images)
+
+    sizes = []
+    _, found = evaluate(Counting(), samples, batch_size=3, at_a_time=at_a_time)
+    assert sizes == {1: [1] * 5, 2: [2, 1, 2], 3: [3, 2]}[at_a_time]
+    _, expected = evaluate(model, samples, batch_size=3)
+    for index, wanted in expected.items():
+        assert_same_detections(found[index], wanted)
+
+
+def test_what_is_called_after_each_batch_may_end_the_validation(model, samples):
+    calls = []
+
+    def after_batch():
+        calls.append(None)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(model, samples, after_batch=after_batch)
 
 
 @pytest.mark.parametrize("threshold", [0.0, 1e-7, 0.001, 0.3, 0.9, 1.0])

@@ -1,4 +1,4 @@
-"""Validation shared by ranks, or stopped and continued: what one process finds in one go."""
+"""Validation shared by ranks finds what one process finds."""
 
 import threading
 
@@ -18,7 +18,6 @@ from tests.rank_threads import run_rank_threads
 from tests.small import write_small_model
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.samples import Sample
-from utils.evaluation.progress import EvaluationSuspended, read_progress
 from utils.processes.world import ALONE
 from utils.ragged import Ragged
 
@@ -189,54 +188,6 @@ def test_a_rank_without_an_image_computes_only_for_the_loss(samples):
     assert {calls[0] for calls in run_rank_threads(6, work)} == {0, NUM_BATCHES - 1, NUM_BATCHES}
 
 
-def suspended_after(samples, number, world):
-    asked = []
-
-    def should_stop():
-        asked.append(None)
-        return len(asked) == number
-
-    with pytest.raises(EvaluationSuspended) as caught:
-        evaluate(samples, world, loss=CountedLoss(), should_stop=should_stop)
-    assert len(asked) == number
-    return caught.value.progress
-
-
-@pytest.mark.parametrize("number", [1, 2, 3])
-@pytest.mark.parametrize(("first_ranks", "then_ranks"), [(1, 1), (1, 2), (2, 1), (3, 2)])
-def test_a_suspended_validation_goes_on_to_the_same_end(samples, number, first_ranks, then_ranks):
-    expected, images = evaluate(samples, loss=CountedLoss())
-    progresses = run_rank_threads(
-        first_ranks, lambda *place: suspended_after(samples, number, *place)
-    )
-    saved = [progress.arrays() for progress in progresses]
-    for arrays in saved:
-        for name, array in arrays.items():
-            np.testing.assert_array_equal(array, saved[0][name])
-    progress = evaluation.nothing_done(PerImage().head).of_arrays(saved[0])
-    assert progress.num_batches == number
-
-    def go_on(world):
-        model, loss = PerImage(), CountedLoss()
-        result = evaluate(samples, world, model, loss, progress=progress)
-        assert model.calls == loss.calls == NUM_BATCHES - number
-        return result
-
-    ranks = run_rank_threads(then_ranks, go_on)
-    for validation, _ in ranks:
-        assert_same_figures(validation, expected)
-    assert_same_images(ranks[0][1], images)
-
-
-def test_nothing_done_is_where_every_validation_starts(samples):
-    expected, images = evaluate(samples)
-    nothing = evaluation.nothing_done(PerImage().head)
-    validation, received = evaluate(samples, progress=nothing, should_stop=lambda: False)
-    assert_same_figures(validation, expected)
-    assert_same_images(received, images)
-    assert nothing.num_batches == 0 and nothing.found() == []
-
-
 class Locked:
     """A real detector, computing for one thread at a time."""
 
@@ -288,25 +239,3 @@ def test_masks_of_several_ranks_are_those_of_a_single_process(samples):
         assert_same_masks(validation, expected)
     assert_same_images(ranks[0][1], images)
     assert any(len(image[4]) for image in images)  # runs of masks
-
-
-@pytest.mark.parametrize(("first_ranks", "then_ranks"), [(1, 2), (2, 1)])
-def test_a_suspended_validation_of_masks_goes_on_to_the_same_end(samples, first_ranks, then_ranks):
-    expected, images = evaluate(samples, model=PerImageMasks())
-
-    def stopped(world):
-        answers = iter([False, True])
-        with pytest.raises(EvaluationSuspended) as caught:
-            evaluate(samples, world, PerImageMasks(), should_stop=lambda: next(answers))
-        return caught.value.progress.arrays()
-
-    saved = run_rank_threads(first_ranks, stopped)[0]
-    nothing = evaluation.nothing_done(PerImageMasks().head)
-    progress = read_progress(saved, nothing, len(SIZES))
-
-    def go_on(world):
-        return evaluate(samples, world, PerImageMasks(), progress=progress)
-
-    ranks = run_rank_threads(then_ranks, go_on)
-    assert_same_masks(ranks[0][0], expected)
-    assert_same_images(ranks[0][1], images)

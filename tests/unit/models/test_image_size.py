@@ -67,9 +67,6 @@ def test_attention_that_cannot_fit_into_memory_is_refused(monkeypatch):
 
 
 def test_a_system_that_does_not_tell_its_memory_refuses_nothing(monkeypatch):
-    def unknown():
-        raise FileNotFoundError("/proc/meminfo")
-
-    monkeypatch.setattr("utils.data.loading.memory.free_memory", unknown)
+    monkeypatch.setattr("utils.data.loading.memory.free_memory", lambda: None)
     model = Detector(read_model_yaml("models/yolov5n.yaml", 3))
     model.require_memory((10**6, 3, 640, 640), trains=True)

@@ -11,8 +11,8 @@ import pytest
 
 from tests.unit.pipeline.fake_sources import SIDE, FakeSource
 from utils.pipeline import reading
+from utils.pipeline.background import StageSeconds
 from utils.pipeline.reading import Reader
-from utils.pipeline.stage_seconds import StageSeconds
 
 
 @pytest.fixture(autouse=True)
@@ -60,11 +60,6 @@ def test_batches_end_where_the_kind_of_source_changes():
     assert found == [["0", "1"], ["2"], ["3", "3"], ["3"], ["4", "4"], ["4"], ["5"]]
 
 
-def test_frames_of_a_video_come_in_order():
-    (batches,) = [read_all([FakeSource(3, "video", 40)])]
-    assert names(batches) == [[("video 3", number)] for number in range(40)]
-
-
 def test_a_source_that_breaks_is_an_entry_and_the_rest_goes_on():
     sources = [FakeSource(0), FakeSource(1, frames=0, breaks=True), FakeSource(2),
                FakeSource(3, "video", 2, breaks=True), FakeSource(4)]  # fmt: skip
@@ -73,12 +68,6 @@ def test_a_source_that_breaks_is_an_entry_and_the_rest_goes_on():
         (0, ""), (1, "no more of 1"), (2, ""), (3, ""), (3, ""), (3, "no more of 3"), (4, ""),
     ]  # fmt: skip
     assert all((read.frame is None) == bool(read.problem) for read in reads)
-
-
-def test_a_source_without_a_frame_is_told():
-    (batch,) = read_all([FakeSource(0, frames=0)])
-    assert batch[0].problem == "holds no image"
-    assert read_all([FakeSource(0, "video", 0)]) == []
 
 
 def test_an_endless_list_begins_at_once_and_is_read_a_little_ahead(opened):
@@ -105,18 +94,6 @@ def test_large_images_are_not_read_ahead(opened, monkeypatch):
             time.sleep(0.1)
             assert len(opened) <= 3
             assert [batch[0].source.number for batch in batches] == list(range(1, 20))
-
-
-def test_of_a_video_of_large_frames_few_are_read_ahead(monkeypatch):
-    monkeypatch.setattr(reading, "MOST_BYTES", 100)
-    seen = []
-    video = FakeSource(1, "video", 30, side=6)
-    with make_reader(prepare=seen.append, batch_size=9) as reader:
-        batches = reader.batches([video])
-        next(batches)
-        time.sleep(0.1)
-        assert len(seen) <= 3
-        batches.close()
 
 
 def test_no_live_source_waits_for_another():

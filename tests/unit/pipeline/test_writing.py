@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from functools import partial
 
@@ -29,14 +28,6 @@ def test_work_is_told_in_order(threads):
             writer.add(partial(slowly, number), in_turn=number % 3 == 0, num_bytes=1)
             assert number + 1 - len(told) <= 5
     assert told == list(range(40))
-
-
-def test_telling_happens_in_the_thread_of_the_caller():
-    threads = []
-    with Writer(lambda done: threads.append(threading.current_thread()), 3, most=2) as writer:
-        for number in range(8):
-            writer.add(partial(slowly, number), in_turn=False, num_bytes=0)
-    assert set(threads) == {threading.current_thread()}
 
 
 def test_what_is_done_in_turn_does_not_overlap():
@@ -77,27 +68,3 @@ def test_a_failure_ends_the_work_and_what_was_before_it_is_told():
             writer.add(task, in_turn=False, num_bytes=0)
     assert told == [0, 1, 2, 3]
     assert len(begun) < 30  # what had not begun was dropped
-
-
-def test_an_interrupt_tells_what_has_begun_and_drops_the_rest():
-    told, begun = [], []
-
-    def work(number):
-        begun.append(number)
-        return slowly(number, 0.05)
-
-    with pytest.raises(KeyboardInterrupt), Writer(told.append, 2, most=100) as writer:
-        for number in range(100):
-            writer.add(partial(work, number), in_turn=False, num_bytes=0)
-        raise KeyboardInterrupt
-    assert told == sorted(begun) == list(range(len(begun)))
-    assert len(begun) < 100
-
-
-def test_who_tells_may_fail():
-    def tell(done):
-        raise OSError("full")
-
-    with pytest.raises(OSError, match="full"), Writer(tell, 2, most=1) as writer:
-        for number in range(9):
-            writer.add(partial(slowly, number), in_turn=False, num_bytes=0)

@@ -56,3 +56,12 @@ def test_nobody_asked_so_cores_and_device_decide(monkeypatch, device, has_gpu, c
     monkeypatch.setattr(cores_module, "load_driver", lambda: object() if has_gpu else None)
     assert loader_workers(None, device) == workers
     assert loader_workers(8, device) == min(8, cores)  # as asked for
+
+
+@pytest.mark.parametrize(("library", "sees"), [("libc.so.6", True), ("libabsent.so.1", False)])
+def test_a_driver_is_seen_by_its_library_or_its_device(monkeypatch, tmp_path, library, sees):
+    monkeypatch.setattr(cores_module, "NVIDIA_DRIVER", library)
+    monkeypatch.setattr(cores_module, "AMD_DRIVER", tmp_path / "kfd")
+    assert cores_module.sees_driver() is sees
+    (tmp_path / "kfd").touch()
+    assert cores_module.sees_driver()

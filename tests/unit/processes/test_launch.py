@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 
@@ -64,10 +65,40 @@ def test_ranks_that_do_not_know_where_the_others_are_do_not_wait_for_them(
         pass
 
 
-def test_one_process_is_not_started_anew(started):
-    for flags in ([], ["--device", "cpu"], ["--device", "0"], ["--nproc", "1"]):
-        launch.launch(parse_train_flags(flags))
-    assert started == []
+@pytest.mark.parametrize(
+    ("flags", "launched", "number"),
+    [
+        ([], 0, 0),
+        (["--device", "cpu"], 0, 0),
+        (["--device", "0"], 0, 0),
+        (["--nproc", "1"], 0, 0),
+        (["--device", "0,1", "--batch", "16"], 0, 2),
+        (["--nproc", "3", "--device", "cpu", "--batch", "6"], 0, 3),
+        ([], 2, 0),
+        (["--device", "0,1"], 2, 0),
+        (["--nproc", "2"], 2, 0),
+    ],
+)
+def test_processes_are_started_where_several_are_asked_for_and_no_launcher_has(
+    started, rank, flags, launched, number, caplog
+):
+    caplog.set_level("INFO")
+    if launched:
+        rank(1, launched)
+    with contextlib.suppress(SystemExit):
+        launch.launch(parse_train_flags(flags), StopRequests())
+    assert [call[2]["WORLD_SIZE"] for call in started] == ([str(number)] if number else [])
+    assert ("in place of DataParallel" in caplog.text) is (number == 2)
+
+
+def test_a_validation_in_several_processes_may_have_any_batch_and_ends_at_sigterm(started):
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit):
+            launch.launch(parse_val_flags(["--weights", "W", "--nproc", "3", "--batch", "5"]))
+        assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_several_run_the_same_command_line_and_share_the_cores(started, monkeypatch, caplog):
@@ -83,25 +114,6 @@ def test_several_run_the_same_command_line_and_share_the_cores(started, monkeypa
     assert "starting 2 processes" in caplog.text and "DataParallel" not in caplog.text
 
 
-def test_a_process_is_started_for_each_device(started, caplog):
-    caplog.set_level("INFO")
-    with pytest.raises(SystemExit):
-        launch.launch(parse_train_flags(["--device", "0,1", "--batch", "16"]), StopRequests())
-    assert started[0][2]["WORLD_SIZE"] == "2"
-    assert "one per device, in place of DataParallel" in caplog.text
-
-
-def test_a_validation_in_several_processes_may_have_any_batch_and_ends_at_sigterm(
-    started, monkeypatch
-):
-    handlers = []
-    monkeypatch.setattr(signal, "signal", lambda *call: handlers.append(call))
-    with pytest.raises(SystemExit):
-        launch.launch(parse_val_flags(["--weights", "W", "--nproc", "3", "--batch", "5"]))
-    assert started[0][2]["WORLD_SIZE"] == "3"
-    assert handlers == [(signal.SIGTERM, signal.default_int_handler)]
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -112,18 +124,10 @@ def test_a_validation_in_several_processes_may_have_any_batch_and_ends_at_sigter
         (["--nproc", "2", "--device", "cpu", "--batch", "5"], "use 4 or 6"),
         (["--nproc", "4", "--batch", "2"], "use 4$"),
         (["--nproc", "2", "--compile", "--sync-bn"], "leave one of them out"),
-        (["--nproc", "2", "--replay", "1:1", "--weights", "W"], "--replay runs in one process"),
     ],
 )
 def test_what_several_processes_cannot_honour_is_refused(started, flags, message):
     with pytest.raises(UserError, match=message):
-        launch.launch(parse_train_flags(flags))
-    assert started == []
-
-
-def test_a_process_of_a_launcher_starts_none(started, rank):
-    rank(1, 2)
-    for flags in ([], ["--device", "0,1"], ["--nproc", "2"]):
         launch.launch(parse_train_flags(flags))
     assert started == []
 
@@ -134,7 +138,6 @@ def test_a_process_of_a_launcher_starts_none(started, rank):
         (1, ["--nproc", "2"], "--nproc 2, but a launcher started 1"),
         (2, ["--device", "0,1,2"], "names 3 devices, but a launcher started 2"),
         (2, ["--batch", "7"], "--batch-size 7 is the number of images of all 2"),
-        (2, ["--replay", "1:1", "--weights", "W"], "not in 2"),
     ],
 )
 def test_flags_that_differ_from_the_launcher_are_refused(rank, world_size, flags, message):
@@ -162,9 +165,7 @@ def test_more_ranks_than_devices_are_refused(rank):
     rank(1, 2)
     with pytest.raises(backend.BackendError, match="2 or more processes.*'0' gives 1: cuda:0"):
         own_device("0", GPUS)
-
-
-def test_several_devices_for_one_process_are_refused():
+    rank(0, 1)
     with pytest.raises(backend.BackendError, match="'0,1': 2 devices, but this is one process"):
         own_device("0,1", GPUS)
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import backend
-from utils.processes import local_ranks
 from utils.processes.local_ranks import job_code, run_ranks
 
 SECONDS = 60  # a limit against hanging
@@ -84,12 +83,6 @@ class Command:
         """Return exit code, output and errors."""
         output, errors = self.process.communicate(timeout=SECONDS)
         return self.process.returncode, output, errors
-
-
-def test_control_c_while_ranks_import_is_one_word(tmp_path):
-    command = Command(tmp_path, WAITING)
-    command.process.send_signal(signal.SIGINT)
-    assert command.end() == (130, "", "interrupted\n")
 
 
 def test_signals_are_one_request_to_the_ranks_however_many_come(tmp_path):
@@ -174,15 +167,24 @@ def test_ranks_know_their_places_and_meet_in_a_private_folder(tmp_path, monkeypa
 FAILING = """
 import os, sys, time
 if os.environ["RANK"] == "1":
-    sys.exit(3)
+    {}
 time.sleep(100)
 """
 
 
-def test_the_others_end_soon_after_one_has_failed():
+@pytest.mark.parametrize(
+    ("end", "code", "line"),
+    [
+        ("sys.exit(3)", 3, "\nerror: rank 1 ended with exit code 3; the job ends\n"),
+        ("sys.exit(2)", 2, ""),  # a mistake of the user's, which the rank has reported
+        ("os.kill(os.getpid(), 9)", 1, "\nerror: rank 1 was killed by SIGKILL; the job ends\n"),
+    ],
+)
+def test_the_others_end_soon_after_one_has_failed_which_is_named(capfd, end, code, line):
     before = time.monotonic()
-    assert run(FAILING) == 3
-    assert local_ranks.CAUSE_SECONDS <= time.monotonic() - before < 15
+    assert run(FAILING.format(end)) == code
+    assert time.monotonic() - before < 15
+    assert capfd.readouterr().err == line
 
 
 SAVING = """

@@ -134,26 +134,6 @@ def test_a_process_in_it_still_ends_with_its_parent():
     parent.communicate(timeout=20)  # returns when nobody can write there any more
 
 
-@pytest.mark.parametrize("moment", ["_leave_network", "_raise_loopback"])
-def test_what_the_system_refuses_is_an_error_before_any_rank_starts(monkeypatch, moment):
-    def refuse() -> None:
-        raise OSError(errno.EPERM, "no")
-
-    monkeypatch.setattr(private_network, "_leave_network", lambda: None)
-    monkeypatch.setattr(private_network, moment, refuse)
-    with pytest.raises(PermissionError), private_network.private_network():
-        pass
-
-
-def test_a_maker_that_is_interrupted_has_made_nothing(monkeypatch):
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(private_network, "_leave_network", interrupt)
-    with pytest.raises(InterruptedError), private_network.private_network():
-        pass
-
-
 @pytest.mark.parametrize("backend", LAUNCHERS)
 def test_ranks_that_listen_everywhere_without_it_say_so(backend, monkeypatch, caplog):
     def refuse() -> None:

@@ -24,7 +24,7 @@ def test_a_signal_asks_until_the_end_and_handlers_come_back(number):
     assert signal.getsignal(number) is before
 
 
-def test_after_an_exception_requests_are_still_collected_and_a_command_ends_with_its_code(capsys):
+def test_a_suspended_command_reports_why_and_late_requests_do_not_change_its_code(capsys):
     def main():
         with listening("", None):
             raise Suspended("suspended: the reason")
@@ -33,7 +33,7 @@ def test_after_an_exception_requests_are_still_collected_and_a_command_ends_with
         run_command(main)
     for number in (signal.SIGTERM, signal.SIGUSR1):
         os.kill(os.getpid(), number)
-    assert end.value.code == 75
+    assert (end.value.code, capsys.readouterr().out) == (75, "suspended: the reason\n")
 
 
 def test_control_c_asks_for_a_stop_where_the_state_can_be_saved_and_raises_elsewhere(capfd):
@@ -52,11 +52,6 @@ def test_control_c_asks_for_a_stop_where_the_state_can_be_saved_and_raises_elsew
     assert capfd.readouterr().err.split("\n") == [
         "", "Ctrl-C: the state is saved after this batch; once more ends at once", "",
     ]  # fmt: skip
-
-
-def test_all_ranks_know_that_another_was_interrupted():
-    stop = StopRequests(agree=lambda own: True)
-    assert stop.cause() == "Ctrl-C" and stop.interrupted
 
 
 TWICE = """
@@ -142,28 +137,8 @@ def test_a_rank_stops_when_any_rank_is_asked_and_goes_on_when_they_have_not_agre
         return len(asked) == 1  # it was no Ctrl-C
 
     assert StopRequests(agree=another_rank).cause() == "asked for by another rank"
+    assert StopRequests(agree=lambda own: True).cause() == "Ctrl-C"  # of another rank
     (tmp_path / "file").touch()
     not_yet = StopRequests(tmp_path / "file", agree=lambda own: asked.append(own))
     assert not_yet.cause() is None
     assert asked == [False, False, True]  # after an agreement, whether it was Ctrl-C
-
-
-def test_a_suspended_command_ends_with_code_75_and_says_why(capsys):
-    def main():
-        raise Suspended("suspended: the reason")
-
-    with pytest.raises(SystemExit) as end:
-        run_command(main)
-    assert end.value.code == 75
-    assert capsys.readouterr().out == "suspended: the reason\n"
-
-
-def test_a_file_that_another_rank_saw_first_is_named(tmp_path):
-    file = tmp_path / "file"
-
-    def another_rank(own):
-        first = not file.exists()
-        file.touch()
-        return first
-
-    assert "file is there" in StopRequests(file, agree=another_rank).cause()

@@ -8,10 +8,8 @@ import pytest
 from tests.unit.results.made import make_class_result
 from utils.cli.detect_config import DetectConfig
 from utils.drawing.colours import class_colour
-from utils.errors import UserError
 from utils.results.class_result import ClassScore
 from utils.results.run_files import RunFiles
-from utils.results.summary import summary
 
 NAMES = ("cat", "dog", "tie", "军装", "bird", "bus", "car")
 PROBABILITIES = [0.125, 0.5, 0.0625, 0.125, 0.03125, 0.15625, 0.0]
@@ -31,12 +29,6 @@ def test_the_five_most_probable_classes_come_in_their_order():
     assert found.probabilities.tolist() == PROBABILITIES
 
 
-@pytest.mark.parametrize("number", [1, 2, 5])
-def test_of_few_classes_all_come(number):
-    probabilities = [1 / number] * number
-    assert result(probabilities, NAMES[:number]).top5.tolist() == list(range(number))
-
-
 def test_what_is_no_number_is_no_class():
     found = result([float("nan"), 0.5, 0.25, float("nan"), 0.125, float("inf"), 0.0])
     assert found.top5.tolist() == [1, 2, 4, 6]
@@ -47,7 +39,7 @@ def test_what_is_no_number_is_no_class():
 
 def test_it_is_told_in_one_line():
     assert result([0.25, 0.625, 0.125], NAMES[:3]).words() == "dog 0.62, cat 0.25, tie 0.12"
-    assert summary(result([1.0], ("cat",)), (224, 224)) == "224x224 cat 1.00"
+    assert result([1.0], ("cat",)).summary((224, 224)) == "224x224 cat 1.00"
     assert repr(result([1.0], ("c\x1b[31m",))) == r"ClassResult(a.jpg, 60x40 px: c\x1b[31m 1.00)"
     assert result().counted == ["dog"]
 
@@ -84,14 +76,6 @@ def test_the_image_shows_a_line_a_class_in_its_colour():
     assert 0 < widths[0] < widths[1]
 
 
-@pytest.mark.parametrize("size", [(1, 1), (8, 300), (300, 8), (64, 64), (30, 3000), (3000, 30)])
-def test_the_lines_fit_into_an_image_of_any_size(size):
-    found = result(size=size)
-    drawn = found.plot()
-    assert drawn.shape == (*size, 3)
-    np.testing.assert_array_equal(drawn[-(-size[0] // 2) :], found.image[-(-size[0] // 2) :])
-
-
 def test_other_packages_get_the_five_classes():
     pytest.importorskip("pandas")
     pytest.importorskip("supervision")
@@ -102,13 +86,3 @@ def test_other_packages_get_the_five_classes():
     assert type(classes).__name__ == "Classifications"
     assert classes.class_id.tolist() == ORDER
     np.testing.assert_array_equal(classes.confidence, result().scores)
-
-
-def test_a_class_has_no_place_to_cut_out():
-    with pytest.raises(UserError, match="a class belongs to the whole image"):
-        result().crop()
-
-
-def test_half_a_character_in_a_name_is_spelt_out_in_json():
-    text = result([1.0], ("c\udce9",)).to_json()
-    assert json.loads(text.encode())["classes"][0]["name"] == r"c\udce9"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.results.made import make_result
 from utils.errors import UserError
-from utils.results.image_file import LONGEST_SIDES, save_image, suffix_that_holds
+from utils.results.image_file import LONGEST_SIDES, save_image
 
 LOSSY = {".jpg": 3, ".jpeg": 3, ".webp": 6}  # grey values; measured 1, 1 and 3
 
@@ -20,15 +20,6 @@ def test_an_image_comes_back_in_its_colours(tmp_path, suffix):
     save_image(tmp_path / f"a{suffix}", image)
     found = cv2.imread(str(tmp_path / f"a{suffix}"))[:, :, ::-1].astype(int)
     assert np.abs(found - image).max() <= LOSSY.get(suffix.lower(), 0)
-
-
-def test_what_a_kind_cannot_hold_is_written_in_another():
-    small, long, longer = (np.zeros((1, side, 3), np.uint8) for side in (9, 20_000, 65_501))
-    assert suffix_that_holds(".webp", small) == ".webp"
-    assert suffix_that_holds(".PNG", longer) == ".PNG"
-    assert suffix_that_holds(".gif", small) == suffix_that_holds("", small) == ".jpg"
-    assert suffix_that_holds(".webp", long) == ".jpg"
-    assert suffix_that_holds(".jpg", longer) == suffix_that_holds(".gif", longer) == ".png"
 
 
 @pytest.mark.parametrize("suffix", LONGEST_SIDES)
@@ -43,14 +34,6 @@ def test_a_name_that_says_no_fitting_kind_is_answered_with_those_that_do(tmp_pat
     with pytest.raises(UserError, match=r"20000x1 px .*\.bmp, \.jpeg, \.jpg, \.png"):
         save_image(tmp_path / name, np.zeros((1, 20_000, 3), np.uint8))
     assert os.listdir(tmp_path) == []
-
-
-def test_a_result_saves_what_it_plots(tmp_path):
-    result = make_result("a.jpg", (10, 10, 30, 30, 0.5, 1))
-    result.save(tmp_path / "a.png", line_width=3, labels=False)
-    found = cv2.imread(str(tmp_path / "a.png"))[:, :, ::-1]
-    np.testing.assert_array_equal(found, result.plot(3, labels=False))
-    assert (found != result.image).any()
 
 
 def test_a_result_saves_its_labels(tmp_path):

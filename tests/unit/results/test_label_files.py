@@ -32,10 +32,3 @@ def test_each_image_with_detections_has_a_file_of_fractions(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one-2.txt", "one.txt"]
     assert (tmp_path / "one.txt").read_text() == "0 0.3 0.5 0.2 1 0.25\n1 0.2 0.3 0.2 0.2 0.875\n"
     assert (tmp_path / "one-2.txt").read_text() == "3 0.5 0.5 1 1 0.5\n"
-
-
-def test_scores_are_left_out_unless_asked_for(tmp_path):
-    files = DETECTION.label_files([sample("one.jpg")], scores=False)
-    files.add(0, found((0, 0, 100, 50, 0.5, 3)), NOTHING)
-    files.write(tmp_path / "labels")
-    assert (tmp_path / "labels/one.txt").read_text() == "3 0.5 0.5 1 1\n"

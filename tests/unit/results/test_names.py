@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from utils.results.names import MAX_BYTES, Names, Stems, name_of_source, safe_name
+from utils.results.names import Names, name_of_source, safe_name
 
 
 @pytest.mark.parametrize(
@@ -28,13 +28,6 @@ def test_a_safe_name_is_one_folder(text, name):
     assert Path("folder", name).parent == Path("folder")
 
 
-@pytest.mark.parametrize("character", ["x", "é", "灯", "😀"])
-def test_a_long_name_is_cut_between_characters(character):
-    found = safe_name(character * 100_000, otherwise="class")
-    size = len(character.encode())
-    assert found == character * (MAX_BYTES // size)
-
-
 @pytest.mark.parametrize(
     ("source", "name"),
     [
@@ -55,11 +48,6 @@ def test_a_source_gives_its_name_without_folders_and_secrets(source, name):
     assert name_of_source(source) == name
 
 
-def test_a_file_name_as_long_as_a_file_system_takes_is_cut():
-    stem, suffix = name_of_source(Path("x" * 250 + ".jpeg"))
-    assert (stem, suffix) == ("x" * MAX_BYTES, ".jpeg")
-
-
 def test_a_name_that_is_taken_gets_the_next_number():
     names = Names()
     given = [names.take(name) for name in ("a", "a", "a-2", "a", "b", "a-2")]
@@ -72,11 +60,11 @@ def test_many_sources_of_one_name_take_linear_time():
 
 
 def test_an_image_called_like_a_frame_of_a_video_gets_another_name():
-    stems = Stems()
-    assert stems.take_for_video("clip") == "clip"
-    assert stems.take_for_image("clip_7") == "clip_7-2"
-    assert stems.take_for_image("other_7") == "other_7"
-    assert stems.take_for_video("other") == "other-2"
-    assert stems.take_for_image("other-2_1") == "other-2_1-2"
-    assert stems.take_for_image("clip") == "clip-2"
-    assert stems.take_for_image("clip_x") == "clip_x"
+    names = Names()
+    assert names.take("clip", is_video=True) == "clip"
+    assert names.take("clip_7") == "clip_7-2"
+    assert names.take("other_7") == "other_7"
+    assert names.take("other", is_video=True) == "other-2"
+    assert names.take("other-2_1") == "other-2_1-2"
+    assert names.take("clip") == "clip-2"
+    assert names.take("clip_x") == "clip_x"

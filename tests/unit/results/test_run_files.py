@@ -2,11 +2,8 @@
 
 import contextlib
 import csv
-import dataclasses
 import json
 import resource
-import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +16,6 @@ from tests.unit.results.made import CLASS_NAMES, make_result
 from utils.cli.detect_config import DetectConfig
 from utils.errors import UserError
 from utils.media.video_file import VideoFile
-from utils.results import drawn_videos
 from utils.results.run_files import RunFiles
 
 PERSON, CAT = (10, 10, 30, 30, 0.5, 0), (5, 5, 20, 20, 0.25, 2)
@@ -42,32 +38,6 @@ def write(folder: Path, *results, **flags: object) -> list[str]:
     return files_in(folder)
 
 
-class StubWriter:
-    """Notes what is written into videos."""
-
-    made: list["StubWriter"]
-
-    def __init__(self, path, size, rate):
-        self.path, self.size, self.rate = path, size, rate
-        self.seconds: list[float] = []
-        self.is_open = True
-        StubWriter.made.append(self)
-
-    def write(self, image, seconds):
-        assert self.is_open and image.shape == (*self.size, 3)
-        self.seconds.append(seconds)
-
-    def close(self):
-        self.is_open = False
-
-
-@pytest.fixture
-def videos(monkeypatch):
-    monkeypatch.setattr(StubWriter, "made", [], raising=False)
-    monkeypatch.setattr(drawn_videos, "VideoWriter", StubWriter)
-    return StubWriter.made
-
-
 def test_all_flags_give_the_public_layout(tmp_path):
     result = make_result(Path("x/a.png"), PERSON, CAT, PERSON)
     found = write(tmp_path, result, make_result(Path("x/b.jpg")), **ALL)
@@ -81,12 +51,6 @@ def test_all_flags_give_the_public_layout(tmp_path):
     ]
     table = (tmp_path / "predictions.csv").read_text()
     assert table == "a.png,person,0.50\na.png,cat,0.25\na.png,person,0.50\n"
-
-
-def test_without_flags_there_are_drawings_and_with_nosave_nothing(tmp_path):
-    result = make_result(Path("a.jpg"), PERSON)
-    assert write(tmp_path, result, nosave=True) == []
-    assert write(tmp_path, result) == ["a.jpg"]
 
 
 def test_drawings_follow_the_flags(tmp_path):
@@ -103,20 +67,9 @@ def test_drawings_follow_the_flags(tmp_path):
         np.testing.assert_array_equal(found, drawn)
 
 
-def test_scores_are_in_the_labels_where_asked_for(tmp_path):
-    write(tmp_path, make_result(Path("a.jpg"), PERSON), save_txt=True, save_conf=True)
-    assert (tmp_path / "labels/a.txt").read_text() == "0 0.333333 0.5 0.333333 0.5 0.5\n"
-
-
 def test_labels_of_an_earlier_run_do_not_stay_where_nothing_is_found(tmp_path):
     write(tmp_path, make_result(Path("a.jpg"), PERSON), save_txt=True)
     assert "labels/a.txt" not in write(tmp_path, make_result(Path("a.jpg")), save_txt=True)
-
-
-def test_crops_of_an_earlier_run_stay(tmp_path):
-    write(tmp_path, make_result(Path("a.jpg"), PERSON), save_crop=True, nosave=True)
-    found = write(tmp_path, make_result(Path("a.jpg"), PERSON), save_crop=True, nosave=True)
-    assert found == ["crops/person/a.jpg", "crops/person/a2.jpg"]
 
 
 def test_crops_of_images_called_like_numbered_crops_do_not_replace_each_other(tmp_path):
@@ -158,37 +111,6 @@ def test_sources_of_one_name_replace_nothing_of_each_other(tmp_path):
     )
 
 
-def test_frames_of_a_video_go_into_one_video_and_labels_count_from_one(tmp_path, videos):
-    frames = [make_result(Path("clip.avi"), PERSON, number=number) for number in (0, 3, 6)]
-    with RunFiles(tmp_path, configure(**ALL), CLASS_NAMES) as files:
-        for frame in frames:
-            files.add(frame, files.reserve(frame.frame, Fraction(8, 3)))
-    (video,) = videos
-    assert (video.path, video.rate) == (tmp_path / "clip.mp4", Fraction(8, 3))
-    assert (video.seconds, video.is_open) == ([0, 0.375, 0.75], False)
-    labels = [f"labels/clip_{number}.txt" for number in (1, 4, 7)]
-    crops = [f"crops/person/clip{number}.jpg" for number in ("", 2, 3)]
-    assert files_in(tmp_path) == [*crops, "detections.json", *labels, "predictions.csv"]
-    assert (tmp_path / "predictions.csv").read_text() == "clip.avi,person,0.50\n" * 3
-    records = json.loads((tmp_path / "detections.json").read_text())["images"]
-    found = [(record["name"], record["frame"], record["seconds"]) for record in records]
-    assert found == [("clip_1", 0, 0.0), ("clip_4", 3, 0.375), ("clip_7", 6, 0.75)]
-
-
-def test_a_video_is_finished_when_the_next_begins_and_cameras_when_all_is_done(tmp_path, videos):
-    with RunFiles(tmp_path, configure(), CLASS_NAMES) as files:
-        for source, number in (
-            (Path("x/a.mp4"), 0), ("0", 0), ("rtsp://u:p@cam/live", 0), (Path("x/a.mp4"), 1),
-            ("0", 1), (Path("y/a.mp4"), 0), (Path("y/a.mp4"), 0),
-        ):  # fmt: skip
-            files.add(make_result(source, number=number))
-        assert [video.is_open for video in videos] == [False, True, True, False, True]
-    names = [video.path.name for video in videos]
-    assert names == ["a.mp4", "0.mp4", "cam_live.mp4", "a-2.mp4", "a-3.mp4"]
-    assert [len(video.seconds) for video in videos] == [2, 2, 1, 1, 1]
-    assert not any(video.is_open for video in videos)
-
-
 def test_threads_in_any_order_leave_the_files_of_one_thread(tmp_path):
     results = [
         make_result(Path(f"{number % 3}/{number % 7}.png"), *[PERSON] * (number % 4))
@@ -200,20 +122,12 @@ def test_threads_in_any_order_leave_the_files_of_one_thread(tmp_path):
     with RunFiles(many, configure(**ALL), CLASS_NAMES) as files:
         places = [files.reserve(result.frame) for result in results]
         with ThreadPoolExecutor(8) as pool:
-            list(pool.map(files.add, results[::-1], places[::-1]))
+            shares = list(pool.map(files.write, results[::-1], places[::-1]))
+        for share in shares[::-1]:
+            files.append(share)
     assert files_in(many) == files_in(one)
     for name in files_in(one):
         assert (many / name).read_bytes() == (one / name).read_bytes()
-
-
-def test_rows_whose_turn_never_came_are_written_at_the_end(tmp_path):
-    results = [make_result(Path(f"{name}.jpg"), PERSON) for name in "abcd"]
-    with RunFiles(tmp_path, configure(**ALL), CLASS_NAMES) as files:
-        places = [files.reserve(result.frame) for result in results]
-        for index in (0, 3, 2):
-            files.add(results[index], places[index])
-    rows = (tmp_path / "predictions.csv").read_text().splitlines()
-    assert [row[0] for row in rows] == ["a", "c", "d"]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
@@ -227,49 +141,6 @@ def test_what_was_added_before_an_interrupt_is_there_and_whole(tmp_path, error):
     assert len(json.loads((tmp_path / "detections.json").read_text())["images"]) == 1
     assert (tmp_path / "predictions.csv").read_text() == "a.jpg,person,0.50\n"
     assert not [name for name in files_in(tmp_path) if name.endswith(".tmp")]
-
-
-def test_an_interrupt_at_any_step_leaves_valid_json(tmp_path):
-    """An interrupt may come wherever Python runs: here at each line of the writing in turn."""
-    results = [make_result(Path(f"{name}.jpg"), PERSON) for name in "ab"]
-    step = 0
-    while run_interrupted_at(step, tmp_path, results):
-        images = json.loads((tmp_path / "detections.json").read_text())["images"]
-        assert [record["name"] for record in images] == ["a", "b"][: len(images)]
-        step += 1
-    assert step > 20
-
-
-def run_interrupted_at(step, folder, results) -> bool:
-    """Add results; return whether there were so many steps. What waits is written nevertheless."""
-    steps = iter(range(step))
-
-    def interrupt(frame, event, argument):
-        name = Path(frame.f_code.co_filename).name
-        if name not in ("detections_file.py", "growing.py"):
-            return None
-        if event == "line" and next(steps, None) is None:
-            sys.settrace(None)
-            raise KeyboardInterrupt
-        return interrupt
-
-    try:
-        with RunFiles(folder, configure(save_json=True, nosave=True), CLASS_NAMES) as files:
-            places = [files.reserve(result.frame) for result in results]
-            sys.settrace(interrupt)
-            for result, place in zip(results, places, strict=True):
-                files.add(result, place)
-            sys.settrace(None)
-    except KeyboardInterrupt:
-        return True
-    return False
-
-
-def test_an_empty_run_leaves_valid_files(tmp_path):
-    assert write(tmp_path, **ALL) == ["detections.json", "predictions.csv"]
-    document = json.loads((tmp_path / "detections.json").read_text())
-    assert document == {"class_names": list(CLASS_NAMES), "images": []}
-    assert (tmp_path / "predictions.csv").read_text() == ""
 
 
 def test_the_json_file_has_all_of_a_detection(tmp_path):
@@ -290,20 +161,6 @@ def test_the_json_file_has_all_of_a_detection(tmp_path):
     ]  # fmt: skip
     assert (tmp_path / "predictions.csv").read_text() == "\\x1b人.jpg,person,0.50,7\n"
     assert (tmp_path / "labels/\x1b人.txt").read_text().endswith(" 7\n")
-
-
-def test_json_shows_characters_of_all_languages_and_escapes_what_steers_a_terminal(tmp_path):
-    name = "人\x9b\u202e\U000e0001"
-    write(tmp_path, make_result(Path(f"{name}.jpg")), nosave=True, save_json=True)
-    text = (tmp_path / "detections.json").read_text(encoding="utf-8")
-    assert '"name": "人\\u009b\\u202e\\udb40\\udc01"' in text
-    assert json.loads(text)["images"][0]["name"] == name
-
-
-def test_a_byte_that_is_no_text_is_spelt_out_in_json(tmp_path):
-    write(tmp_path, make_result(Path("a\udce9.jpg")), nosave=True, save_json=True)
-    (record,) = json.loads((tmp_path / "detections.json").read_text("utf-8"))["images"]
-    assert (record["name"], record["source"]) == ("a\\udce9", "a\\udce9.jpg")
 
 
 @pytest.mark.parametrize("stem", ["x" * 251, "人" * 83, "a\udce9", "a\nb"])
@@ -332,12 +189,6 @@ def test_an_image_of_one_pixel_and_boxes_at_its_border_are_written(tmp_path):
     assert [name for name in found if name.startswith("crops/")] == [
         "crops/cat/a.jpg", "crops/person/a.jpg", "crops/traffic light/a.jpg",
     ]  # fmt: skip
-
-
-def test_a_crop_too_long_for_its_kind_is_written_in_another(tmp_path):
-    result = make_result(Path("a.png"), (0, 0, 70_000, 1, 0.5, 0), size=(1, 70_000))
-    found = write(tmp_path, result, save_crop=True, nosave=True)
-    assert found == ["crops/person/a.png"]
 
 
 @contextlib.contextmanager
@@ -380,36 +231,6 @@ def test_a_disk_that_fills_up_leaves_all_that_was_whole_before(tmp_path):
     assert [record["name"] for record in images] == ["a"]
 
 
-def test_the_first_failure_is_told_and_not_those_that_follow(tmp_path):
-    result = make_result(Path("a.png"), *[PERSON] * 500, size=(400, 400))
-    with full_disk(300), pytest.raises(OSError) as caught:
-        write(tmp_path, result, **ALL)
-    assert caught.value.filename == str(tmp_path / "a.png")
-
-
-def test_a_file_that_cannot_be_finished_after_an_interrupt_is_told(tmp_path):
-    (tmp_path / "predictions.csv").mkdir()
-    with (
-        pytest.raises(IsADirectoryError, match="predictions.csv"),
-        RunFiles(tmp_path, configure(save_csv=True), CLASS_NAMES),
-    ):
-        raise KeyboardInterrupt
-
-
-def test_a_folder_that_is_in_the_way_is_named(tmp_path):
-    (tmp_path / "predictions.csv").mkdir()
-    with pytest.raises(IsADirectoryError, match="predictions.csv"):
-        write(tmp_path, save_csv=True)
-
-
-def test_closing_again_does_nothing(tmp_path):
-    files = RunFiles(tmp_path, configure(**ALL), CLASS_NAMES)
-    files.close()
-    files.close()
-    assert files_in(tmp_path) == ["detections.json", "predictions.csv"]
-    assert threading.active_count() < 50
-
-
 def test_a_box_that_is_not_finite_is_in_no_file(tmp_path):
     """Half precision can give one."""
     broken = [(float("nan"), 0, 9, 9, 0.9, 1), (0, 0, float("inf"), 9, 0.8, 1)]
@@ -424,41 +245,44 @@ def test_a_box_that_is_not_finite_is_in_no_file(tmp_path):
     assert [found["track_id"] for found in record["detections"]] == [3]
 
 
-def test_a_written_video_has_the_frames_and_times_of_its_source(tmp_path):
-    box = (20, 20, 140, 100, 0.5, 0)
-    frames = [
-        make_result(Path("clip.avi"), box, size=(120, 160), number=number)
-        for number in (0, 1, 2, 6)
-    ]
-    with RunFiles(tmp_path, configure(line_thickness=8), CLASS_NAMES) as files:
-        for result in frames:
-            files.add(result, files.reserve(result.frame, Fraction(8)))
-    assert files_in(tmp_path) == ["clip.mp4"]
+BOX = (20, 20, 140, 100, 0.5, 0)
+
+
+def frame_of(source: Path | str, number: int):
+    return make_result(source, BOX, size=(120, 160), number=number)
+
+
+def test_frames_of_a_video_go_into_one_video_and_labels_count_from_one(tmp_path):
+    results = [frame_of(Path("clip.avi"), number) for number in (0, 3, 6)]
+    with RunFiles(tmp_path, configure(line_thickness=8, **ALL), CLASS_NAMES) as files:
+        for result in results:
+            files.append(files.write(result, files.reserve(result.frame, Fraction(8, 3))))
     found = list(VideoFile(tmp_path / "clip.mp4", 10**6).frames())
-    assert [frame.seconds for frame in found] == [0, 0.125, 0.25, 0.75]
-    for frame, result in zip(found, frames, strict=True):
+    assert [frame.seconds for frame in found] == [0, 0.375, 0.75]
+    for frame, result in zip(found, results, strict=True):
         plain, drawn = result.image.astype(int), result.plot(8).astype(int)
         # H.264 halves the resolution of colours; measured, a sixth of what the drawing changes.
         assert np.abs(frame.image - drawn).mean() < np.abs(plain - drawn).mean() / 2
+    labels = [f"labels/clip_{number}.txt" for number in (1, 4, 7)]
+    crops = [f"crops/person/clip{number}.jpg" for number in ("", 2, 3)]
+    tables = ["detections.json", *labels, "predictions.csv"]
+    assert files_in(tmp_path) == ["clip.mp4", *crops, *tables]
+    assert (tmp_path / "predictions.csv").read_text() == "clip.avi,person,0.50\n" * 3
+    records = json.loads((tmp_path / "detections.json").read_text())["images"]
+    found = [(record["name"], record["frame"], record["seconds"]) for record in records]
+    assert found == [("clip_1", 0, 0.0), ("clip_4", 3, 0.375), ("clip_7", 6, 0.75)]
 
 
-def test_a_disk_that_a_video_fills_is_one_error_that_names_the_video(tmp_path):
-    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
-    frames = [make_result(Path("clip.avi"), PERSON, number=number) for number in range(100)]
-    frames = [
-        dataclasses.replace(result, frame=result.frame._replace(image=np.roll(noise, number)))
-        for number, result in enumerate(frames)
-    ]
-    with full_disk(30_000), pytest.raises(OSError, match="File too large") as caught:
-        write_in_a_thread(tmp_path, frames)
-    assert caught.value.filename == str(tmp_path / "clip.mp4")
-    assert files_in(tmp_path) == []
-
-
-def write_in_a_thread(folder: Path, results) -> None:
-    """Write results as a pipeline does: those that wait follow one that fails."""
-    with RunFiles(folder, configure(), CLASS_NAMES) as files:
-        with ThreadPoolExecutor(1) as pool:
-            futures = [pool.submit(files.add, result) for result in results]
-        for future in futures:
-            future.result()
+def test_a_video_is_finished_when_the_next_begins_and_cameras_when_all_is_done(tmp_path):
+    with RunFiles(tmp_path, configure(), CLASS_NAMES) as files:
+        for source, number in (
+            (Path("x/a.mp4"), 0), ("0", 0), ("rtsp://u:p@cam/live", 0), (Path("x/a.mp4"), 1),
+            ("0", 1), (Path("y/a.mp4"), 0), (Path("y/a.mp4"), 0),
+        ):  # fmt: skip
+            files.add(frame_of(source, number))
+        finished = [name for name in files_in(tmp_path) if not name.startswith(".")]
+        assert finished == ["a-2.mp4", "a.mp4"]
+    names = {"a.mp4": 2, "0.mp4": 2, "cam_live.mp4": 1, "a-2.mp4": 1, "a-3.mp4": 1}
+    assert files_in(tmp_path) == sorted(names)
+    for name, number in names.items():
+        assert len(list(VideoFile(tmp_path / name, 10**6).frames())) == number

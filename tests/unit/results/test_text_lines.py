@@ -2,13 +2,14 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
 
 from tests.shared_files import shared_path
-from tests.unit.results.made import make_detections
-from utils.results.text_lines import label_lines, table_lines
+from tests.unit.results.made import make_detections, make_result
+from utils.results.text_lines import count_by_class, label_lines, table_lines
 
 BOX = (10, 20, 30, 40, 0.5, 2)
 
@@ -35,12 +36,6 @@ def test_a_track_id_ends_the_line_and_large_whole_numbers_keep_their_digits():
     assert label_lines(detections, (100, 100), ids)[1] == "2 0.2 0.3 0.2 0.2 12345678"
 
 
-def test_nothing_found_is_no_line():
-    nothing = make_detections()
-    assert label_lines(nothing, (10, 10), scores=True) == []
-    assert table_lines("a.jpg", [], nothing.scores) == ""
-
-
 def test_a_table_has_the_lowest_score_first_and_two_decimals():
     lines = table_lines("a.jpg", ["cat", "person"], np.float32([0.875, 0.125]))
     assert lines == "a.jpg,person,0.12\na.jpg,cat,0.88\n"
@@ -59,3 +54,33 @@ def test_a_row_is_one_line_that_steers_no_terminal():
     lines = table_lines("a\n\x1b[31m\udce9.jpg", ["c\rat", "人"], np.float32([0.5, 0.25]))
     assert lines == "a\\n\\x1b[31m\\xe9.jpg,人,0.25\na\\n\\x1b[31m\\xe9.jpg,c\\rat,0.50\n"
     lines.encode("utf-8")
+
+
+def stored_lines() -> list[str]:
+    return json.loads(shared_path("golden/inference/detect.json").read_text())["console"]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_the_words_are_the_stored_ones(number):
+    """The stored counts, planted in reverse, come out in the stored words and order."""
+    _, line = stored_lines()[number].split(": ")
+    height, width = map(int, re.match(r"(\d+)x(\d+)", line).groups())
+    found = re.findall(r"(\d+) ([a-z ]+?)(?:s\b)?(?=,|$)", line.split(" ", 1)[1])
+    names = tuple(name for _, name in found)
+    counts = [int(count) for count, _ in found]
+    rows = [(*BOX[:5], index) for index, count in enumerate(counts) for _ in range(count)]
+    result = make_result("a.jpg", *rows[::-1], class_names=names)
+    assert result.summary((height, width)) == line
+
+
+def test_without_detections_it_says_so_beside_the_size_of_the_image():
+    assert make_result("a.jpg", size=(50, 40)).summary() == "50x40 (no detections)"
+    assert make_result("a.jpg", BOX).summary() == "40x60 1 cat"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("car", "2 cars"), ("skis", "2 skis"), ("wine glass", "2 wine glass"), ("车", "2 车")],
+)
+def test_a_plural_is_made_only_where_an_s_makes_one(name, shown):
+    assert count_by_class(np.zeros(2, np.int64), [name]) == shown

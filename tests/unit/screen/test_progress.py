@@ -3,14 +3,12 @@
 import logging
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.terminal import run_on_terminal
 from utils.files.project import PROJECT
 from utils.screen import progress
-from utils.screen.lines import joined
 from utils.screen.progress import Progress
 
 LOSSES = "box 0.1234  obj 0.2345  cls 0.0456"
@@ -57,13 +55,6 @@ def test_the_bar_fills_the_width_and_shows_all_its_parts(columns):
     assert any("| 5000/9999, " in bar for bar in bars)
 
 
-def test_a_narrow_terminal_cuts_the_bar_and_does_not_wrap_it():
-    screen = run_on_terminal(WORK.format(note=LOSSES), 40)
-    bars = [line for line in screen.seen if line.startswith("epoch 100/300 |")]
-    assert len(bars) > 5 and max(map(len, bars)) <= 40
-    assert not any(line.lstrip().startswith("obj") for line in screen.seen)
-
-
 class Clock:
     """Time that passes only when it is told to."""
 
@@ -92,24 +83,6 @@ def test_without_a_terminal_a_line_comes_every_half_minute(clock, caplog):
     assert lines[0] == "epoch 3/9: 18 of 100 batches, 5:28 left, box 0.5"
     assert len(lines) == 90 * 4 // 32
     assert all(word not in lines[-1] for word in ("100 of 100", " 0:00 left"))
-
-
-def test_short_work_says_nothing_and_long_work_says_hours(clock, caplog):
-    caplog.set_level(logging.INFO)
-    with Progress(5, "validating", "batches") as work:
-        for _ in range(5):
-            clock.now += 5.9
-            work.update()
-    assert caplog.records == []
-    with Progress(120_000, "reading labels of train", "images") as work:
-        clock.now += 40
-        work.update()
-        clock.now += 40
-        work.update()
-    assert [record.getMessage() for record in caplog.records] == [
-        "reading labels of train: 1 of 120,000 images, 1333:19:20 left",
-        "reading labels of train: 2 of 120,000 images, 1333:18:40 left",
-    ]
 
 
 def test_only_the_first_rank_shows_progress(clock, caplog, monkeypatch):
@@ -160,18 +133,3 @@ def test_an_epochs_line_is_broken_between_its_parts_where_it_must(columns, lines
     assert len(shown) == lines and max(map(len, shown)) <= columns
     assert [part for line in shown for part in line.strip().split("  ")] == PARTS
     assert all(line.startswith("  ") for line in shown[1:])
-
-
-def test_a_part_that_is_longer_than_the_terminal_is_not_lost():
-    code = "from utils.screen.lines import joined\nprint(joined(['a', 'b' * 50, 'c']))"
-    assert "".join(run_on_terminal(code, 30).shown()).replace(" ", "") == "a" + "b" * 50 + "c"
-
-
-def test_in_a_log_the_line_is_whole():
-    assert joined(PARTS) == "  ".join(PARTS)
-
-
-def test_progress_may_be_shared_by_threads():
-    with Progress(4000, "reading", "images") as work, ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda _: work.update(), range(4000)))
-    assert work._done == 4000

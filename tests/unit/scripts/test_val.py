@@ -195,12 +195,12 @@ def test_a_rank_that_fails_while_it_validates_is_said_to_validate(monkeypatch, i
     evaluate, phases = validation.evaluate, []
 
     def noted(*arguments, **options):
-        phases.append(watchdog._activity.report().phase)
+        phases.append(watchdog.describe())
         return evaluate(*arguments, **options)
 
     monkeypatch.setattr(validation, "evaluate", noted)
     validate(monkeypatch, inputs, tmp_path)
-    assert phases == ["validation"]
+    assert phases == ["in validation"]
 
 
 def test_tiles_bring_each_image_at_its_own_size(monkeypatch, capsys, inputs, tmp_path):

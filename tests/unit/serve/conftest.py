@@ -1,21 +1,50 @@
-"""One server for all tests that only ask it something."""
+"""One server of three tasks for all tests that only ask it something."""
 
-from collections.abc import Iterator
+import dataclasses
 
 import pytest
 
-from tests.unit.serve.running import Server, running
-
-TIMEOUT = 1.5
+HOSTILE = "<img src=x onerror=document.title='hit'>\u202e\"'&amp;"
+TOKENS = ("0123456789abcdef", "another-token-of-a-client==")
 MAX_BYTES = 100_000
-MAX_PIXELS = 40_000
-MAX_QUEUE = 2
-MODELS = ("plain", "slow", "stuck", "bad", "lost", "defect")
+MAX_PIXELS = 70_000
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    limits = ["--timeout", TIMEOUT, "--max-bytes", MAX_BYTES, "--max-pixels", MAX_PIXELS,
-              "--max-queue", MAX_QUEUE, "--conf", 0.4]  # fmt: skip
-    with running("--weights", *(f"{name}=x" for name in MODELS), *limits) as found:
+def weights(tmp_path_factory):
+    """The files of a detector, a segmenter and a classifier, by the names of their models."""
+    from tests.tiny_tasks import tiny_segmenter, write_tiny_classifier
+    from tests.tiny_weights import write_checkpoint, write_tiny_weights
+
+    folder = tmp_path_factory.mktemp("weights")
+    masks = tiny_segmenter(folder)
+    header = dataclasses.replace(masks.header, class_names=(HOSTILE, *"abcd"))
+    masks = dataclasses.replace(masks, header=header)
+    return {
+        "day": write_tiny_weights(folder),
+        "masks": write_checkpoint(
+            folder / "masks.safetensors", dataclasses.replace(masks, header=header)
+        ),
+        "kinds": write_tiny_classifier(folder),
+    }
+
+
+@pytest.fixture(scope="session")
+def server(weights):
+    from tests.unit.serve.running import running
+
+    models = [f"{name}={path}" for name, path in weights.items()]
+    limits = ["--max-bytes", MAX_BYTES, "--max-pixels", MAX_PIXELS]
+    with running("--weights", *models, *limits) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def guarded(weights, tmp_path_factory):
+    """A server that other machines may ask, with a token."""
+    from tests.unit.serve.running import running
+
+    file = tmp_path_factory.mktemp("tokens") / "tokens"
+    file.write_text("\n".join(TOKENS) + "\n")
+    with running("--weights", weights["day"], "--token-file", file, "--host", "0.0.0.0") as found:
         yield found

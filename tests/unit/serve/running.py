@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -12,23 +13,24 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import cv2
-import numpy as np
 
+from tests.tiny_weights import noise
 from utils.files.project import PROJECT
+from utils.processes.process_family import descendants
 
-SECONDS = 60.0  # for what takes one or two
-STAND_IN = "tests.unit.serve.stand_in"
+SECONDS = 60.0  # for what takes a few
+DETECT = "/v1/detect"
+SIZE = 64
 
 
-def image_file(suffix: str = ".jpg", height: int = 48, width: int = 64) -> bytes:
-    """A small image in a file."""
-    pixels = np.full((height, width, 3), 128, np.uint8)
-    return cv2.imencode(suffix, pixels)[1].tobytes()
+def image_file(height: int = 64, width: int = 96, suffix: str = ".png") -> bytes:
+    return cv2.imencode(suffix, noise(height, width))[1].tobytes()
 
 
 class Reply(NamedTuple):
@@ -43,10 +45,10 @@ class Reply(NamedTuple):
         return json.loads(self.body)
 
     @property
-    def error(self) -> tuple[int, str, str]:
-        """Status, code and sentence of an error, which has nothing else."""
+    def error(self) -> tuple[int, str]:
+        """Status and code of an error."""
         assert list(self.json) == ["error"] and list(self.json["error"]) == ["code", "message"]
-        return self.status, self.json["error"]["code"], self.json["error"]["message"]
+        return self.status, self.json["error"]["code"]
 
 
 class Server:
@@ -59,6 +61,7 @@ class Server:
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
         self.port = int(re.search(r":(\d+)$", self.wait_for("listening on "))[1])
+        self.root = f"http://127.0.0.1:{self.port}"
 
     def _read(self) -> None:
         with self.process.stdout as output:
@@ -77,29 +80,38 @@ class Server:
 
     def ask(
         self,
-        path: str,
-        body: bytes | None = None,
-        method: str | None = None,
+        path: str = DETECT,
+        body: Any = None,
         headers: Mapping[str, str] | None = None,
+        method: str | None = None,
     ) -> Reply:
         """Ask over a connection of its own."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
-        method = method or ("GET" if body is None else "POST")
-        try:
-            connection.request(method, path, body, dict(headers or {}))
+        with contextlib.closing(connection):
+            method = method or ("GET" if body is None else "POST")
+            with contextlib.suppress(ConnectionError):  # refused before all of the body was sent
+                connection.request(method, path, body, dict(headers or {}))
             return reply_of(connection.getresponse())
-        finally:
-            connection.close()
 
-    def record(self, reply: Reply) -> dict[str, Any]:
-        """The line of the log that tells of an answer."""
-        return json.loads(self.wait_for(reply.headers["x-request-id"]))
+    def send(self, text: bytes) -> Reply:
+        """Send bytes on a connection, and read the answer."""
+        with socket.create_connection(("127.0.0.1", self.port), SECONDS) as connection:
+            connection.sendall(text)
+            with http.client.HTTPResponse(connection) as answer:
+                answer.begin()
+                return reply_of(answer)
 
-    def connect(self, text: bytes = b"") -> socket.socket:
-        """A connection on which some bytes were sent."""
-        connection = socket.create_connection(("127.0.0.1", self.port), SECONDS)
-        connection.sendall(text)
-        return connection
+    @property
+    def worker(self) -> int:
+        """The process with the models."""
+        (found,) = descendants(self.process.pid)
+        return found
+
+    def until_ready(self) -> None:
+        deadline = time.monotonic() + SECONDS
+        while self.ask("/readyz").status != 200:
+            assert time.monotonic() < deadline, "\n".join(self.seen)
+            time.sleep(0.05)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to end; return its exit code."""
@@ -108,42 +120,16 @@ class Server:
 
 
 def reply_of(answer: http.client.HTTPResponse) -> Reply:
-    """An answer, read to its end."""
     headers = {name.lower(): value for name, value in answer.getheaders()}
     return Reply(answer.status, headers, answer.read())
 
 
-def receive(connection: socket.socket) -> Reply:
-    """The next answer on a connection."""
-    with http.client.HTTPResponse(connection) as answer:
-        answer.begin()
-        return reply_of(answer)
-
-
-def read_all(connection: socket.socket) -> bytes:
-    """What comes until the other side ends the connection."""
-    parts = []
-    try:
-        while part := connection.recv(1 << 16):
-            parts.append(part)
-    except ConnectionResetError:
-        pass
-    return b"".join(parts)
-
-
-def start(
-    *flags: object, command: Sequence[object] = ("-m", STAND_IN), files: int | None = None
-) -> subprocess.Popen:
-    """Start a server.
-
-    command: what Python runs.
-    files: how many it may have open.
-    """
-    limit = [] if files is None else ["prlimit", f"--nofile={files}:{files}"]
+def start(*flags: object, **environ: str) -> subprocess.Popen:
+    """Start a server on a free port."""
     return subprocess.Popen(
-        [*limit, sys.executable, *map(str, command), "--port", "0", *map(str, flags)],
+        [sys.executable, "-m", "utils.serve", "--port", "0", *map(str, flags)],
         cwd=PROJECT,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, "PYTHONUNBUFFERED": "1", **environ},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -152,9 +138,9 @@ def start(
 
 
 @contextmanager
-def running(*flags: object, ready: bool = True, **options: Any) -> Iterator[Server]:
-    """A server that is there in the block."""
-    with start(*flags, **options) as process:
+def running(*flags: object, ready: bool = True) -> Iterator[Server]:
+    """A server of small images on the CPU that is there in the block."""
+    with start("--img", SIZE, "--device", "cpu", *flags) as process:
         try:
             server = Server(process)
             if ready:
@@ -163,10 +149,3 @@ def running(*flags: object, ready: bool = True, **options: Any) -> Iterator[Serv
         finally:
             process.kill()
             server.reader.join(SECONDS)
-
-
-def refusal(*flags: object) -> tuple[int, str]:
-    """The exit code and the output of a server that does not start."""
-    process = start(*flags)
-    output, _ = process.communicate(timeout=SECONDS)
-    return process.returncode, output

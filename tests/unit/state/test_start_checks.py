@@ -83,6 +83,8 @@ REFUSED = [
     (["--weights", "absent.pt"], "--weights absent.pt: no such file"),
     (["--device", "gpu"], "--device 'gpu': cpu, a GPU's number such as 0"),
     (["--backend", "jax"], "argument --backend: invalid choice: 'jax'"),
+    (["--seed", str(2**64)], "--seed 18446744073709551616"),
+    (["--evolve", "x"], "--evolve"),
 ]
 COUNTS = ((), ("--nproc", "2"))  # of processes
 

@@ -8,8 +8,7 @@ from tests.shared_files import shared_path
 from tests.unit.tracking.drawn_video import NUM_FRAMES, WIDTH, write_drawn_video
 from utils.evaluation.nms import SuppressionSettings
 from utils.media.video_file import VideoFile
-from utils.tracking.sources import SourceTrackers
-from utils.tracking.tracker import needed_threshold
+from utils.tracking.tracker import SourceTrackers, needed_threshold
 from utils.weights.load import load_weights
 
 PERSON, CHAIR = 0, 56  # of COCO's 80 classes

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from tests.unit.tracking.moving_objects import count_switches, draw_scene
 from utils.detections import Detections
 from utils.errors import UserError
 from utils.media.frame import Frame
-from utils.tracking.tracker import LOWEST_IOU, NO_ID, Tracker, make_tracker, needed_threshold
+from utils.tracking.tracker import LOWEST_IOU, NO_ID, SourceTrackers, Tracker, needed_threshold
 
 CONFIDENCE = 0.25
 RATE = 25
@@ -39,12 +41,12 @@ def track(tracker: Tracker, *frames: Detections, first: int = 0) -> list[list[in
 
 
 def new_tracker(confidence: float = CONFIDENCE) -> Tracker:
-    return make_tracker(RATE, confidence)
+    return Tracker(RATE, confidence)
 
 
 def follow(scene: list[Detections]) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """By frame the objects that are found, and their ids; their classes do not help."""
-    tracker = make_tracker(RATE, CONFIDENCE, class_agnostic=True)
+    tracker = Tracker(RATE, CONFIDENCE, class_agnostic=True)
     results = [tracker.update(found, frame(number)) for number, found in enumerate(scene)]
     return [found.class_index for found, _ in results], [ids for _, ids in results]
 
@@ -79,19 +81,6 @@ def test_ids_count_from_1_in_the_order_of_appearance():
     assert ids == [[NO_ID], [1], [NO_ID, 1], [1, 2]]
 
 
-def test_ids_are_in_the_order_of_the_detections():
-    """The tracker itself returns weak ones last; ours keeps the highest score first."""
-    a, b, c = (10, 10), (200, 100), (400, 200)
-    start = [boxes((*a, 0.9), (*b, 0.8), (*c, 0.7))] * 2
-    tracker = new_tracker()
-    track(tracker, *start)
-    shuffled = boxes((*c, 0.95), (*a, 0.6), (*b, 0.15))
-    found, ids = tracker.update(shuffled, frame(2))
-    assert ids.tolist() == [3, 1, 2] and ids.dtype == np.int64
-    for field, given in zip(found, shuffled, strict=True):
-        np.testing.assert_array_equal(field, given)
-
-
 def test_a_weak_detection_continues_a_track_and_begins_none():
     known, unknown = (10, 10, 0.9), (300, 200, 0.2)
     tracker = new_tracker()
@@ -102,24 +91,11 @@ def test_a_weak_detection_continues_a_track_and_begins_none():
         assert found.scores.tolist() == pytest.approx([0.12])
 
 
-def test_what_counts_as_found_is_kept_without_an_id_too():
-    detections = boxes((10, 10, 0.9), (300, 200, CONFIDENCE), (500, 10, 0.24))
-    found, ids = new_tracker().update(detections, frame(0))
-    assert found.scores.tolist() == pytest.approx([0.9, CONFIDENCE])
-    assert ids.tolist() == [NO_ID, NO_ID]
-
-
 @pytest.mark.parametrize(
     ("confidence", "needed"), [(0.25, 0.1), (0.1, 0.1), (0.001, 0.001), (0, 0)]
 )
 def test_a_tracker_needs_detections_below_conf(confidence, needed):
     assert needed_threshold(confidence) == needed
-
-
-@pytest.mark.parametrize("confidence", [0.0, 0.001, 0.6, 1.0])
-def test_any_conf_begins_tracks(confidence):
-    detections = boxes((10, 10, max(confidence, 0.001)))
-    assert track(new_tracker(confidence), *[detections] * 3) == [[NO_ID], [1], [1]]
 
 
 def test_an_object_keeps_its_id_through_a_gap_below_a_second():
@@ -168,20 +144,10 @@ def test_boxes_of_two_classes_on_one_object_keep_an_id_each():
 
 def test_an_object_that_changes_its_class_keeps_its_id_only_with_agnostic_nms():
     walk = [of_class(2 if step < 10 else 7, (10 + 4 * step, 20, 0.9)) for step in range(20)]
-    ids = track(make_tracker(RATE, CONFIDENCE, class_agnostic=True), *walk)
+    ids = track(Tracker(RATE, CONFIDENCE, class_agnostic=True), *walk)
     assert ids == [[NO_ID]] + [[1]] * 19
-    ids = track(make_tracker(RATE, CONFIDENCE), *walk)
+    ids = track(Tracker(RATE, CONFIDENCE), *walk)
     assert ids == [[NO_ID]] + [[1]] * 9 + [[NO_ID]] + [[2]] * 9
-
-
-def test_the_boxes_of_a_high_class_are_tracked_as_exactly_as_others():
-    """All classes are moved apart for the tracker; what it gets is float64."""
-    walk = [(10.3 + 4.1 * step, 20.7, 0.9) for step in range(20)]
-    tracker = new_tracker()
-    for number, row in enumerate(walk):
-        found, ids = tracker.update(of_class(9999, row), frame(number))
-        np.testing.assert_array_equal(found.boxes_xyxy, of_class(9999, row).boxes_xyxy)
-        assert ids.tolist() == ([1] if number else [NO_ID])
 
 
 def test_frames_that_are_left_out_of_a_video_do_not_lose_an_object():
@@ -194,7 +160,7 @@ def test_frames_that_are_left_out_of_a_video_do_not_lose_an_object():
 @pytest.mark.parametrize(("rate", "between"), [(25, 2.5), (0.2, 5.0), (None, 1.5)])
 def test_rare_frames_are_tracked_and_may_miss_an_object_twice(rate, between):
     """As of a stream that the network is too slow for: one image in more than a second."""
-    tracker = make_tracker(rate, CONFIDENCE)
+    tracker = Tracker(rate, CONFIDENCE)
     ids = []
     for step in range(12):
         seen = boxes() if step in (6, 7) else boxes((10 + 2 * step, 20, 0.9))
@@ -203,46 +169,12 @@ def test_rare_frames_are_tracked_and_may_miss_an_object_twice(rate, between):
     assert ids[3:6] == ids[8:][:3] and ids[5] == ids[-1] != [NO_ID]
 
 
-@pytest.mark.parametrize(
-    "seconds", [[None] * 6, [0.0, -5.0, -5.0, -6.0, -7.0, -8.0], [float("nan")] * 6]
-)
-def test_times_that_do_not_grow_are_no_gap(seconds):
-    tracker = new_tracker()
-    ids = [
-        tracker.update(boxes((10, 10, 0.9)), Frame(IMAGE, "x", n, time))[1].tolist()
-        for n, time in enumerate([0.0, 0.04, *seconds])
-    ]
-    assert ids[2:] == [[1]] * 6
-
-
-def test_frames_in_which_nothing_is_found():
-    tracker = new_tracker()
-    for number in range(3):
-        found, ids = tracker.update(boxes(), frame(number))
-        assert found.boxes_xyxy.shape == (0, 4) and ids.shape == (0,) and ids.dtype == np.int64
-    assert track(tracker, boxes((10, 10, 0.9)), boxes((10, 10, 0.9)), first=3) == [[NO_ID], [1]]
-
-
-def test_boxes_without_area_and_far_outside_are_no_error():
-    rows = boxes((10, 10, 0.9), (1e6, -1e6, 0.8), (50, 50, 0.7))
-    rows.boxes_xyxy[0, 2:] = rows.boxes_xyxy[0, :2]
-    ids = track(new_tracker(), *[rows] * 4)
-    assert [len(one) for one in ids] == [3] * 4 and ids[-1][1:] == [1, 2]
-
-
 @pytest.mark.parametrize("side", [np.nan, np.inf, -np.inf])
 def test_a_box_that_is_not_finite_has_no_id_and_disturbs_no_other(side):
     rows = boxes((10, 10, 0.9), (200, 100, 0.8))
     broken = boxes((10, 10, 0.9), (200, 100, 0.8))
     broken.boxes_xyxy[0, 2] = side
     assert track(new_tracker(), rows, rows, broken, rows)[1:] == [[1, 2], [NO_ID, 2], [1, 2]]
-
-
-def test_the_same_video_gets_the_same_ids_twice():
-    scene = draw_scene(3, frames=40)
-    first, second = follow(scene)[1], follow(scene)[1]
-    for one, other in zip(first, second, strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 @pytest.fixture(scope="module")
@@ -273,3 +205,46 @@ def test_without_the_package_the_message_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "trackers", None)
     with pytest.raises(UserError, match="--track needs trackers: pip install --no-deps -r"):
         new_tracker()
+
+
+@pytest.mark.parametrize("rate", [None, 0, -5, math.nan, math.inf, 90000])
+@pytest.mark.parametrize(
+    "seconds", [[None] * 6, [0.0, -5.0, -5.0, -6.0, -7.0, -8.0], [math.nan] * 6, [1e9] * 6]
+)
+def test_rates_and_times_that_cannot_be_lose_no_object(rate, seconds):
+    tracker = Tracker(rate, CONFIDENCE)
+    ids = [
+        tracker.update(boxes((10, 10, 0.9)), Frame(IMAGE, "x", n, time))[1].tolist()
+        for n, time in enumerate([0.0, 0.04, *seconds])
+    ]
+    assert ids == [[NO_ID]] + [[1]] * 7
+
+
+IN_VIEW, NEW, KNOWN = boxes((10, 10, 0.9)), [NO_ID], [1]
+
+
+def ids_of(trackers: SourceTrackers, *frames: Frame) -> list[list[int]]:
+    return [trackers.update(IN_VIEW, one, rate=25)[1].tolist() for one in frames]
+
+
+def video(name: str, *numbers: int) -> list[Frame]:
+    return [Frame(IMAGE, Path(name), number, number / 25) for number in numbers]
+
+
+def test_ids_begin_at_1_in_each_video_and_when_one_is_read_again():
+    trackers = SourceTrackers(0.25)
+    for name in ("a.mp4", "b.mp4", "a.mp4"):
+        assert ids_of(trackers, *video(name, 0, 1, 2)) == [NEW, KNOWN, KNOWN]
+
+
+def test_sources_that_take_turns_do_not_disturb_each_other():
+    turns = zip(video("a.mp4", 0, 1, 2), video("b.mp4", 5, 6, 7), strict=True)
+    found = ids_of(SourceTrackers(0.25), *[one for turn in turns for one in turn])
+    assert found == [NEW, NEW, KNOWN, KNOWN, KNOWN, KNOWN]
+
+
+def test_images_of_a_folder_are_one_sequence():
+    trackers = SourceTrackers(0.25)
+    images = [Frame(IMAGE, Path(f"{number}.jpg")) for number in range(3)]
+    assert ids_of(trackers, *images) == [NEW, KNOWN, KNOWN]
+    assert ids_of(trackers, *video("a.mp4", 0)) == [NEW]

@@ -8,8 +8,8 @@ import pytest
 from tests.foreign_classifier import Classifier
 from tests.foreign_files import module
 from utils.errors import UserError
-from utils.weights.fused import unfold
 from utils.weights.load import load_weights
+from utils.weights.yolov5 import unfold
 
 
 def test_a_classifier_is_described_by_its_layers(tmp_path):

@@ -34,8 +34,8 @@ from tests.shared_files import shared_path
 from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
 from utils.weights.__main__ import describe, main
-from utils.weights.fused import unfold
 from utils.weights.load import load_weights
+from utils.weights.yolov5 import unfold
 
 DATA_PARALLEL = "torch.nn.parallel.data_parallel.DataParallel"
 

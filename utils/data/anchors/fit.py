@@ -1,7 +1,4 @@
-"""How well anchors fit the sizes of boxes.
-
-Before: the samples of a split. After: `fitting.py`, and the head that has anchors.
-"""
+"""How well anchors fit the sizes of boxes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Anchors fitted to the sizes of boxes: k-means, then an evolution by fitness.
 
-Before: `fit.py`. After: the head that takes them, and `python -m utils.data.anchors`. Every number
-comes from sums, products and `Generator.random`, so that all backends, ranks and versions of NumPy
-find the same anchors. Sources: Lloyd 1982, doi:10.1109/TIT.1982.1056489; clusters as anchors:
-Redmon and Farhadi 2017, arXiv:1612.08242, section 2.
+Every number comes from sums, products and `Generator.random`, so that all backends, ranks and
+versions of NumPy find the same anchors. Sources: Lloyd 1982, doi:10.1109/TIT.1982.1056489; clusters
+as anchors: Redmon and Farhadi 2017, arXiv:1612.08242, section 2.
 """
 
 from __future__ import annotations

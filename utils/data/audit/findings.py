@@ -1,6 +1,4 @@
-"""All images: what a model says about the labels of a dataset, ranked by how sure it is.
-
-Before: `evidence.py`, image by image. After: `table.py` and `page.py`.
+"""What a model says about the labels of a dataset, ranked by how sure it is.
 
 Each kind of finding has a score from 0 to 1.
 
@@ -11,10 +9,11 @@ Each kind of finding has a score from 0 to 1.
 - misplaced: by how much the best detection that is shifted against a label leads the best one that
   finds it where it is.
 - unseen: how far the evidence for a label is below what is usual for its size and class, in
-  logarithms: 0 as usual, 1 as far as from certainty to nothing. What is small, or of a hard class,
-  is always seen badly, so a low score by itself says little about a label. Confident learning too
-  asks more of a class that the model is sure of. What is usual is a straight line over the size
-  through all labels, and for each class the mean distance of its labels from it.
+  logarithms: 0 as usual, 1 as far as from certainty to nothing. What is usual is a straight line
+  over the size through all labels, and for each class the mean distance of its labels from it.
+
+Source: the kinds are those that ObjectLab tells apart (Tkachenko, Thyagarajan and Mueller 2023,
+arXiv:2309.00832).
 """
 
 from __future__ import annotations
@@ -25,49 +24,98 @@ from typing import NamedTuple
 
 import numpy as np
 
-from utils.data.audit.evidence import LabelEvidence, examine
+from utils.boxes import pairwise_iou
 from utils.detections import Detections, GroundTruth
+from utils.evaluation.nms import SuppressionSettings, suppress_overlapping
 
 KINDS = OVERLOOKED, UNSEEN, SWAPPED, MISPLACED = "overlooked", "unseen", "swapped", "misplaced"
+# The lowest score worth a person's time, measured with planted errors: docs/en/data.md.
+WORTH: Mapping[str, float] = {OVERLOOKED: 0.45, UNSEEN: 0.3, SWAPPED: 0.1, MISPLACED: 0.45}
 
 LEAST_SCORE = 0.001  # of a detection; a label with no other evidence has this
 SMALLEST = 1e-6  # side of a label, of its image's: keeps logarithms finite
 FEW_LABELS = 5  # of a class: the mean of all labels counts as much as theirs
 NOTHING = -1  # in place of a label, or of a class
 
-
-class Findings(NamedTuple):
-    """What is doubtful about the labels, F times."""
-
-    image_index: np.ndarray  # (F,) int64, into the samples
-    kind: np.ndarray  # (F,) int64, into KINDS
-    scores: np.ndarray  # (F,) float64 in [0, 1], how sure the model is
-    label_index: np.ndarray  # (F,) int64, row of the image's labels; NOTHING: there is no label
-    class_index: np.ndarray  # (F,) int64, what the model sees there; NOTHING: it sees nothing
-    confidence: np.ndarray  # (F,) float64, its score for that; NaN
-    boxes_xyxy: np.ndarray  # (F, 4) float64, where it sees it, pixels; NaN
-
-    def take(self, rows: np.ndarray) -> Findings:
-        """Return the findings at these rows, in the order of the rows."""
-        return Findings(*(field[rows] for field in self))
-
-    def of_kind(self, kind: str) -> Findings:
-        """Return those of a kind, in their order."""
-        return self.take(np.flatnonzero(self.kind == KINDS.index(kind)))
+FINDS, IS_NEAR, TOUCHES = 0.5, 0.3, 0.1  # IoU of a detection and a label
+# A detection that touches a label of its class is that label, shifted, if what finds the label
+# where it is has less than this part of its score. Else it is another object beside that one.
+WEAK = 0.5
+ONE_PLACE = 0.45  # IoU above which two detections are of one object, whatever their classes
 
 
-class _Doubt(NamedTuple):
-    """Labels of all images that might be unseen: their evidence, until all of it is known."""
+class Finding(NamedTuple):
+    """Something doubtful about the labels."""
 
-    image_index: np.ndarray  # (M,) int32
-    label_index: np.ndarray  # (M,) int32
-    class_index: np.ndarray  # (M,) int32
-    evidence: np.ndarray  # (M,) float32, logarithm
-    size: np.ndarray  # (M,) float32, logarithm of its side, of the image's long side
+    kind: str
+    score: float  # how sure the model is
+    image: int  # number of the sample
+    label: int = NOTHING  # row of the image's labels; NOTHING: there is no label
+    seen_class: int = NOTHING  # what the model sees there; NOTHING: it sees nothing
+    confidence: float = math.nan  # its score for that
+    seen_xyxy: tuple[float, ...] = ()  # where it sees it, pixels; empty: nowhere
+
+
+class Evidence(NamedTuple):
+    """What the detections of one image say of its M labels: highest scores, 0 where there is none.
+
+    Columns are float64 for scores and int64 for rows of detections, (M,).
+    """
+
+    own: np.ndarray  # of its class, which find it
+    near: np.ndarray  # of its class, near it
+    anything: np.ndarray  # of any class near it, or of its class and touching it
+    other: np.ndarray  # of another class, which find it and no label of theirs
+    other_row: np.ndarray
+    shifted: np.ndarray  # of its class; they find no label, and touch this one most
+    shifted_row: np.ndarray
+    left_over: np.ndarray  # (J,) detections that no label explains, one for each place
+
+
+def examine(found: Detections, labels: GroundTruth) -> Evidence:
+    """Compare the detections of one image with its labels.
+
+    Args:
+        found: highest score first; a box occurs once for each class that it may be of.
+        labels: with classes of the same numbers, boxes in the same frame.
+    """
+    if not len(found.scores):
+        none, nowhere = np.zeros(len(labels.class_index)), np.zeros(0, np.int64)
+        rows = none.astype(np.int64)
+        return Evidence(none, none, none, none, rows, none, rows, nowhere)
+    scores = found.scores.astype(np.float64)[:, None]
+    iou = pairwise_iou(found.boxes_xyxy, labels.boxes_xyxy)
+    same = found.class_index[:, None] == labels.class_index
+    finds, is_near, touches = (iou >= least for least in (FINDS, IS_NEAR, TOUCHES))
+    best_same = np.where(same, iou, 0).max(axis=1, keepdims=True, initial=0)
+    is_free = best_same < FINDS
+    other = np.where(~same & finds & is_free, scores, 0)
+    shifted = np.where(same & touches & is_free & (iou >= best_same), scores, 0)
+    own = np.where(same & finds, scores, 0).max(axis=0)
+    explained = finds | (same & touches & (own < WEAK * scores))
+    return Evidence(
+        own,
+        np.where(same & is_near, scores, 0).max(axis=0),
+        np.where(is_near | (same & touches), scores, 0).max(axis=0),
+        other.max(axis=0),
+        other.argmax(axis=0),
+        shifted.max(axis=0),
+        shifted.argmax(axis=0),
+        _one_a_place(found, np.flatnonzero(~explained.any(axis=1))),
+    )
+
+
+def _one_a_place(found: Detections, rows: np.ndarray) -> np.ndarray:
+    """Return the best detection for each place, rows ascending, scores descending."""
+    numbered = found.take(rows)._replace(class_index=rows)
+    settings = SuppressionSettings(
+        iou_threshold=ONE_PLACE, class_agnostic=True, max_detections=len(rows)
+    )
+    return suppress_overlapping(numbered, settings).class_index
 
 
 class Auditor:
-    """Takes images one at a time, in any order; what it keeps of a label is 20 bytes.
+    """Takes images one at a time, in any order.
 
     Args:
         lowest: the score that a finding of each kind must have to be kept.
@@ -77,8 +125,9 @@ class Auditor:
 
     def __init__(self, lowest: Mapping[str, float], is_known: np.ndarray) -> None:
         self._lowest, self._is_known = lowest, is_known
-        self._findings = [_none()]
-        self._doubts: list[_Doubt] = []
+        self._findings: list[Finding] = []
+        # Of each label: image, row, class, logarithms of its evidence and of its side.
+        self._doubts: list[np.ndarray] = [np.zeros((0, 5), np.float32)]
 
     def add(
         self, image_index: int, found: Detections, labels: GroundTruth, size: tuple[int, int]
@@ -91,79 +140,43 @@ class Auditor:
             labels: with classes of the same numbers.
             size: (height, width) of the image.
         """
-        evidence, left_over = examine(found, labels)
+        evidence = examine(found, labels)
         rows = np.flatnonzero(self._is_known[labels.class_index])
-        scores = found.scores.astype(np.float64)
-        swapped = evidence.other - evidence.near
-        misplaced = evidence.shifted - evidence.own
-        nothing = np.full(len(left_over), NOTHING)
-        for kind, kind_scores, label_index, seen in (
-            (OVERLOOKED, scores[left_over], nothing, left_over),
+        left_over, nothing = evidence.left_over, np.full(len(evidence.left_over), NOTHING)
+        swapped, misplaced = evidence.other - evidence.near, evidence.shifted - evidence.own
+        for kind, scores, label_rows, seen_rows in (
+            (OVERLOOKED, found.scores[left_over].astype(np.float64), nothing, left_over),
             (SWAPPED, swapped[rows], rows, evidence.other_row[rows]),
             (MISPLACED, misplaced[rows], rows, evidence.shifted_row[rows]),
         ):
-            self._keep(image_index, kind, kind_scores, label_index, found, seen)
-        self._doubts.append(_doubt(image_index, evidence, labels, rows, max(size)))
-
-    def _keep(
-        self,
-        image_index: int,
-        kind: str,
-        scores: np.ndarray,
-        label_index: np.ndarray,
-        found: Detections,
-        seen: np.ndarray,
-    ) -> None:
-        kept = np.flatnonzero((scores > 0) & (scores >= self._lowest[kind]))
-        if len(kept):
-            self._findings.append(
-                Findings(
-                    np.full(len(kept), image_index),
-                    np.full(len(kept), KINDS.index(kind)),
-                    scores[kept],
-                    label_index[kept],
-                    found.class_index[seen[kept]],
-                    found.scores[seen[kept]].astype(np.float64),
-                    found.boxes_xyxy[seen[kept]].astype(np.float64),
+            for index in np.flatnonzero((scores > 0) & (scores >= self._lowest[kind])).tolist():
+                seen = int(seen_rows[index])
+                label, seen_class = int(label_rows[index]), int(found.class_index[seen])
+                suggested = float(found.scores[seen]), tuple(found.boxes_xyxy[seen].tolist())
+                finding = Finding(
+                    kind, float(scores[index]), image_index, label, seen_class, *suggested
                 )
-            )
+                self._findings.append(finding)
+        boxes = labels.boxes_xyxy[rows]
+        side = np.sqrt((boxes[:, 2:] - boxes[:, :2]).clip(0).prod(axis=1)) / max(size)
+        logs = np.log(evidence.anything[rows] + LEAST_SCORE), np.log(np.maximum(side, SMALLEST))
+        image = np.full(len(rows), image_index)
+        doubt = np.column_stack([image, rows, labels.class_index[rows], *logs])
+        self._doubts.append(doubt.astype(np.float32))
 
-    def result(self) -> Findings:
+    def result(self) -> list[Finding]:
         """Return the findings of all images, by kind and then by score, the highest first."""
-        doubts = _Doubt(*map(np.concatenate, zip(_no_doubt(), *self._doubts, strict=True)))
-        scores = unseen_scores(doubts.evidence, doubts.size, doubts.class_index)
-        kept = np.flatnonzero((scores > 0) & (scores >= self._lowest[UNSEEN]))
-        unseen = Findings(
-            doubts.image_index[kept].astype(np.int64),
-            np.full(len(kept), KINDS.index(UNSEEN)),
-            scores[kept],
-            doubts.label_index[kept].astype(np.int64),
-            np.full(len(kept), NOTHING),
-            np.full(len(kept), np.nan),
-            np.full((len(kept), 4), np.nan),
+        doubts = np.concatenate(self._doubts)
+        image, label, class_index = doubts[:, :3].astype(np.int64).T
+        scores = unseen_scores(doubts[:, 3], doubts[:, 4], class_index)
+        unseen = [
+            Finding(UNSEEN, float(scores[row]), int(image[row]), int(label[row]))
+            for row in np.flatnonzero((scores > 0) & (scores >= self._lowest[UNSEEN])).tolist()
+        ]
+        return sorted(
+            [*self._findings, *unseen],
+            key=lambda x: (KINDS.index(x.kind), -x.score, x.image, x.label),
         )
-        parts = zip(*self._findings, unseen, strict=True)
-        findings = Findings(*map(np.concatenate, parts))
-        order = (findings.label_index, findings.image_index, -findings.scores, findings.kind)
-        return findings.take(np.lexsort(order))
-
-
-def _doubt(
-    image_index: int,
-    evidence: LabelEvidence,
-    labels: GroundTruth,
-    rows: np.ndarray,
-    long_side: int,
-) -> _Doubt:
-    boxes = labels.boxes_xyxy[rows]
-    side = np.sqrt((boxes[:, 2:] - boxes[:, :2]).clip(0).prod(axis=1)) / long_side
-    return _Doubt(
-        np.full(len(rows), image_index, np.int32),
-        rows.astype(np.int32),
-        labels.class_index[rows].astype(np.int32),
-        np.log(evidence.anything[rows] + LEAST_SCORE).astype(np.float32),
-        np.log(np.maximum(side, SMALLEST)).astype(np.float32),
-    )
 
 
 def unseen_scores(evidence: np.ndarray, size: np.ndarray, class_index: np.ndarray) -> np.ndarray:
@@ -182,13 +195,3 @@ def unseen_scores(evidence: np.ndarray, size: np.ndarray, class_index: np.ndarra
     usual = np.bincount(class_index, above) / (np.bincount(class_index) + FEW_LABELS)
     widest = math.log((1 + LEAST_SCORE) / LEAST_SCORE)
     return ((usual[class_index] - above) / widest).clip(0, 1)
-
-
-def _none() -> Findings:
-    whole, real = np.zeros(0, np.int64), np.zeros(0)
-    return Findings(whole, whole, real, whole, whole, real, np.zeros((0, 4)))
-
-
-def _no_doubt() -> _Doubt:
-    whole, real = np.zeros(0, np.int32), np.zeros(0, np.float32)
-    return _Doubt(whole, whole, whole, real, real)

@@ -1,7 +1,4 @@
-"""Two training images blended into one, and holes of noise cut into one.
-
-Before: `sample.py` drew both. After: `sample.py`, which goes on with the result.
-"""
+"""Two training images blended into one, and holes of noise cut into one."""
 
 from __future__ import annotations
 

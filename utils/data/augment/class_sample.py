@@ -1,7 +1,4 @@
-"""Random changes to an image that shows one class: every draw first, then a function of the draws.
-
-Before: `strengths.py`. After: `loading/class_items.py`.
-"""
+"""Random changes to an image of one class: every draw first, then a function of the draws."""
 
 from __future__ import annotations
 

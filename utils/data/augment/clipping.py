@@ -1,7 +1,7 @@
 """Polygons through a warp: cut at the edges of what is seen, and the boxes around what is left.
 
-Before: `objects.py`. After: the same. A straight edge stays straight in
-any warp, so that corners are all that is moved, and points are added only where an edge is cut.
+A straight edge stays straight in any warp, so that corners are all that is moved, and points are
+added only where an edge is cut.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Copy-paste: objects of a mosaic, cut out along their polygons and pasted mirrored.
 
-Before: `sample.py`, which draws how many and which. After: `tiles.py` and `objects.py` warp the
-mosaic with its copies. The canvas is never made here either: a copy is what a mirrored canvas shows
-through the warp, within the warped polygon. Source: Ghiasi et al. 2021, arXiv:2012.07177.
+The canvas is never made here either: a copy is what a mirrored canvas shows through the warp,
+within the warped polygon. Source: Ghiasi et al. 2021, arXiv:2012.07177.
 """
 
 from __future__ import annotations

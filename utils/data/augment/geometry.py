@@ -1,7 +1,4 @@
-"""Random affine and perspective transforms, of boxes too.
-
-Before: `sample.py` draws the warp. After: `tiles.py` for the pixels, `sample.py` for the boxes.
-"""
+"""Random affine and perspective transforms, of boxes too."""
 
 from __future__ import annotations
 

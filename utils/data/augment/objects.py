@@ -1,7 +1,4 @@
-"""The objects of all images of a canvas, and what a warp shows of them.
-
-Before: `tiles.py` places the images. After: `sample.py`.
-"""
+"""The objects of all images of a canvas, and what a warp shows of them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """RandAugment: a few operations on a whole image, drawn from fourteen, all of one strength.
 
-Before: `class_sample.py` draws them. After: `class_sample.py`, which goes on with the result.
-
 Source: Cubuk et al. 2019, arXiv:1909.13719; the largest changes are those of its appendix.
 """
 
@@ -14,7 +12,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from utils.data.image.resizing import FILL
+from utils.data.image.letterbox import FILL
 
 NUM_OPERATIONS = 2  # an image
 DRAWS_AN_OPERATION = 2  # which one, and in which direction

@@ -1,7 +1,4 @@
-"""Random changes to a training sample: every draw first, then a pure function of the draws.
-
-Before: `tiles.py`, which it calls. After: `loading/batches.py`.
-"""
+"""Random changes to a training sample: every draw first, then a pure function of the draws."""
 
 from __future__ import annotations
 

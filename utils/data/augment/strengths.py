@@ -1,7 +1,4 @@
-"""How strongly training samples are changed: hyper-parameters, checked.
-
-Before: `utils/cli/hyperparameters.py`. After: `sample.py`, which draws within them.
-"""
+"""How strongly training samples are changed: hyper-parameters, checked."""
 
 from __future__ import annotations
 

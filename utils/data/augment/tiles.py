@@ -1,8 +1,8 @@
 """The images of a training sample: where they lie on its canvas, and each drawn from there.
 
-Before: a `SourceImage` decodes itself. After: `sample.py`. The canvas itself is never made: each
-image is drawn straight into the training image, through the composed transform. Only the part of an
-image that the training image shows is read; a hidden image is not decoded.
+The canvas itself is never made: each image is drawn straight into the training image, through the
+composed transform. Only the part of an image that the training image shows is read; a hidden image
+is not decoded.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import numpy as np
 
 from utils.data.augment.geometry import determinant, invert, multiply, warp_corners
 from utils.data.image.decoding import SourceImage
-from utils.data.image.letterbox import fit_long_side
-from utils.data.image.resizing import FILL
+from utils.data.image.letterbox import FILL, fit_long_side
 
 NUM_TILES = 4
 NUM_TILES_OF_NINE = 9

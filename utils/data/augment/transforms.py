@@ -1,7 +1,6 @@
 """Transforms of the package Albumentations as a part of the augmentation; it is optional.
 
-Before: `utils/cli/recipe_config.py` names a file of them. After: `sample.py` applies them. They are
-kept as one text, JSON: a run goes on with the transforms with which it began.
+They are kept as one text, JSON: a run goes on with the transforms with which it began.
 """
 
 from __future__ import annotations

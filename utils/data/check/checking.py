@@ -1,31 +1,30 @@
-"""A dataset -> all that the check knows of it, before any of it is shown.
-
-Before: `dataset.load_dataset`. After: `figures.py`, `advice.py`, and the reports.
-"""
+"""A dataset -> all that the check knows of it, before any of it is shown."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
-
-import numpy as np
+from pathlib import Path
 
 from backend.words import count
-from utils.data.check.class_findings import find_contradictions, find_in_classes
-from utils.data.check.copies import find_copies
-from utils.data.check.inspection import CheckedImage, inspect
+from utils.data.check.inspection import CheckedImage, count_objects, inspect
 from utils.data.check.kinds import KINDS, Finding
-from utils.data.check.unpaired import find_unpaired
-from utils.data.image.limits import MAX_PIXELS
+from utils.data.image.fingerprint import duplicates, near_duplicates
+from utils.data.image.limits import IMAGE_SUFFIXES, MAX_PIXELS
 from utils.data.sources.class_folders import ClassImage
+from utils.data.sources.class_names import similar_names
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
-from utils.data.sources.labels import ImageSource, image_of
+from utils.data.sources.drawn_split import group_copies
+from utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
+from utils.data.sources.labels import ImageFile, ImageSource, image_of
 from utils.data.sources.splits import images_of
+from utils.errors import brief
 from utils.screen.progress import Progress
 
+COLUMNS = 5  # of a line of labels, at least
 MOST_THREADS = 8  # each has an image of up to 150 MB
 
 
@@ -48,25 +47,10 @@ class Check:
         return not all(isinstance(image.source, ClassImage) for image in self.images)
 
     @property
-    def limit(self) -> list[str]:
-        """The flag with which training leaves out the same images; empty by default."""
-        if self.max_pixels == MAX_PIXELS:
-            return []
-        return ["--max-pixels", str(self.max_pixels)]
-
-    @property
-    def left_out(self) -> list[CheckedImage]:
-        """The images that training does not use."""
-        return [image for image in self.images if not image.is_used]
-
-    @property
     def has_problems(self) -> bool:
-        return bool(self.left_out) or any(KINDS[found.kind].is_problem for found in self.findings)
-
-
-class _Listed(NamedTuple):
-    split: str
-    source: ImageSource
+        """Whether something is to be corrected, or an image is left out of training."""
+        left_out = any(not image.is_used for image in self.images)
+        return left_out or any(KINDS[found.kind].is_problem for found in self.findings)
 
 
 def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
@@ -78,21 +62,14 @@ def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
     Raises:
         DatasetError: a split that cannot be listed at all.
     """
-    splits, same = _splits_of(dataset)
-    listed = [
-        _Listed(split, image_of(image)) for split in splits for image in images_of(dataset, split)
-    ]
-    images, findings = _inspect_all(listed, len(dataset.class_names), max_pixels)
-    findings += same
-    copies = find_copies([image.split for image in images], [x.fingerprint for x in images],
-                         [str(image.source.path) for image in images])  # fmt: skip
-    findings += copies
-    findings += find_contradictions(images, copies, dataset.class_names)
-    findings += find_unpaired([source for _, source in listed])
-    findings += _find_mixed(images, dataset.name)
-    labelled = "image" if dataset.is_of_folders else "object"
-    num_objects = _objects_of_splits(splits, images, dataset)
-    findings += find_in_classes(dataset.class_names, num_objects, labelled)
+    splits, findings = _splits_of(dataset)
+    listed = [(split, image_of(image)) for split in splits for image in images_of(dataset, split)]
+    images, found = _inspect_all(listed, len(dataset.class_names), max_pixels)
+    copies = list(_find_copies(images))
+    findings += found + copies
+    findings += _find_contradictions(images, copies, dataset.class_names)
+    findings += _find_unpaired([source for _, source in listed])
+    findings += _find_in_classes(images, dataset)
     order = {kind: number for number, kind in enumerate(KINDS)}
     findings.sort(key=lambda found: order[found.kind])  # of one kind they stay in their order
     return Check(dataset, splits, images, findings, max_pixels)
@@ -113,12 +90,12 @@ def _splits_of(dataset: DatasetSpec) -> tuple[list[str], list[Finding]]:
 
 
 def _inspect_all(
-    listed: Sequence[_Listed], num_classes: int, max_pixels: int
+    listed: Sequence[tuple[str, ImageSource]], num_classes: int, max_pixels: int
 ) -> tuple[list[CheckedImage], list[Finding]]:
     with Progress(len(listed), "checking", "images") as shown:
 
-        def look(item: _Listed) -> tuple[CheckedImage, list[Finding]]:
-            result = inspect(item.split, item.source, num_classes, max_pixels)
+        def look(item: tuple[str, ImageSource]) -> tuple[CheckedImage, list[Finding]]:
+            result = inspect(*item, num_classes, max_pixels)
             shown.update()
             return result
 
@@ -132,25 +109,119 @@ def _inspect_all(
     return [image for image, _ in results], findings
 
 
-def _find_mixed(images: Sequence[CheckedImage], name: str) -> list[Finding]:
-    """Return a finding where some objects of a dataset have an outline, and others none."""
+def _find_copies(images: Sequence[CheckedImage]) -> Iterator[Finding]:
+    """Yield a finding for each image that is a copy of one before it, as the worst that it is.
+
+    If the other image is in an earlier split, the copy is a leak. Copies that Roboflow has
+    augmented, which --split keeps together, are a leak in two splits, and correct in one.
+    """
+    prints = [image.fingerprint for image in images]
+    if not prints:
+        return
+    files = [image.source.path.name for image in images]
+    seen: set[tuple[int, bool]] = set()
+    for groups, leak, copy in (
+        (duplicates(prints), "leak", "repeated_image"),
+        (group_copies(files, prints), "near_leak", ""),
+        (near_duplicates(prints), "", "alike"),
+    ):
+        for number, first in enumerate(groups.tolist()):
+            image, other = images[number], images[first]
+            is_leak = image.split != other.split
+            kind = leak if is_leak else copy
+            known = (number, is_leak) in seen or (number, True) in seen
+            if number == first or not kind or known:
+                continue
+            seen.add((number, is_leak))
+            path, text = str(image.source.path), str(other.source.path)
+            text = f"in {other.split}: {text}" if is_leak else text
+            text = "listed twice" if text == path else text
+            yield Finding(kind, image.split, path, text, number, first)
+
+
+def _find_contradictions(
+    images: Sequence[CheckedImage], copies: Sequence[Finding], class_names: Sequence[str]
+) -> Iterator[Finding]:
+    """Yield a finding for each copy of an image that is in the folder of another class."""
+    for copy in copies:
+        other = images[copy.other]
+        first, second = images[copy.image].source, other.source
+        if not (isinstance(first, ClassImage) and isinstance(second, ClassImage)):
+            continue
+        if first.class_index != second.class_index:
+            name = brief(class_names[second.class_index])
+            text = f"is of class {name} in {other.split}: {second.path}"
+            yield copy._replace(kind="two_classes", text=text)
+
+
+def _find_in_classes(images: Sequence[CheckedImage], dataset: DatasetSpec) -> Iterator[Finding]:
+    """Yield classes whose names or numbers of objects look wrong, and missing outlines."""
+    for names in similar_names(dataset.class_names):
+        yield Finding("similar_names", "", ", ".join(map(brief, names)), "is it one class?")
+    labelled = "image" if dataset.is_of_folders else "object"
+    num_objects = {
+        split: count_objects(images, split, len(dataset.class_names)) for split in SPLITS
+    }
+    in_train, in_val = num_objects["train"], num_objects["val"]
+    for number, name in enumerate(dataset.class_names):
+        where = f"class {number}, {brief(name)}"
+        if not any(found[number] for found in num_objects.values()):
+            yield Finding("unused_class", "", where, f"no {labelled} of it")
+        elif in_val.any() and in_train[number] and not in_val[number]:
+            text = f"train has {count(in_train[number], labelled)} of it, val none"
+            yield Finding("not_in_val", "val", where, text)
+        elif in_train.any() and in_val[number] and not in_train[number]:
+            text = f"val has {count(in_val[number], labelled)} of it, train none"
+            yield Finding("not_in_train", "train", where, text)
     total = sum(len(image.class_index) for image in images)
     missing = total - sum(image.num_outlines for image in images)
-    if missing in (0, total):
-        return []
-    return [Finding("no_outline", "", name, f"{missing:,} of {count(total, 'object')}")]
+    if missing not in (0, total):
+        text = f"{missing:,} of {count(total, 'object')}"
+        yield Finding("no_outline", "", dataset.name, text)
 
 
-def _objects_of_splits(
-    splits: Sequence[str], images: Sequence[CheckedImage], dataset: DatasetSpec
-) -> dict[str, np.ndarray]:
-    """Return how many objects each split has of each class, (C,)."""
-    return {
-        split: np.bincount(
-            np.concatenate(
-                [np.zeros(0, np.int64), *(x.class_index for x in images if x.split == split)]
-            ),
-            minlength=len(dataset.class_names),
-        )
-        for split in splits
-    }
+def _find_unpaired(sources: Sequence[ImageSource]) -> Iterator[Finding]:
+    """Yield the label files without an image, and the images that nothing names.
+
+    Only folders are looked into that hold an image of the dataset, or its label file. Text files
+    of other content, as a list of classes, are no labels.
+    """
+    named = {source.path for source in sources if source.place is None}
+    unused = [
+        path
+        for path in _beside(named)
+        if path.suffix.lower() in IMAGE_SUFFIXES and path not in named
+    ]
+    labels = {_label_file(source.path) for source in sources if isinstance(source, ImageFile)}
+    known = labels.union(map(_label_file, unused))
+    for path in _beside(labels):
+        if path.suffix == ".txt" and path not in known and _holds_labels(path):
+            yield Finding("lost_labels", "", str(path), "no image of this name")
+    for path in unused:
+        text = "no split, list or annotation names it"
+        yield Finding("unused_image", "", str(path), text)
+
+
+def _label_file(image: Path) -> Path:
+    return Path(label_file_of(str(image)))
+
+
+def _beside(paths: Iterable[Path]) -> list[Path]:
+    """Return what lies in the folders of some files; nothing of a folder that cannot be read."""
+    found: dict[Path, list[str]] = defaultdict(list)
+    for folder in {path.parent for path in paths}:
+        try:
+            found[folder] = os.listdir(folder)
+        except OSError:
+            continue
+    return [folder / name for folder in sorted(found) for name in sorted(found[folder])]
+
+
+def _holds_labels(path: Path) -> bool:
+    """Return whether the first line of a file is one of labels."""
+    try:
+        content = read_label_bytes(path) or b""
+        columns = content.lstrip().partition(b"\n")[0].split()
+        return len([float(column) for column in columns]) >= COLUMNS
+    except (BrokenLabelError, ValueError):
+        return False

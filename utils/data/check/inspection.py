@@ -1,20 +1,17 @@
-"""One image and its labels -> what training makes of them, and what is wrong.
-
-Before: `splits.images_of`. After: `checking.py`, which does this for all images, in threads.
-"""
+"""One image and its labels -> what training makes of them, and what is wrong."""
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from utils.data.check.kinds import Finding
-from utils.data.check.rows import Row, has_label_file, label_bytes, read_rows
+from utils.data.check.rows import is_unlabelled, read_rows
 from utils.data.image.being_read import read_as
 from utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes
 from utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerprint, fingerprint_of
@@ -30,6 +27,7 @@ from utils.errors import DatasetError
 from utils.files.regular import open_regular, read_bytes
 
 SMALL = 64  # pixels of the long side, to see whether an image can be decoded
+NO_OBJECTS = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
 
 
 class CheckedImage(NamedTuple):
@@ -38,10 +36,10 @@ class CheckedImage(NamedTuple):
     split: str
     source: ImageSource
     size: tuple[int, int] | None  # (height, width) in pixels; None where it cannot be read
-    is_used: bool  # by a training; else it is left out
-    class_index: np.ndarray  # (M,) int64
-    boxes_cxcywh_norm: np.ndarray  # (M, 4) float32
-    fingerprint: Fingerprint
+    is_used: bool = False  # by a training; else it is left out
+    fingerprint: Fingerprint = NO_FINGERPRINT
+    class_index: np.ndarray = NO_OBJECTS[0]  # (M,) int64
+    boxes_cxcywh_norm: np.ndarray = NO_OBJECTS[1]  # (M, 4) float32
     num_outlines: int = 0  # objects with a polygon
 
 
@@ -53,27 +51,29 @@ def inspect(
     Args:
         max_pixels: of an image; training leaves out a larger one.
     """
-    size, fault = _read_size(source, max_pixels)
-    if size is None:
-        image = _without_objects(split, source, None)
-        return image, [Finding(fault[0], split, str(source.path), fault[1])]
+    path = str(source.path)
+    try:
+        size = read_as(source.path, partial(source.read_size, max_pixels))
+    except BrokenImageError as error:
+        finding = Finding(_kind_of_fault(source, max_pixels), split, path, str(error))
+        return CheckedImage(split, source, None), [finding]
     found = list(_label_findings(split, source, num_classes, size))
-    fingerprint, fault = _look_at(source, size)
-    # Of a class as a whole, nothing lies where it was drawn.
-    if fault[0] and not (fault[0] == "turned" and isinstance(source, ClassImage)):
-        found.append(Finding(fault[0], split, str(source.path), fault[1]))
-    if fault[0] == "truncated_image":
-        return _without_objects(split, source, size, fingerprint), found
+    try:
+        fingerprint, is_turned = read_as(source.path, partial(_look_at, source, size))
+    except (BrokenImageError, OtherSizeError) as error:
+        finding = Finding("truncated_image", split, path, str(error))
+        return CheckedImage(split, source, size), [*found, finding]
+    if is_turned and not isinstance(source, ClassImage):  # of a class nothing lies anywhere
+        found.append(Finding("turned", split, path, f"shown as {size[1]}x{size[0]} px"))
     try:
         labels = source.read_labels(num_classes, size)
     except BrokenLabelError as error:
-        if not found:  # what training refuses is told, whatever it is
+        if not found:  # what training refuses is reported, whatever it is
             found.append(Finding("broken_label", split, source.labels_at, str(error)))
-        return _without_objects(split, source, size, fingerprint), found
-    objects = labels.class_index, labels.boxes_cxcywh_norm
-    polygons = labels.polygons_norm
+        return CheckedImage(split, source, size, False, fingerprint), found
+    objects, polygons = (labels.class_index, labels.boxes_cxcywh_norm), labels.polygons_norm
     num_outlines = 0 if polygons is None else int(np.count_nonzero(polygons.num_points))
-    return CheckedImage(split, source, size, True, *objects, fingerprint, num_outlines), found
+    return CheckedImage(split, source, size, True, fingerprint, *objects, num_outlines), found
 
 
 def image_bytes(source: ImageSource) -> np.ndarray:
@@ -82,20 +82,8 @@ def image_bytes(source: ImageSource) -> np.ndarray:
         if source.place is not None:
             return read_record(source.place)
         return np.frombuffer(read_bytes(source.path, MAX_IMAGE_BYTES), np.uint8)
-    except OSError as error:
-        raise BrokenImageError(error.strerror or str(error)) from error
-    except DatasetError as error:
-        raise BrokenImageError(str(error)) from error
-
-
-def _read_size(
-    source: ImageSource, max_pixels: int
-) -> tuple[tuple[int, int] | None, tuple[str, str]]:
-    """Return (height, width) of an image; or None, and the kind of fault and its text."""
-    try:
-        return read_as(source.path, partial(source.read_size, max_pixels)), ("", "")
-    except BrokenImageError as error:
-        return None, (_kind_of_fault(source, max_pixels), str(error))
+    except (OSError, DatasetError) as error:
+        raise BrokenImageError(getattr(error, "strerror", None) or str(error)) from error
 
 
 def _kind_of_fault(source: ImageSource, max_pixels: int) -> str:
@@ -109,34 +97,21 @@ def _kind_of_fault(source: ImageSource, max_pixels: int) -> str:
             size = read_header(file).size
     except (OSError, BrokenImageError):
         return "unreadable_image"
-    return "truncated_image" if _is_accepted(size, max_pixels) else "image_size"
-
-
-def _is_accepted(size: tuple[int, int], max_pixels: int) -> bool:
     try:
         check_size(size, max_pixels)
     except BrokenImageError:
-        return False
-    return True
+        return "image_size"
+    return "truncated_image"
 
 
-def _look_at(source: ImageSource, size: tuple[int, int]) -> tuple[Fingerprint, tuple[str, str]]:
-    """Return the fingerprint of an image, and what is found in its bytes: a kind and a text."""
-    try:
-        return read_as(source.path, partial(_fingerprint, source, size))
-    except (BrokenImageError, OtherSizeError) as error:
-        return NO_FINGERPRINT, ("truncated_image", str(error))
-
-
-def _fingerprint(source: ImageSource, size: tuple[int, int]) -> tuple[Fingerprint, tuple[str, str]]:
+def _look_at(source: ImageSource, size: tuple[int, int]) -> tuple[Fingerprint, bool]:
+    """Return the fingerprint of an image that can be decoded, and whether EXIF turns it."""
     content = image_bytes(source)
     found = fingerprint_of(content, MOST_DECODED)
-    # It is flat, or cannot be decoded, which an error tells. Large ones would take much memory.
+    # It is flat, or cannot be decoded, which is an error here. Large ones take much memory.
     if found.look == UNKNOWN and size[0] * size[1] <= MOST_DECODED:
         decode_bytes(content, size, choose_reduction(size, SMALL))
-    if read_header(io.BytesIO(content.data)).orientation == UPRIGHT:
-        return found, ("", "")
-    return found, ("turned", f"shown as {size[1]}x{size[0]} px")
+    return found, read_header(io.BytesIO(content.data)).orientation != UPRIGHT
 
 
 def _label_findings(
@@ -145,29 +120,13 @@ def _label_findings(
     """Yield what is wrong with the labels of an image."""
     for row in read_rows(source, num_classes, size):
         if row.kind:
-            yield _of_row(split, source, row)
-    if has_no_labels(source):
+            where = ": ".join(filter(None, [source.labels_at, row.place]))
+            yield Finding(row.kind, split, where, row.fault, box_xyxy_norm=row.box_xyxy_norm)
+    if is_unlabelled(source):
         yield Finding("no_label_file", split, str(source.path), f"there is no {source.labels_at}")
 
 
-def has_no_labels(source: ImageSource) -> bool:
-    """Return whether an image lacks a label file, and nothing else says what it shows."""
-    try:
-        return has_label_file(source) and label_bytes(source) is None
-    except BrokenLabelError:
-        return False
-
-
-def _of_row(split: str, source: ImageSource, row: Row) -> Finding:
-    where = ": ".join(filter(None, [source.labels_at, row.place]))
-    return Finding(row.kind, split, where, row.fault, box_xyxy_norm=row.box_xyxy_norm)
-
-
-def _without_objects(
-    split: str,
-    source: ImageSource,
-    size: tuple[int, int] | None,
-    fingerprint: Fingerprint = NO_FINGERPRINT,
-) -> CheckedImage:
-    none = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
-    return CheckedImage(split, source, size, False, *none, fingerprint)
+def count_objects(images: Sequence[CheckedImage], split: str, num_classes: int) -> np.ndarray:
+    """Return how many objects of a split training uses, (num_classes,) int64."""
+    found = [image.class_index for image in images if image.split == split]
+    return np.bincount(np.concatenate([NO_OBJECTS[0], *found]), minlength=num_classes)

@@ -7,59 +7,91 @@ from utils.processes.start import start_command
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
-import argparse
-from collections.abc import Sequence
+import fcntl
+import os
 from pathlib import Path
 
 from backend.words import count
 from utils.cli.flags import new_parser
-from utils.data.fetch.fetching import fetch, locked, require_space_for
-from utils.data.fetch.lists import Item, choose, find_list
+from utils.data.fetch.download import download, hash_of
+from utils.data.fetch.lists import Item, find_list
+from utils.data.fetch.unpacking import unpack
 from utils.errors import UserError
+from utils.files.atomic import atomic_text_file
+from utils.files.regular import read_text
 from utils.processes.command import run_command
 from utils.screen.text import say
 
 OUT = "DIR/"  # the folder of --out in what a list says is next
+PART = ".part"  # of a file that has not come to its end
+UNPACKED = ".unpacked"  # in the place of an archive: the hash of what was unpacked
 
 
 def main() -> None:
-    flags = parse_flags()
+    parser = new_parser("python -m utils.data.fetch", "Fetch the files of a list.")
+    add = parser.add_argument
+    add("list", metavar="LIST", help="YAML file, or a name in data/fetch: coco, voc, yolov5")
+    add("files", nargs="*", metavar="FILE", help="of the list; without any: all")
+    add("--out", type=Path, default=Path("datasets"), metavar="DIR", help="folder for them")
+    flags = parser.parse_args()
     found = find_list(flags.list)
-    items = choose(found, flags.files)
-    say(*found.about.splitlines(), *map(describe, items), f"into {flags.out.absolute()}")
+    known = [item.name for item in found.items]
+    if wrong := [name for name in flags.files if name not in known]:
+        raise UserError(f"{wrong[0]}: not in the list; it has {', '.join(known)}")
+    items = [item for item in found.items if item.name in (flags.files or known)]
+    say(*found.about.splitlines())
+    for item in items:
+        size = "of unknown size" if item.size is None else f"{item.size:,} bytes"
+        say(f"  {item.url}: {size}, {f'unpacked into {item.unpack}' if item.unpack else item.path}")
+    say(f"into {flags.out.absolute()}")
     try:
-        with locked(flags.out):
-            require_space_for(items, flags.out)
+        flags.out.mkdir(parents=True, exist_ok=True)
+        with open(flags.out / ".fetch.lock", "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for item in items:
                 say(fetch(item, flags.out))
     except OSError as error:
-        raise UserError(f"--out {flags.out}: {error}") from error
+        busy = isinstance(error, BlockingIOError)
+        reason = "another process fetches into it; wait until it ends" if busy else error
+        raise UserError(f"--out {flags.out}: cannot be written: {reason}") from error
     then = found.then.replace(OUT, f"{flags.out}/")
     say(f"{count(len(items), 'file')} there", *then.splitlines())
 
 
-def describe(item: Item) -> str:
-    """Return a file of a list in one line."""
-    size = "of unknown size" if item.size is None else f"{item.size:,} bytes"
-    place = item.path if item.unpack is None else f"unpacked into {item.unpack}"
-    return f"  {item.url}: {size}, {place}"
+def fetch(item: Item, folder: Path) -> str:
+    """Bring a file into a folder, unpacked if the list says so; return what was done.
 
+    What is there already, with the right hash, is not fetched. An archive that was fetched is
+    removed once it is unpacked; one that somebody has put at its path stays.
 
-def parse_flags(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Parse the command line, by default sys.argv; exit with code 2 for a wrong one."""
-    parser = new_parser("python -m utils.data.fetch", "Fetch the files of a list.")
-    parser.add_argument(
-        "list",
-        metavar="LIST",
-        help="YAML file, or the name of one in data/fetch: coco, voc, yolov5",
+    Raises:
+        UserError: another file is in its place, or as `download` and `unpack`.
+    """
+    target = folder / item.path
+    part, note = (target.with_name(target.name + suffix) for suffix in (PART, UNPACKED))
+    is_unpacked = item.unpack is not None and note.exists() and (folder / item.unpack).is_dir()
+    if is_unpacked and (item.sha256 or "") in read_text(note):
+        return f"{item.name}: unpacked already; to unpack it again, delete {note}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    is_there = os.path.lexists(target)
+    digest, done = (
+        (hash_of(target), "there already") if is_there else (download(item, part), "fetched")
     )
-    parser.add_argument(
-        "files", nargs="*", default=[], metavar="FILE", help="of the list; without any: all"
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("datasets"), metavar="DIR", help="folder for them"
-    )
-    return parser.parse_args(arguments)
+    if item.sha256 not in (None, digest):
+        raise UserError(
+            f"{target} is there already: its SHA-256 is {digest}, and the list says {item.sha256}; "
+            "move it away, or name another folder: --out"
+        )
+    if item.unpack is not None:
+        archive = target if is_there else part
+        done += f", {count(unpack(archive, item.name, folder / item.unpack), 'file')} unpacked"
+        with atomic_text_file(note) as file:
+            file.write(digest)
+        part.unlink(missing_ok=True)
+    elif not is_there:
+        os.replace(part, target)
+    pin = f"; to pin it, write sha256: '{digest}' into the list" if item.sha256 is None else ""
+    return f"{item.name}: {done}{pin}"
 
 
 if __name__ == "__main__":

@@ -1,215 +1,89 @@
-"""What is in an archive, as files in a folder: names, kinds and sizes are checked before.
-
-Before: `fetching.py` has the archive. After: whoever reads the dataset. The files are written into
-a folder of their own first, and then moved to where they belong.
-"""
+"""Unpack an archive by the standard library's safe extraction, within a bound of its size."""
 
 from __future__ import annotations
 
 import filecmp
 import gzip
+import lzma
 import os
-import shutil
-import stat
 import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple
+from tempfile import TemporaryDirectory
+from typing import BinaryIO
 
-from backend.words import count
 from utils.errors import UserError, brief
 from utils.files.regular import open_regular
 
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz")
-MAX_FILES = 2_000_000
 MAX_EXPANSION = 100  # unpacked bytes for each byte of an archive
-_SMALL_BYTES = 1 << 24  # to which any archive may expand
-_MAX_DEPTH = 32
-_BLOCK_BYTES = 1 << 20
-_READ_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_DAMAGES = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-    ValueError,
-    OverflowError,
-)
+SMALL_BYTES = 1 << 24  # to which any archive may expand
+_DAMAGES = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error,
+            EOFError, RuntimeError, ValueError, LookupError, OverflowError)  # fmt: skip
 
 
-class _Member(NamedTuple):
-    name: str
-    size: int  # bytes; of a folder 0
-    is_folder: bool
-    open: Callable[[], IO[bytes]]
+def unpack(archive: Path, name: str, folder: Path) -> int:
+    """Unpack an archive beside what is in a folder already; return the number of files.
 
-
-class Unpacked(NamedTuple):
-    """What was in an archive."""
-
-    num_files: int
-    first: str  # the folder of the first file, below that into which it was unpacked
-
-
-def unpack(archive: Path, folder: Path) -> Unpacked:
-    """Unpack an archive into a folder, beside what is there already.
+    Args:
+        name: its suffix says which kind of archive it is.
 
     Raises:
-        UserError: it is damaged, has something that is no plain file of a harmless name, or would
-            take the place of another file; or the disk is full. The folder is then as before, but
-            for files of the archive that had been moved when another was found in the way.
+        UserError: it is damaged, expands to too much, has links, devices or names that lead out
+            of the folder, or would replace another file. The folder is then as before.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    working = folder / f".{archive.name}.unpacking"
-    _remove(working)
     try:
-        with open_regular(archive) as file, _members_of(archive, file) as members:
-            unpacked = _write(members, working, _bound(file))
-        _move(working, folder)
+        with open_regular(archive) as file, TemporaryDirectory(prefix=".", dir=folder) as working:
+            if name.endswith(".zip"):
+                _unpack_zip(file, working)
+            else:
+                _unpack_tar(file, working, is_compressed=not name.endswith(".tar"))
+            return _move(Path(working), folder)
+    except UserError as error:
+        raise UserError(f"{archive}: {error}") from error
     except _DAMAGES as error:
-        if isinstance(error, UserError):
-            raise UserError(f"{archive}: {error}") from error
-        raise UserError(f"{archive}: a damaged archive: {brief(str(error))}") from error
+        text = f"damaged, or with members that lead elsewhere: {brief(str(error))}"
+        raise UserError(f"{archive}: {text}") from error
     except OSError as error:
-        reason = f"{error.strerror or error}"
-        raise UserError(f"{archive}: cannot be unpacked into {folder}: {reason}") from error
-    finally:
-        _remove(working)
-    return unpacked
+        raise UserError(f"{archive}: cannot be unpacked into {folder}: {error}") from error
 
 
-def _remove(working: Path) -> None:
-    if working.is_symlink():
-        raise UserError(f"{working}: a link, where files are to be unpacked; remove it")
-    shutil.rmtree(working, ignore_errors=True)
+def _unpack_zip(file: BinaryIO, working: str) -> None:
+    with zipfile.ZipFile(file) as archive:
+        _require_bound(sum(entry.file_size for entry in archive.infolist()), file)
+        archive.extractall(working)
 
 
-def _bound(file: BinaryIO) -> int:
-    """Return the number of bytes to which an archive may expand."""
-    return _SMALL_BYTES + MAX_EXPANSION * os.fstat(file.fileno()).st_size
+def _unpack_tar(file: BinaryIO, working: str, is_compressed: bool) -> None:
+    if is_compressed:
+        # Before tarfile reads headers of any length: no content is longer than the stream.
+        with gzip.GzipFile(fileobj=file) as stream:
+            while stream.read(1 << 20):
+                _require_bound(stream.tell(), file)
+        file.seek(0)
+    with tarfile.open(fileobj=file, mode="r:gz" if is_compressed else "r:") as archive:
+        for member in archive:
+            if not (member.isreg() or member.isdir()) or member.issparse():
+                raise UserError(f"{brief(member.name)} is a link or a device")
+            archive.extract(member, working, filter="data")
 
 
-@contextmanager
-def _members_of(archive: Path, file: BinaryIO) -> Iterator[Iterator[_Member]]:
-    if archive.name.endswith(".zip"):
-        with zipfile.ZipFile(file) as found:
-            yield _of_zip(found)
-        return
-    with file if archive.name.endswith(".tar") else gzip.GzipFile(fileobj=file) as plain:
-        bounded: Any = _BoundedReads(plain, _bound(file))
-        with tarfile.open(fileobj=bounded, mode="r:") as packed:
-            yield _of_tar(packed)
+def _require_bound(num_bytes: int, file: BinaryIO) -> None:
+    if num_bytes > SMALL_BYTES + MAX_EXPANSION * os.fstat(file.fileno()).st_size:
+        raise UserError(f"it expands to over {MAX_EXPANSION} times its size")
 
 
-class _BoundedReads:
-    """A file for tarfile, which would read headers of any length, and seek by reading."""
-
-    def __init__(self, file: BinaryIO | gzip.GzipFile, bound: int):
-        self._file, self._left = file, bound
-        self.tell = file.tell
-
-    def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= _SMALL_BYTES:
-            raise UserError(f"a header of {size:,} bytes")
-        self._spend(size)
-        return self._file.read(size)
-
-    def seek(self, position: int) -> int:
-        self._spend(max(0, position - self._file.tell()))
-        return self._file.seek(position)
-
-    def _spend(self, size: int) -> None:
-        self._left -= size
-        if self._left < 0:
-            raise UserError(f"it expands to over {MAX_EXPANSION} times its size")
-
-
-def _of_zip(archive: zipfile.ZipFile) -> Iterator[_Member]:
-    for entry in archive.infolist():
-        kind = stat.S_IFMT(entry.external_attr >> 16)
-        if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise UserError(f"{brief(entry.filename)} is a link or a device")
-        if entry.flag_bits & 1 or entry.compress_type not in _READ_COMPRESSIONS:
-            raise UserError(f"{brief(entry.filename)} is encrypted, or compressed in a rare way")
-        yield _Member(
-            entry.filename.removesuffix("/"), entry.file_size, entry.filename.endswith("/"),
-            lambda entry=entry: archive.open(entry),  # type: ignore[misc]
-        )  # fmt: skip
-
-
-def _of_tar(archive: tarfile.TarFile) -> Iterator[_Member]:
-    while (entry := archive.next()) is not None:
-        archive.members = []  # type: ignore[attr-defined]  # it would keep them all
-        if not (entry.isreg() or entry.isdir()) or entry.issparse():
-            raise UserError(f"{brief(entry.name)} is a link or a device")
-        yield _Member(
-            entry.name.removeprefix("./"), entry.size, entry.isdir(),
-            lambda entry=entry: archive.extractfile(entry),  # type: ignore[misc, arg-type]
-        )  # fmt: skip
-
-
-def _write(members: Iterator[_Member], working: Path, bound: int) -> Unpacked:
-    """Write the members into a new folder."""
-    working.mkdir()
-    num_files = num_bytes = 0
-    first = working
-    for number, member in enumerate(members):
-        num_bytes += member.size
-        if number == MAX_FILES:
-            raise UserError(f"more than {count(MAX_FILES, 'member')}")
-        if num_bytes > bound:
-            raise UserError(f"it expands to over {MAX_EXPANSION} times its size")
-        path = working.joinpath(*_parts_of(member.name))
-        if member.is_folder:
-            path.mkdir(parents=True, exist_ok=True)
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _write_file(member, path)
-            first = first if num_files else path.parent
-            num_files += 1
-    return Unpacked(num_files, first.relative_to(working).as_posix())
-
-
-def _parts_of(name: str) -> list[str]:
-    """Return the folders and the name of a member; raise UserError for one that leads elsewhere."""
-    parts = name.split("/")
-    harmless = not any(part in ("", "..") or "\\" in part or "\0" in part for part in parts)
-    if name not in ("", ".") and (not harmless or ":" in parts[0] or len(parts) > _MAX_DEPTH):
-        raise UserError(f"the name {brief(name)} leads out of the folder, or names no file")
-    return [part for part in parts if part not in ("", ".")]
-
-
-def _write_file(member: _Member, path: Path) -> None:
-    try:
-        with open(path, "xb") as target, closing(member.open()) as source:
-            _copy(member, source, target)
-    except FileExistsError:
-        raise UserError(f"{brief(member.name)} is there twice") from None
-
-
-def _copy(member: _Member, source: IO[bytes], target: BinaryIO) -> None:
-    left = member.size
-    while left >= 0 and (block := source.read(min(_BLOCK_BYTES, left + 1))):
-        target.write(block)
-        left -= len(block)
-    if left:
-        raise UserError(f"{brief(member.name)} has not the size that the archive says")
-
-
-def _move(source: Path, target: Path) -> None:
-    """Move what is in a folder into another; what is there already, and is the same, may be."""
-    for path in sorted(source.iterdir()):
-        place = target / path.name
-        if not os.path.lexists(place):
-            os.rename(path, place)
-        elif path.is_dir() and place.is_dir():
-            _move(path, place)
-        elif place.is_dir() or not filecmp.cmp(path, place, shallow=False):
+def _move(source: Path, folder: Path) -> int:
+    """Move all files of a folder into another one; what is there already must be equal."""
+    files = [path for path in source.rglob("*") if path.is_file()]
+    places = [folder / path.relative_to(source) for path in files]
+    for path, place in zip(files, places, strict=True):
+        if place.exists() and not filecmp.cmp(path, place, shallow=False):
             raise UserError(f"{place} is there already, with another content; move it away")
+    for path, place in zip(files, places, strict=True):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(path, place)
+    return len(files)

@@ -1,7 +1,6 @@
 """Which image a process is reading: known even if the process dies of it.
 
-Before: a path. After: `utils/data/sources/labels.py`, `utils/data/loading/reading.py`. A decoder
-that crashes raises no exception, and a process that the system kills says nothing at all.
+A decoder that crashes raises no exception, and a process that the system kills says nothing at all.
 """
 
 from __future__ import annotations

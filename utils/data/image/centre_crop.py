@@ -1,7 +1,4 @@
-"""The middle of an image as a network takes it that says what an image shows as a whole.
-
-Before: a decoded image. After: `utils/data/loading/class_items.py`, and the view of detect.py.
-"""
+"""The middle of an image as a network takes it that says what an image shows as a whole."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The bytes of an image file -> pixels, and an image with its boxes, decoded or still to be.
-
-Before: the bytes that `utils/data/loading/reading.py` reads. After:
-`utils/data/loading/reading.py`.
-"""
+"""The bytes of an image file -> pixels, and an image with its boxes, decoded or still to be."""
 
 from __future__ import annotations
 
@@ -14,22 +10,16 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from utils.data.image.eight_bits import to_eight_bits
 from utils.data.image.header import BrokenImageError, ImageHeader, read_header
-from utils.data.image.kinds import PILLOWS_KINDS
-from utils.data.image.letterbox import Letterbox
+from utils.data.image.letterbox import Letterbox, letterbox
 from utils.data.image.orientation import UPRIGHT, turned_upright
-from utils.data.image.pillow_image import decode_with_pillow
-from utils.data.image.png import BrokenPngError, without_extras
-from utils.data.image.resizing import letterbox
-from utils.data.image.tiff import as_stored
+from utils.data.image.pillow_image import as_bgr, open_image
 from utils.polygons import Polygons
 
 # A progressive JPEG has 10 scans or so. Each takes a few bytes and, here, 1.2 ns a pixel.
 MIN_SCANS, MAX_SCANNED_PIXELS = 20, 4_000_000_000
 _SCAN_START = re.compile(rb"\xff\xda")
 _AS_STORED = cv2.IMREAD_IGNORE_ORIENTATION
-_DEEP = cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH | _AS_STORED
 REDUCTIONS = {
     1: cv2.IMREAD_COLOR | _AS_STORED,
     2: cv2.IMREAD_REDUCED_COLOR_2 | _AS_STORED,
@@ -59,7 +49,7 @@ def choose_reduction(size: tuple[int, int], long_side: int) -> int:
 
 
 def decode_bytes(content: np.ndarray, size: tuple[int, int], reduction: int = 1) -> np.ndarray:
-    """Decode an image file, (H, W, 3) uint8 BGR.
+    """Decode an image file, (H, W, 3) uint8 BGR: a JPEG or plain PNG by OpenCV, others by Pillow.
 
     Args:
         content: (N,) uint8, of the whole file.
@@ -68,8 +58,8 @@ def decode_bytes(content: np.ndarray, size: tuple[int, int], reduction: int = 1)
             at that size, which takes less time.
 
     Raises:
-        OtherSizeError: the header tells another size.
-        BrokenImageError: it cannot be decoded, or not to the size that its header tells.
+        OtherSizeError: the header states another size.
+        BrokenImageError: it cannot be decoded, or not to the size that its header states.
     """
     header = read_header(io.BytesIO(content.data))
     if header.size != size:
@@ -77,14 +67,16 @@ def decode_bytes(content: np.ndarray, size: tuple[int, int], reduction: int = 1)
     if header.may_repeat_scans:
         _check_scans(content, size)
     # In a turned image the squares that a decoder averages need not start at the left and top.
-    is_upright = header.orientation == UPRIGHT
-    averaged_later = reduction > 1 and not (header.kind == "JPEG" and is_upright)
-    image = _decode(content, header, 1 if averaged_later else reduction)
-    if image is not None:
-        image = turned_upright(image, header.orientation)
-    if image is not None and averaged_later:
-        image = average_squares(image, reduction)
-    if image is None or image.shape[:2] != reduced_size(size, reduction):
+    decoded_smaller = header.kind == "JPEG" and header.orientation == UPRIGHT
+    try:
+        image = turned_upright(
+            _decode(content, header, reduction if decoded_smaller else 1), header.orientation
+        )
+        if not decoded_smaller:
+            image = average_squares(image, reduction)
+    except Exception as error:  # Pillow promises no list of what a damaged image raises
+        raise BrokenImageError("damaged after its header") from error
+    if image.shape[:2] != reduced_size(size, reduction):
         raise BrokenImageError("damaged after its header")
     return image
 
@@ -96,37 +88,22 @@ def _check_scans(content: np.ndarray, size: tuple[int, int]) -> None:
         raise BrokenImageError(f"{num_scans} scans over {size[1]}x{size[0]} px")
 
 
-def _decode(content: np.ndarray, header: ImageHeader, reduction: int) -> np.ndarray | None:
-    """Return the image as it is stored; None if it is damaged."""
-    if header.kind in PILLOWS_KINDS or header.has_alpha:
-        return _decode_with_pillow(content, header.kind)
-    try:
-        flags = REDUCTIONS[reduction] if header.bits <= 8 else _DEEP
-        image = cv2.imdecode(_as_all_read_it(content, header.kind), flags)
-    except (BrokenPngError, cv2.error):  # also more pixels than OpenCV accepts
-        return None
-    if image is None or image.dtype == np.uint8:
-        return image
-    image = to_eight_bits(image, header.bits)
-    return np.invert(image) if header.white_is_zero else image
-
-
-def _decode_with_pillow(content: np.ndarray, kind: str) -> np.ndarray | None:
-    try:
-        return decode_with_pillow(io.BytesIO(_as_all_read_it(content, kind).data), kind)
-    except Exception:  # Pillow promises no list of what a damaged image raises
-        return None
-
-
-def _as_all_read_it(content: np.ndarray, kind: str) -> np.ndarray:
-    """Return the bytes of a file without what some decoders read and others do not."""
-    if kind == "PNG":
-        return without_extras(content)
-    return as_stored(content) if kind == "TIFF" else content
+def _decode(content: np.ndarray, header: ImageHeader, reduction: int) -> np.ndarray:
+    """Return the image as it is stored, by Pillow perhaps upright; ValueError if it is damaged."""
+    if not header.by_opencv:
+        image = open_image(header.kind, io.BytesIO(content.data))
+        image.load()  # here, so that its mode is that of the pixels
+        return as_bgr(image)
+    found = cv2.imdecode(content, REDUCTIONS[reduction])
+    if found is None:
+        raise ValueError("not decoded")
+    return found
 
 
 def average_squares(image: np.ndarray, reduction: int) -> np.ndarray:
     """Average over squares of pixels; the last row and column are repeated to fill the squares."""
+    if reduction == 1:
+        return image
     bottom, right = -image.shape[0] % reduction, -image.shape[1] % reduction
     image = cv2.copyMakeBorder(image, 0, bottom, 0, right, cv2.BORDER_REPLICATE)
     size_wh = image.shape[1] // reduction, image.shape[0] // reduction

@@ -1,22 +1,17 @@
-"""The header of an image file: kind, size, orientation, and how its pixels are stored.
-
-Before: the file. After: `utils/data/sources/labels.py`, which scans, and `decoding.py` beside this.
-"""
+"""The header of an image file: kind, size, orientation; and whether the file is whole."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
-from PIL.BmpImagePlugin import BmpImageFile
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
-from PIL.TiffImagePlugin import ImageFileDirectory_v2
+from PIL.PngImagePlugin import PngImageFile
+from PIL.TiffImagePlugin import ImageFileDirectory_v2, TiffImageFile
 
-from utils.data.image.completeness import IncompleteError, require_complete
-from utils.data.image.kinds import HEIC, KINDS, START_BYTES, open_image, recognise, recognise_other
 from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
 from utils.data.image.orientation import (
     EXCHANGES_SIDES,
@@ -24,18 +19,26 @@ from utils.data.image.orientation import (
     known_orientation,
     undone_by,
 )
-from utils.data.image.pillow_image import has_alpha
-from utils.data.image.png import BrokenPngError
-from utils.data.image.tiff import BrokenTiffError, TiffPixels, check_tags, read_pixels
+from utils.data.image.pillow_image import (
+    HEIC,
+    KINDS,
+    START_BYTES,
+    open_image,
+    recognise,
+    recognise_other,
+)
 from utils.errors import UserError
 from utils.files.regular import open_regular
 
-_EXIF_ORIENTATION = 0x0112
+_ORIENTATION = 0x0112  # the tag, of EXIF and of a TIFF
 # Measured: Chromium 149 shows these as they are stored, and turns JPEG, PNG and AVIF.
 _NEVER_TURNED = ("WEBP",)
-_PNG_BITS_AT = 24  # the byte of the header
+_TURNED_BY_DECODER = ("TIFF", HEIC)
+_NOT_EIGHT_BITS = ("F", "I")
 _MAX_READS = 1 << 12
 _MAX_HEADER_BYTES = 1 << 23
+_SCAN_START, _JPEG_END = b"\xff\xda", b"\xff\xd9"
+_BLOCK_BYTES = 1 << 20
 
 _Read = TypeVar("_Read")
 
@@ -49,17 +52,16 @@ class ImageHeader(NamedTuple):
 
     kind: str  # as Pillow calls it: "JPEG"
     size: tuple[int, int]  # (height, width) in pixels, upright
-    orientation: int  # EXIF's, from which it is turned upright
+    orientation: int  # EXIF's, from which the decoded image is turned upright
     other_view: int  # the same for points of a program that does not turn it, or turns a WebP
-    has_alpha: bool
-    bits: int  # of a channel: 8 or fewer, or up to 16
-    white_is_zero: bool  # of the numbers of a TIFF
-    pixels: tuple[int, int]  # start and end of their bytes; 0 for what the header does not tell
+    by_opencv: bool  # decoded by OpenCV, which takes half of Pillow's time, else by Pillow
     may_repeat_scans: bool  # a JPEG that codes its pixels in any number of passes
 
 
 def read_image_size(path: Path, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
-    """Return (height, width) in pixels as it is decoded, without decoding the image.
+    """Return (height, width) in pixels as it is decoded.
+
+    A JPEG, a PNG and a WebP are not decoded for it.
 
     Raises:
         BrokenImageError: no image, truncated, smaller than 10 px, or larger than max_pixels.
@@ -68,7 +70,7 @@ def read_image_size(path: Path, max_pixels: int = MAX_PIXELS) -> tuple[int, int]
     def checked(file: BinaryIO) -> tuple[int, int]:
         header = read_header(file)
         check_size(header.size, max_pixels)
-        check_complete(file, header)
+        check_complete(file, header.kind)
         return header.size
 
     return _read(path, checked)
@@ -103,12 +105,42 @@ def check_size(size: tuple[int, int], max_pixels: int) -> None:
         )
 
 
-def check_complete(file: BinaryIO, header: ImageHeader) -> None:
-    """Raise BrokenImageError for a file that is cut off, and for a PNG with a damaged chunk."""
-    try:
-        require_complete(file, header.kind, *header.pixels)
-    except (BrokenPngError, IncompleteError) as error:
-        raise BrokenImageError(str(error)) from error
+def check_complete(file: BinaryIO, kind: str) -> None:
+    """Raise BrokenImageError for a file that is cut off, and for a PNG with a damaged chunk.
+
+    Rare kinds are decoded for it. The header of a WebP is read only if the file is whole.
+    """
+    if kind == "JPEG":
+        _check_jpeg(file)
+    elif kind != "WEBP":
+        file.seek(0)
+        try:
+            image = open_image(kind, file)
+            if kind == "PNG":
+                image.verify()
+            else:
+                image.load()
+        except Exception as error:  # Pillow promises no list of what a damaged image raises
+            raise BrokenImageError(f"truncated or damaged {kind} file: {error!s:.200}") from error
+
+
+def _check_jpeg(file: BinaryIO) -> None:
+    file.seek(-len(_JPEG_END), io.SEEK_END)
+    # Some cameras append data. A preview in the header ends before the last scan starts.
+    if file.read() != _JPEG_END and _find_last(file, _JPEG_END) <= _find_last(file, _SCAN_START):
+        raise BrokenImageError("truncated: the JPEG file does not reach its end mark")
+
+
+def _find_last(file: BinaryIO, mark: bytes) -> int:
+    """Return where the last mark of two bytes in a file starts, -1 for nowhere."""
+    end = file.seek(0, io.SEEK_END)
+    while end > 1:
+        start = max(0, end - _BLOCK_BYTES)
+        file.seek(start)
+        if (found := file.read(end - start).rfind(mark)) >= 0:
+            return start + found
+        end = start + 1 if start else 0  # the mark may lie across two blocks
+    return -1
 
 
 def read_header(file: BinaryIO) -> ImageHeader:
@@ -123,36 +155,44 @@ def read_header(file: BinaryIO) -> ImageHeader:
     bounded = BoundedReads(file)
     try:
         image = open_image(kind, bounded)  # type: ignore[arg-type]  # it reads and seeks
-        if kind == "TIFF":
-            check_tags(file)
-            pixels = read_pixels(image.tag_v2)  # type: ignore[attr-defined]
-        else:
-            size = image.height, image.width
-            told = None if kind == HEIC else _exif_orientation(image)  # its decoder turns it
-            pixels = TiffPixels(size, told, _bits(file, kind), False, _end_of_bmp(image))
+        asked = known_orientation(_stored_orientation(image))
     except BrokenImageError:
         raise
-    except (BrokenTiffError, UserError) as error:
+    except UserError as error:
         raise BrokenImageError(str(error)) from error
     except Exception as error:  # Pillow promises no list of what a broken header raises
         raise BrokenImageError(f"broken {kind} header: {str(error):.200}") from error
+    if image.mode in _NOT_EIGHT_BITS:
+        raise BrokenImageError(
+            f"a {kind} of 32-bit or signed numbers, which do not say which value is white: "
+            "convert it to unsigned integers of 8 or 16 bits"
+        )
     repeats = isinstance(image, JpegImageFile) and (
         # Pillow stops behind the head of the first scan: how many components it holds, which ones.
         image.info.get("progressive", 0) == 1 or bounded.last[:1] != bytes([image.layers])
     )
-    asked = known_orientation(pixels.orientation)
-    orientation = UPRIGHT if kind in _NEVER_TURNED else asked
+    turns = kind not in _NEVER_TURNED
+    by_us = turns and kind not in _TURNED_BY_DECODER
+    exchanged = by_us and asked in EXCHANGES_SIDES
     return ImageHeader(
         kind,
-        pixels.size[::-1] if orientation in EXCHANGES_SIDES else pixels.size,
-        orientation,
-        asked if orientation == asked else undone_by(asked),
-        has_alpha(image),
-        pixels.bits,
-        pixels.white_is_zero,
-        (image.tile[0].offset if image.tile else 0, pixels.end),
+        (image.width, image.height) if exchanged else (image.height, image.width),
+        asked if by_us else UPRIGHT,
+        asked if turns else undone_by(asked),
+        kind == "JPEG" or (isinstance(image, PngImageFile) and _is_plain(image)),
         repeats,
     )
+
+
+def _is_plain(image: PngImageFile) -> bool:
+    """Return whether OpenCV decodes a PNG as Pillow does, and prints nothing.
+
+    OpenCV 4.11 ends the process on some damaged animations and deepens 16 bits otherwise; its
+    libpng prints warnings of common colour profiles.
+    """
+    is_eight_bits = image.mode in ("L", "RGB") and image.tile[0].args == image.mode
+    has_extras = "icc_profile" in image.info or "transparency" in image.info
+    return is_eight_bits and not image.is_animated and not has_extras
 
 
 def _recognise(file: BinaryIO) -> str:
@@ -167,24 +207,10 @@ def _recognise(file: BinaryIO) -> str:
     raise BrokenImageError("not an image")
 
 
-def _bits(file: BinaryIO, kind: str) -> int:
-    """Return the number of bits per channel: 16 in some PNGs, else 8 or fewer."""
-    if kind != "PNG":
-        return 8
-    file.seek(_PNG_BITS_AT)
-    return ord(file.read(1))
-
-
-def _end_of_bmp(image: ImageFile) -> int:
-    """Return where the pixels of a BMP end; 0 for compressed ones, and for other kinds."""
-    if not isinstance(image, BmpImageFile) or image.tile[0].codec_name != "raw":
-        return 0
-    _, row, _ = cast(tuple[str, int, int], image.tile[0].args)
-    return image.tile[0].offset + row * image.height
-
-
-def _exif_orientation(image: ImageFile) -> object:
+def _stored_orientation(image: ImageFile) -> object:
     """Return EXIF's orientation; `image.getexif()` would read XMP too, which OpenCV does not."""
+    if isinstance(image, TiffImageFile):
+        return image.tag_v2.get(_ORIENTATION)
     exif = image.info.get("exif", b"").removeprefix(b"Exif\0\0")
     if not exif:
         return None
@@ -192,7 +218,7 @@ def _exif_orientation(image: ImageFile) -> object:
     file = BoundedReads(io.BytesIO(exif))
     file.seek(directory.next)
     directory.load(file)  # type: ignore[arg-type]  # it reads and seeks
-    return directory.get(_EXIF_ORIENTATION)
+    return directory.get(_ORIENTATION)
 
 
 class BoundedReads:

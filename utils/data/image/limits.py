@@ -1,7 +1,4 @@
-"""How large an image may be.
-
-Before: nothing. After: `header.py`, which compares; the flag --max-pixels; `records/index.py`.
-"""
+"""How large an image may be."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Images and points turned and mirrored to stand upright, as EXIF or a display matrix says.
-
-Before: decoded pixels. After: `decoding.py` beside this, `utils/media/video_frames.py`; points:
-`utils/data/sources/annotated_images.py`.
-"""
+"""Images and points turned and mirrored to stand upright, as EXIF or a display matrix says."""
 
 from __future__ import annotations
 

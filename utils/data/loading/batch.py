@@ -1,7 +1,4 @@
-"""A batch: images as one array, targets as one table.
-
-Before: `batches.py`. After: the training step, and validation.
-"""
+"""A batch: images as one array, targets as one table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which samples form a batch of a training, and in which shape.
-
-Before: `sources/labels.py`. After: `loader.py`, in this process or in those of `workers.py`.
-"""
+"""Which samples form a batch of a training, and in which shape."""
 
 from __future__ import annotations
 
@@ -26,8 +23,7 @@ from utils.data.loading.order import Epoch, Order, draws_of, place_in_window
 from utils.data.loading.quads import QUAD, draw_enlarged, join_quads
 from utils.data.loading.reading import decode, pixel_boxes, pixel_polygons
 from utils.data.loading.recent_images import RecentImages
-from utils.data.loading.recipe import SQUARE, BatchRecipe
-from utils.data.loading.rectangles import rectangle
+from utils.data.loading.recipe import SQUARE, BatchRecipe, rectangle
 from utils.data.randomness import sample_generator
 from utils.data.sources.samples import Sample, SampleTable
 from utils.errors import DatasetError, UserError

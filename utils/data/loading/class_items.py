@@ -1,7 +1,4 @@
-"""Images that show one class each: random crops to train on, the middle of each to validate with.
-
-Before: `batches.py` and `val_batches.py` say which samples, and when. After: they fill a `Batch`.
-"""
+"""Images of one class each: random crops for training, centre crops for validation."""
 
 from __future__ import annotations
 

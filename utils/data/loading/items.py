@@ -1,7 +1,4 @@
-"""How a sample becomes an image and targets of a batch: the part of loading that a task decides.
-
-Before: `batches.py` and `val_batches.py` say which samples, and when. After: they fill a `Batch`.
-"""
+"""How a sample becomes an image and targets of a batch: the part of loading that a task decides."""
 
 from __future__ import annotations
 
@@ -20,8 +17,7 @@ from utils.data.image.decoding import (
     choose_reduction,
     letterbox_labelled,
 )
-from utils.data.image.letterbox import Letterbox, fit_long_side, fitting_long_side
-from utils.data.image.resizing import resize
+from utils.data.image.letterbox import Letterbox, fit_long_side, fitting_long_side, resize
 from utils.data.loading.batch import Targets
 
 

@@ -1,7 +1,4 @@
-"""Loaders: iterate over the batches of an epoch, built here or by worker processes.
-
-Before: `sources/labels.py`. After: the training step, and validation.
-"""
+"""Loaders: iterate over the batches of an epoch, built here or by worker processes."""
 
 from __future__ import annotations
 
@@ -22,8 +19,8 @@ from utils.data.loading.order import Epoch
 from utils.data.loading.quads import QUAD
 from utils.data.loading.recent_images import FLAG, keep_recent_images
 from utils.data.loading.recipe import SQUARE, BatchRecipe
-from utils.data.loading.shared_slots import SLOTS_PER_WORKER
 from utils.data.loading.val_batches import ValBatches
+from utils.data.loading.worker_memory import SLOTS_PER_WORKER
 from utils.data.loading.workers import NewArray, WorkerPool, new_bytes
 from utils.data.sources.samples import Sample, table_of
 from utils.errors import UserError

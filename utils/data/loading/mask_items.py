@@ -1,7 +1,4 @@
-"""Images with boxes and masks: those of boxes, and maps of their objects' pixels.
-
-Before: `items.py`, which moves the outlines with the images. After: `batch.py::TargetMasks`.
-"""
+"""Images with boxes and masks: those of boxes, and maps of their objects' pixels."""
 
 from __future__ import annotations
 

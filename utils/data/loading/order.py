@@ -1,8 +1,7 @@
 """Which samples an epoch shows, and in which order.
 
-Before: `sources/samples.py`. After: `batches.py` cuts an order into batches. It is a function of
-seed and epoch, and all epochs are equally long: learning rates and a resumed run count by their
-length.
+It is a function of seed and epoch, and all epochs are equally long: learning rates and a resumed
+run count by their length.
 """
 
 from __future__ import annotations

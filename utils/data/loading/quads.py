@@ -1,6 +1,6 @@
 """Four images joined into one of twice the side, as --quad does.
 
-Before: `batches.py::fill_images`. After: the `Batch`. Source: the public YOLOv5 recipe.
+Source: the public YOLOv5 recipe.
 """
 
 from __future__ import annotations

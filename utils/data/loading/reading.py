@@ -1,7 +1,4 @@
-"""A sample -> its image with boxes, read and decoded.
-
-Before: `sources/labels.py`. After: `batches.py`; `models/evaluation.py` for tiles.
-"""
+"""A sample -> its image with boxes, read and decoded."""
 
 from __future__ import annotations
 

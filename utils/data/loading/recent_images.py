@@ -1,8 +1,4 @@
-"""The images of the last places of an epoch's order, decoded, for all processes of a machine.
-
-Before: `reading.py::decode`; its results are kept for a while. After: `batches.py`, which looks
-here where no `image_cache.py` keeps all of them.
-"""
+"""The images of the last places of an epoch's order, decoded, for all processes of a machine."""
 
 from __future__ import annotations
 
@@ -11,13 +7,11 @@ import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing import reduction
-from typing import Any
 
 import numpy as np
 
 from utils.data.loading.memory import require_memory
-from utils.data.loading.told_file import share_file
+from utils.data.loading.nameless_file import NamelessFile, share_file
 from utils.processes.world import ALONE, World
 
 FLAG = "--mosaic-window"
@@ -29,20 +23,12 @@ class RecentImages:
     """A ring of images: each takes the slot of the one `num_slots` places before it in the order.
 
     No batch depends on what is there: an image that is not there is decoded again. A lock on each
-    slot keeps a reader from half an image; it ends with the process that holds it. The memory has
-    no name in any file system, like that of `ImageCache`.
+    slot keeps a reader from half an image; it ends with the process that holds it.
     """
 
-    def __init__(self, num_slots: int, image_bytes: int, descriptor: int):
-        """Use an open file of `ring_bytes`; each slot takes an image of up to `image_bytes`."""
-        self._num_slots, self._image_bytes = num_slots, image_bytes
-        self._descriptor = descriptor
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _attach, (self._num_slots, self._image_bytes, reduction.DupFd(self._descriptor))
-
-    def __del__(self) -> None:
-        os.close(self._descriptor)
+    def __init__(self, num_slots: int, image_bytes: int, file: NamelessFile):
+        """Use an open file; each slot takes an image of up to `image_bytes`."""
+        self._num_slots, self._image_bytes, self._file = num_slots, image_bytes, file
 
     def get(
         self, place: int, sample: int, size: tuple[int, int], decode: Callable[[], np.ndarray]
@@ -57,30 +43,26 @@ class RecentImages:
         start = place % self._num_slots * (_MARK.size + self._image_bytes)
         mark = _MARK.pack(sample + 1)
         with self._locked(start, fcntl.LOCK_SH):
-            if os.pread(self._descriptor, _MARK.size, start) == mark:
+            if os.pread(self._file.descriptor, _MARK.size, start) == mark:
                 image = np.empty((*size, 3), np.uint8)
-                os.preadv(self._descriptor, [image.data], start + _MARK.size)
+                os.preadv(self._file.descriptor, [image.data], start + _MARK.size)
                 return image
         image = np.ascontiguousarray(decode())
         assert image.shape == (*size, 3) and image.nbytes <= self._image_bytes
         with self._locked(start, fcntl.LOCK_EX):
             # First, for a process that is killed in the middle.
-            os.pwrite(self._descriptor, _MARK.pack(_NOTHING), start)
-            if os.pwrite(self._descriptor, image.data, start + _MARK.size) == image.nbytes:
-                os.pwrite(self._descriptor, mark, start)
+            os.pwrite(self._file.descriptor, _MARK.pack(_NOTHING), start)
+            if os.pwrite(self._file.descriptor, image.data, start + _MARK.size) == image.nbytes:
+                os.pwrite(self._file.descriptor, mark, start)
         return image
 
     @contextmanager
     def _locked(self, start: int, kind: int) -> Iterator[None]:
-        fcntl.lockf(self._descriptor, kind, 1, start)
+        fcntl.lockf(self._file.descriptor, kind, 1, start)
         try:
             yield
         finally:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, start)
-
-
-def _attach(num_slots: int, image_bytes: int, duplicate: Any) -> RecentImages:
-    return RecentImages(num_slots, image_bytes, duplicate.detach())
+            fcntl.lockf(self._file.descriptor, fcntl.LOCK_UN, 1, start)
 
 
 def keep_recent_images(
@@ -102,12 +84,12 @@ def keep_recent_images(
         UserError: there is not enough memory.
     """
     image_bytes = 3 * max((height * width for height, width in sizes), default=0)
-    descriptor = 0
+    file = None
     if world.process.local_rank == 0:
         num_bytes = num_slots * (_MARK.size + image_bytes)
         require_memory(num_bytes, f"{FLAG}: {num_slots} decoded images", remedy)
-        descriptor = os.memfd_create("recent-images")
-        os.ftruncate(descriptor, num_bytes)
+        file = NamelessFile(num_bytes)
     if world.process.world_size > 1:
-        _, descriptor = share_file(descriptor, num_slots, FLAG, world)
-    return RecentImages(num_slots, image_bytes, descriptor)
+        _, file = share_file(file, num_slots, FLAG, world)
+    assert file is not None
+    return RecentImages(num_slots, image_bytes, file)

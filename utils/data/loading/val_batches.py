@@ -1,7 +1,4 @@
-"""Which samples form a batch of a validation, and in which shape.
-
-Before: `sources/labels.py`. After: `loader.py`, in this process or in those of `workers.py`.
-"""
+"""Which samples form a batch of a validation, and in which shape."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from utils.data.loading.image_cache import ImageCache
 from utils.data.loading.items import BOXES, Items
 from utils.data.loading.order import Epoch, aspect_order
 from utils.data.loading.reading import decode, pixel_boxes, pixel_polygons
-from utils.data.loading.rectangles import rectangle
+from utils.data.loading.recipe import rectangle
 from utils.data.sources.samples import Sample, SampleTable
 
 # The public recipe's margin around rectangular validation images, in strides.

@@ -1,7 +1,5 @@
 """Processes that build batches ahead of their consumer, in a fixed order.
 
-Before: `batches.py`, which they run. After: `loader.py`.
-
 Worker i of W builds the batches i, i + W, i + 2W, ...: a batch never depends on which worker is
 fast. Images come back through memory shared with one worker, everything else through that
 worker's own pipe. If a process dies on either side, the pipe ends the other's wait.
@@ -27,8 +25,7 @@ from utils.data.image.being_read import tell_each
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import BatchSource
 from utils.data.loading.order import Epoch
-from utils.data.loading.shared_slots import SLOTS_PER_WORKER, SharedSlots
-from utils.data.loading.shared_source import SharedSource
+from utils.data.loading.worker_memory import SLOTS_PER_WORKER, SharedSlots, SharedSource
 from utils.errors import DatasetError, LoaderError
 from utils.processes.host_memory import keep_freed_images
 
@@ -89,7 +86,7 @@ class WorkerPool:
     def _start_one(self, number: int, slot_bytes: int) -> _Worker:
         context = get_context("spawn")
         ours, theirs = context.Pipe()
-        slots = SharedSlots(slot_bytes)
+        slots = SharedSlots.of(slot_bytes)
         process = context.Process(
             target=_serve,
             args=(self._shared, self._num_workers, theirs, slots),

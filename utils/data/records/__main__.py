@@ -9,27 +9,28 @@ if __name__ == "__main__":
 
 import argparse
 import logging
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from backend.words import count
-from utils.cli.flags import new_parser
+from utils.cli.flags import from_one, new_parser
 from utils.data.image.limits import MAX_PIXELS
-from utils.data.records.command.folders import refuse_existing
-from utils.data.records.command.inspection import describe_file, find_damages, find_files
 from utils.data.records.command.packing import pack_samples
-from utils.data.records.command.unpacking import unpack_images
+from utils.data.records.folders import dataset_yaml_text, new_folder, refuse_existing
+from utils.data.records.layout import SUFFIX, read_table
+from utils.data.records.reading import MAX_RECORD_BYTES, read_record
 from utils.data.sources.annotated_images import AnnotatedImage
 from utils.data.sources.class_folders import ClassImage
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
+from utils.data.sources.label_file import label_path
 from utils.data.sources.labels import ImageSource, scan_images
-from utils.data.sources.record_images import RecordImage
-from utils.data.sources.samples import SampleTable
+from utils.data.sources.record_images import RecordImage, read_index
 from utils.data.sources.splits import images_of
 from utils.errors import DatasetError
+from utils.files.regular import read_bytes
 from utils.processes.command import run_command
+from utils.screen.progress import Progress
 from utils.screen.text import printable, say
 
 MIB = 1 << 20
@@ -38,129 +39,134 @@ log = logging.getLogger("records")
 
 
 def main() -> None:
-    arguments = parse_flags()
-    arguments.run(arguments)
+    flags = parse_flags()
+    flags.run(flags)
 
 
 def parse_flags() -> argparse.Namespace:
     parser = new_parser("python -m utils.data.records", "Datasets packed into FFRecord files.")
     commands = parser.add_subparsers(required=True, metavar="pack | verify | list | unpack")
-
-    def command(name: str, run: object, description: str) -> argparse.ArgumentParser:
-        added = commands.add_parser(
-            name,
-            help=description,
-            description=description,
-            allow_abbrev=False,
-            formatter_class=parser.formatter_class,
-        )
-        added.set_defaults(run=run)
-        return added
-
-    pack_parser = command("pack", pack, "write a dataset's images and labels into record files")
-    unpack_parser = command("unpack", unpack, "write record files out as images and labels")
-    for added in (pack_parser, unpack_parser):
-        added.add_argument("--data", required=True, metavar="D", help="dataset, as for train.py")
-        added.add_argument("--out", required=True, type=Path, metavar="DIR", help="a new folder")
-        added.add_argument("--splits", nargs="+", choices=SPLITS, help="default: all splits of it")
-    pack_parser.add_argument(
-        "--file-mib", type=int, default=1024, metavar="MIB", help="size at which a new file begins"
-    )
-    pack_parser.add_argument(
-        "--max-pixels",
-        type=int,
-        default=MAX_PIXELS,
-        metavar="N",
-        help="leave out images with more pixels than this",
-    )
-    for name, run, description in (
-        ("verify", verify, "check every checksum"),
-        ("list", list_records, "print what record files hold"),
+    for run, about in (
+        (pack, "write a dataset's images and labels into record files"),
+        (unpack, "write record files out as images and labels"),
+        (verify, "check every checksum"),
+        (list_records, "print what record files hold"),
     ):
-        added = command(name, run, description)
-        added.add_argument(
-            "paths", nargs="+", type=Path, metavar="PATH", help="record file, or folder of some"
-        )
+        name = run.__name__.partition("_")[0]
+        command = commands.add_parser(name, help=about, description=about, allow_abbrev=False,
+            formatter_class=parser.formatter_class)  # fmt: skip
+        command.set_defaults(run=run)
+        add = command.add_argument
+        if run in (verify, list_records):
+            add("paths", nargs="+", type=Path, metavar="PATH", help="record file, or a folder")
+            continue
+        add("--data", required=True, metavar="D", help="dataset, as for train.py")
+        add("--out", required=True, type=Path, metavar="DIR", help="a new folder")
+        add("--splits", nargs="+", choices=SPLITS, help="default: all splits of it")
+        if run is pack:
+            add("--file-mib", type=from_one, default=1024, metavar="MIB",
+                help="size at which a new file begins")  # fmt: skip
+            add("--max-pixels", type=from_one, default=MAX_PIXELS, metavar="N",
+                help="leave out images with more pixels than this")  # fmt: skip
     return parser.parse_args()
 
 
-def pack(arguments: argparse.Namespace) -> None:
-    if arguments.file_mib < 1:
-        raise DatasetError(f"--file-mib {arguments.file_mib}: at least 1 is needed")
-    refuse_existing(arguments.out)
-    dataset, splits = load_splits(arguments)
-    num_classes = len(dataset.class_names)
-    images = {split: unpacked_images(dataset, split) for split in splits}
-    samples = {
-        split: usable_samples(split, images[split], num_classes, arguments.max_pixels)
-        for split in splits
-    }
-    every = chain.from_iterable(images.values())
-    annotated = {image.path for image in every if isinstance(image, (AnnotatedImage, ClassImage))}
-    yaml_path = arguments.out / f"{dataset.name}.yaml"
-    pack_samples(samples, dataset.class_names, yaml_path, arguments.file_mib * MIB, annotated)
-    for split, packed in samples.items():
-        say(f"{split}: {count(len(packed), 'image')} packed")
-    say(f"train with --data {yaml_path}")
-
-
-def unpacked_images(dataset: DatasetSpec, split: str) -> list[Path | ImageSource]:
-    """Return the images of a split; raise DatasetError when some are packed."""
-    images = images_of(dataset, split)
-    if any(isinstance(image, RecordImage) for image in images):
-        raise DatasetError(
-            f"'{split}' of {dataset.name} is packed already; copy its files, or unpack it first"
-        )
-    return images
-
-
-def usable_samples(
-    split: str, images: Sequence[Path | ImageSource], num_classes: int, max_pixels: int
-) -> SampleTable:
-    """Return the samples of a split that training would use; name and leave out the others."""
-    report = scan_images(images, num_classes, max_pixels=max_pixels)
-    for problem in report.problems:
-        log.warning("%s", printable(problem))
-    if num_left_out := len(images) - len(report.samples):
-        log.warning("%s: %d of %s left out", split, num_left_out, count(len(images), "image"))
-    return report.samples
-
-
-def unpack(arguments: argparse.Namespace) -> None:
-    refuse_existing(arguments.out)
-    dataset, splits = load_splits(arguments)
-    images = {split: packed_images(dataset, split) for split in splits}
-    yaml_path = arguments.out / f"{dataset.name}.yaml"
-    unpack_images(images, dataset.class_names, yaml_path)
-    for split, unpacked in images.items():
-        say(f"{split}: {count(len(unpacked), 'image')} unpacked")
-    say(f"train with --data {yaml_path}")
-
-
-def packed_images(dataset: DatasetSpec, split: str) -> list[RecordImage]:
-    """Return the images of a split; raise DatasetError when some lie in files of their own."""
-    images = images_of(dataset, split)
-    packed = [image for image in images if isinstance(image, RecordImage)]
-    if len(packed) < len(images):
-        raise DatasetError(
-            f"'{split}' of {dataset.name} names images that are not packed; leave it out: --splits"
-        )
-    return packed
-
-
-def load_splits(arguments: argparse.Namespace) -> tuple[DatasetSpec, list[str]]:
-    """Return the dataset of --data and the splits of --splits, by default all that it names."""
-    named = load_dataset(arguments.data, splits=())
-    splits = arguments.splits or [split for split in SPLITS if getattr(named, split)]
+def load_images(
+    flags: argparse.Namespace,
+) -> tuple[DatasetSpec, dict[str, list[Path | ImageSource]]]:
+    """Return a dataset and the images of the splits of --splits, by default all that it names."""
+    refuse_existing(flags.out)
+    named = load_dataset(flags.data, splits=())
+    splits = flags.splits or [split for split in SPLITS if getattr(named, split)]
     try:
-        return load_dataset(arguments.data, splits=splits), splits
+        dataset = load_dataset(flags.data, splits=splits)
     except DatasetError as error:
         raise DatasetError(f"{error}; or name the splits that are there: --splits") from error
+    return dataset, {split: images_of(dataset, split) for split in splits}
 
 
-def verify(arguments: argparse.Namespace) -> None:
+def pack(flags: argparse.Namespace) -> None:
+    dataset, images = load_images(flags)
+    samples, annotated = {}, set()
+    for split, listed in images.items():
+        if any(isinstance(image, RecordImage) for image in listed):
+            raise DatasetError(
+                f"'{split}' of {dataset.name} is packed already; copy its files, or unpack it first"
+            )
+        report = scan_images(listed, len(dataset.class_names), max_pixels=flags.max_pixels)
+        for problem in report.problems:
+            log.warning("%s", printable(problem))
+        if left_out := len(listed) - len(report.samples):
+            log.warning("%s: %d of %s left out", split, left_out, count(len(listed), "image"))
+        samples[split] = report.samples
+        annotated |= {x.path for x in listed if isinstance(x, (AnnotatedImage, ClassImage))}
+    path = flags.out / f"{dataset.name}.yaml"
+    pack_samples(samples, dataset.class_names, path, flags.file_mib * MIB, annotated)
+    for split, packed in samples.items():
+        say(f"{split}: {count(len(packed), 'image')} packed")
+    say(f"train with --data {path}")
+
+
+def unpack(flags: argparse.Namespace) -> None:
+    """Write images and labels byte for byte into a new folder, with list files and a YAML.
+
+    A list names the images of each split in their order: training reads the same batches.
+    """
+    dataset, images = load_images(flags)
+    name = f"{dataset.name}.yaml"
+    with new_folder(flags.out) as folder:
+        for split, listed in images.items():
+            with Progress(len(listed), f"unpacking {split}", "images") as progress:
+                lines = []
+                for image in listed:
+                    if not isinstance(image, RecordImage):
+                        raise DatasetError(
+                            f"'{split}' of {dataset.name} names images that are not packed; leave "
+                            "it out: --splits"
+                        )
+                    _write(folder, image.entry.name, read_record(image.place).tobytes())
+                    if image.entry.labels is not None:
+                        labels = str(label_path(Path(image.entry.name)))
+                        _write(folder, labels, image.entry.labels)
+                    lines.append(f"./{image.entry.name}\n")
+                    progress.update()
+            _write(folder, f"{split}.txt", "".join(lines).encode())
+        text = dataset_yaml_text({split: f"{split}.txt" for split in images}, dataset.class_names)
+        _write(folder, name, text.encode())
+    for split, listed in images.items():
+        say(f"{split}: {count(len(listed), 'image')} unpacked")
+    say(f"train with --data {flags.out / name}")
+
+
+def _write(folder: Path, name: str, content: bytes) -> None:
+    """Write a new file; an existing one, of an image that is listed twice, must be equal."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with open(path, "xb") as file:
+            file.write(content)
+    except FileExistsError as error:
+        if read_bytes(path, MAX_RECORD_BYTES) != content:
+            raise DatasetError(
+                f"two files of different content go by the name {name}; unpack the splits one by "
+                "one with --splits"
+            ) from error
+
+
+def find_files(paths: Sequence[Path]) -> Iterator[Path]:
+    """Yield the record files among paths and below folders; raise DatasetError without any."""
+    for path in paths:
+        candidates = sorted(path.rglob(f"*{SUFFIX}")) if path.is_dir() else [path]
+        files = [file for file in candidates if file.suffix == SUFFIX and file.is_file()]
+        if not files:
+            raise DatasetError(f"{path}: a file that ends in {SUFFIX}, or a folder of some, is "
+                               "needed")  # fmt: skip
+        yield from files
+
+
+def verify(flags: argparse.Namespace) -> None:
     damages = []
-    for path in find_files(arguments.paths):
+    for path in find_files(flags.paths):
         found = find_damages(path)
         damages += found
         say(f"{path}: {f'{len(found)} damaged' if found else 'whole'}")
@@ -168,10 +174,45 @@ def verify(arguments: argparse.Namespace) -> None:
         raise DatasetError("\n".join(damages))
 
 
-def list_records(arguments: argparse.Namespace) -> None:
-    for path in find_files(arguments.paths):
-        for line in describe_file(path):
-            say(line)
+def find_damages(path: Path) -> list[str]:
+    """Check every checksum of a record file, also of other programs; return a text for each."""
+    try:
+        table = read_table(path)
+    except DatasetError as error:
+        return [str(error)]
+    try:
+        entries, damages = read_index(table) or [], []
+    except DatasetError as error:
+        entries, damages = [], [str(error)]
+    for place in table:
+        try:
+            read_record(place)
+        except DatasetError as error:
+            named = place.number < len(entries)
+            image = f" (image {entries[place.number].name})" if named else ""
+            damages.append(f"{error}{image}")
+    return list(dict.fromkeys(damages))  # the index may be in it twice
+
+
+def list_records(flags: argparse.Namespace) -> None:
+    for path in find_files(flags.paths):
+        say(*describe_file(path))
+
+
+def describe_file(path: Path) -> Iterator[str]:
+    """Yield a line for the file and one for each record."""
+    table = read_table(path)
+    entries = read_index(table)
+    kind = "of another program" if entries is None else "the last one is the index"
+    yield f"{path}: {count(len(table), 'record')}, {path.stat().st_size} bytes, {kind}"
+    for place in table:
+        image = ""
+        if entries and place.number < len(entries):
+            name, height, width, labels = entries[place.number]
+            lines = f"{len((labels or b'').splitlines())} label lines"
+            image = f"  {width}x{height} px  {lines if labels is not None else 'no label file'}"
+            image += f"  {name}"
+        yield f"{place.number:8d} {place.length:12d} bytes  CRC {place.checksum:08x}{image}"
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The last record of a file of ours: name, size and labels of the image in each other record.
 
-Before: `reading.py`. After: `sources/record_images.py`. Layout, little-endian: 8 bytes "duet-img",
-u32 version 1, u32 number of images; then for each image u32 height, u32 width, i32 bytes of labels
-(-1: it has no label file), u16 bytes of name, the name in UTF-8, the label file's bytes.
+Layout, little-endian: 8 bytes "duet-img", u32 version 1, u32 number of images; then for each image
+u32 height, u32 width, i32 bytes of labels (-1: it has no label file), u16 bytes of name, the name
+in UTF-8, the label file's bytes.
 """
 
 from __future__ import annotations
@@ -41,17 +41,14 @@ class BrokenIndexError(Exception):
 
 def encode_index(entries: Sequence[ImageEntry]) -> bytes:
     """Return the index of these images; all have passed `check_entry`."""
-    parts = [_START.pack(MAGIC, VERSION, len(entries))]
-    for name, height, width, labels in entries:
-        encoded = name.encode()
-        num_bytes = NO_LABELS if labels is None else len(labels)
-        parts += [_ENTRY.pack(height, width, num_bytes, len(encoded)), encoded, labels or b""]
-    return b"".join(parts)
+    return b"".join([_START.pack(MAGIC, VERSION, len(entries)), *map(encode_entry, entries)])
 
 
-def entry_size(entry: ImageEntry) -> int:
-    """Return the number of bytes of an image's entry in the index."""
-    return _ENTRY.size + len(entry.name.encode()) + len(entry.labels or b"")
+def encode_entry(entry: ImageEntry) -> bytes:
+    """Return the part of the index for an image."""
+    name, labels = entry.name.encode(), entry.labels or b""
+    num_bytes = NO_LABELS if entry.labels is None else len(labels)
+    return _ENTRY.pack(entry.height, entry.width, num_bytes, len(name)) + name + labels
 
 
 def decode_index(content: bytes, num_images: int) -> list[ImageEntry]:
@@ -66,14 +63,14 @@ def decode_index(content: bytes, num_images: int) -> list[ImageEntry]:
     if version != VERSION:
         raise BrokenIndexError(f"has version {version}; version {VERSION} is known here")
     if stored != num_images:
-        raise BrokenIndexError(
-            f"describes {count(stored, 'image')}, and the file holds {num_images}"
-        )
+        held = f"{num_images} in the file"
+        raise BrokenIndexError(f"describes {count(stored, 'image')}, and there are {held}")
     entries, end = [], _START.size
     for number in range(num_images):
         try:
             entry, end = _decode_entry(content, end)
-        except BrokenIndexError as error:
+            check_entry(entry)
+        except (BrokenIndexError, UnicodeDecodeError) as error:
             raise BrokenIndexError(f"is wrong at image {number}: {error}") from error
         entries.append(entry)
     if end != len(content):
@@ -90,40 +87,29 @@ def _decode_entry(content: bytes, start: int) -> tuple[ImageEntry, int]:
     labels_start = name_start + num_name_bytes
     end = labels_start + max(num_label_bytes, 0)
     if num_label_bytes < NO_LABELS or end > len(content):
+        left = len(content) - name_start
         raise BrokenIndexError(
-            f"it has {num_name_bytes} bytes of name and {num_label_bytes} of labels, where "
-            f"{len(content) - name_start} are left"
+            f"{num_name_bytes} bytes of name and {num_label_bytes} of labels, where {left} are left"
         )
-    try:
-        name = content[name_start:labels_start].decode()
-    except UnicodeDecodeError as error:
-        raise BrokenIndexError(f"its name is not UTF-8: {error}") from error
     labels = None if num_label_bytes == NO_LABELS else content[labels_start:end]
-    entry = ImageEntry(name, height, width, labels)
-    check_entry(entry)
-    return entry, end
+    return ImageEntry(content[name_start:labels_start].decode(), height, width, labels), end
 
 
 def check_entry(entry: ImageEntry) -> None:
     """Raise BrokenIndexError, with the reason, for an image that cannot be in a packed dataset."""
-    if reason := _unusable_name(entry.name):
-        raise BrokenIndexError(f"its name {entry.name!r} {reason}")
+    name = entry.name
+    if any(part in ("", ".", "..") for part in name.split("/")):
+        raise BrokenIndexError(f"its name {name!r} is not a plain path below the dataset's folder")
+    if name.splitlines() != [name] or name.strip() != name or _NOT_IN_NAMES.search(name):
+        raise BrokenIndexError(
+            f"its name {name!r} has a backslash, a control character, a blank at an end, or is not "
+            "UTF-8"
+        )
+    if len(name.encode()) > MAX_NAME_BYTES:
+        raise BrokenIndexError(f"its name {name!r} is longer than {MAX_NAME_BYTES} bytes")
     if not all(MIN_SIDE <= side <= MAX_SIDE for side in (entry.height, entry.width)):
         raise BrokenIndexError(
             f"it is {entry.width}x{entry.height} px; {MIN_SIDE} to {MAX_SIDE} per side are accepted"
         )
-    if entry.labels is not None and len(entry.labels) > MAX_LABEL_BYTES:
-        raise BrokenIndexError(
-            f"it has {len(entry.labels)} bytes of labels; at most {MAX_LABEL_BYTES} are accepted"
-        )
-
-
-def _unusable_name(name: str) -> str:
-    """Return why a name cannot be a path below `unpack`'s folder or a line of a list; else ""."""
-    if any(part in ("", ".", "..") for part in name.split("/")):
-        return "is not a plain path below the dataset's folder"
-    if name.splitlines() != [name] or name.strip() != name or _NOT_IN_NAMES.search(name):
-        return "has a backslash, a control character, a blank at an end, or is not UTF-8"
-    if len(name.encode()) > MAX_NAME_BYTES:
-        return f"is longer than {MAX_NAME_BYTES} bytes"
-    return ""
+    if len(entry.labels or b"") > MAX_LABEL_BYTES:
+        raise BrokenIndexError(f"its labels have over {MAX_LABEL_BYTES} bytes")

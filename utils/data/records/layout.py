@@ -1,6 +1,5 @@
 """The FFRecord layout: a header of checksums and offsets, then the records back to back.
 
-Before: a file. After: `index.py`, which knows what the records of this project hold.
 Source: the files that HFAI's ffrecord 1.4.0 writes; little-endian, no magic, no padding.
 """
 
@@ -10,7 +9,7 @@ import logging
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -23,11 +22,9 @@ from utils.files.regular import open_regular
 
 SUFFIX = ".ffr"
 START = struct.Struct("<Iq")  # the checksum of all that follows it in the header, and N
-CHECKSUM_TYPE = np.dtype("<u4")
-OFFSET_TYPE = np.dtype("<i8")
+CHECKSUM_TYPE, OFFSET_TYPE = np.dtype("<u4"), np.dtype("<i8")
 # A file may consist of holes, which take no disk space: no more records than this are read.
 MAX_RECORDS = 1 << 26
-_CHUNK_RECORDS = 1 << 17
 
 log = logging.getLogger("records")
 
@@ -82,8 +79,6 @@ def damaged(path: Path, what: str) -> DatasetError:
 def read_table(path: Path) -> RecordTable:
     """Read and check the header of a record file; the records themselves are not read.
 
-    Memory is 12 bytes per record, and never more than what the file really holds.
-
     Raises:
         DatasetError: the file cannot be read, or its header contradicts itself or the file.
     """
@@ -98,49 +93,56 @@ def _read_table(path: Path, file: BinaryIO) -> RecordTable:
     size = os.fstat(file.fileno()).st_size
     if size < START.size:
         raise damaged(path, f"has {size} bytes, and a record file has at least {START.size}")
-    stored, num_records = START.unpack(file.read(START.size))
-    if num_records == 0 and (size > START.size or stored == 0):
+    stored, number = START.unpack(file.read(START.size))
+    if number == 0 and (size > START.size or stored == 0):
         raise damaged(path, "names 0 records: its writer did not finish")
-    if not 0 <= num_records <= MAX_RECORDS or header_size(num_records) > size:
-        raise damaged(
-            path, f"names {count(num_records, 'record')}, which its {size} bytes cannot hold"
-        )
-    # The offsets before the checksums: they show holes in the file before memory is filled.
-    offsets = _read_offsets(path, file, num_records, size)
+    first = header_size(number)
+    if not 0 <= number <= MAX_RECORDS or first > size:
+        raise damaged(path, f"names {count(number, 'record')}, which its {size} bytes cannot hold")
+    checksum_bytes = number * CHECKSUM_TYPE.itemsize
+    file.seek(checksum_bytes, os.SEEK_CUR)
+    start = int.from_bytes(file.read(OFFSET_TYPE.itemsize)[: first - START.size], "little")
+    if number and start != first:  # so a hole is found before memory is filled
+        raise damaged(path, f"record 0 starts at {start}, and the header ends at {first}")
     file.seek(START.size)
-    checksums = _read_array(path, file, CHECKSUM_TYPE, num_records)
-    found = zlib.crc32(START.pack(0, num_records)[CHECKSUM_TYPE.itemsize :])
-    found = zlib.crc32(offsets.data, zlib.crc32(checksums.data, found))
+    body = file.read(first - START.size)
+    if len(body) < first - START.size:
+        raise damaged(path, "became shorter while it was read")
+    checksums = np.frombuffer(body[:checksum_bytes], CHECKSUM_TYPE)
+    bounds = np.append(np.frombuffer(body[checksum_bytes:], OFFSET_TYPE), size)
+    # Compared, because differences of int64 could overflow.
+    if wrong := np.flatnonzero((bounds[1:] < bounds[:-1]) | (bounds[:-1] > size)).tolist():
+        number = wrong[0] + (bounds[wrong[0]] <= size)
+        raise damaged(
+            path, f"record {number} starts at {bounds[number]}, which is not between the record in "
+            f"front of it and the end of the file, {size}"
+        )  # fmt: skip
+    found = zlib.crc32(body, zlib.crc32(struct.pack("<q", len(checksums))))
     if stored == 0 and found != 0:
         log.warning("%s: an old file, with checksums of its records but none of its header", path)
     elif stored != found:
         raise damaged(path, f"the header's checksum is {found:08x}, stored is {stored:08x}")
-    return RecordTable(path, checksums, np.append(offsets, size))
+    return RecordTable(path, checksums, bounds)
 
 
-def _read_offsets(path: Path, file: BinaryIO, num_records: int, size: int) -> np.ndarray:
-    """Read the offsets part by part; the first wrong one ends the reading."""
-    file.seek(START.size + num_records * CHECKSUM_TYPE.itemsize)
-    parts = [np.empty(0, OFFSET_TYPE)]
-    lower = header_size(num_records)
-    for start in range(0, num_records, _CHUNK_RECORDS):
-        part = _read_array(path, file, OFFSET_TYPE, min(_CHUNK_RECORDS, num_records - start))
-        if start == 0 and part[0] != lower:
-            raise damaged(path, f"record 0 starts at {part[0]}, and the header ends at {lower}")
-        before = np.concatenate([[lower], part[:-1]])  # differences of int64 could overflow
-        if wrong := np.flatnonzero((part < before) | (part > size)).tolist():
-            raise damaged(
-                path,
-                f"record {start + wrong[0]} starts at {part[wrong[0]]}, which is not between "
-                f"the record in front of it and the end of the file, {size}",
-            )
-        lower = int(part[-1])
-        parts.append(part)
-    return np.concatenate(parts)
+def write_records(path: Path, num_records: int, records: Iterable[np.ndarray]) -> None:
+    """Write a new file of `num_records` records, each (num_bytes,) uint8.
 
+    The header is written last: an unfinished file has none.
 
-def _read_array(path: Path, file: BinaryIO, dtype: np.dtype, count: int) -> np.ndarray:
-    array = np.fromfile(file, dtype, count)
-    if len(array) < count:
-        raise damaged(path, "became shorter while it was read")
-    return array
+    Raises:
+        OSError: the file exists, or cannot be written.
+    """
+    checksums = np.zeros(num_records, CHECKSUM_TYPE)
+    offsets = np.zeros(num_records, OFFSET_TYPE)
+    with open(path, "xb") as file:
+        file.seek(header_size(num_records))
+        for index, record in zip(range(num_records), records, strict=True):
+            checksums[index] = zlib.crc32(record.data)
+            offsets[index] = file.tell()
+            file.write(record.data)
+        body = struct.pack("<q", num_records) + checksums.tobytes() + offsets.tobytes()
+        file.seek(0)
+        file.write(struct.pack("<I", zlib.crc32(body)) + body)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,7 +1,4 @@
-"""The built-in dataset: drawn into a folder on first use, in the layout of any other dataset.
-
-Before: `sources/dataset.py`. After: `sources/dataset_yaml.py`, which reads it like any other.
-"""
+"""The built-in dataset: drawn into a folder on first use, in the layout of any other dataset."""
 
 from __future__ import annotations
 
@@ -20,8 +17,7 @@ import numpy as np
 
 from utils.boxes import xyxy_to_cxcywh
 from utils.data.randomness import sample_generator
-from utils.data.shapes.scene import OUTLINES, Scene, draw_scene
-from utils.data.shapes.visible import visible_outlines
+from utils.data.shapes.scene import OUTLINES, Scene, draw_scene, visible_outlines
 from utils.errors import DatasetError, UserError, brief
 from utils.files.yaml import read_yaml, write_yaml
 
@@ -47,55 +43,67 @@ _DEFAULTS = ShapesConfig()
 def draw_dataset(folder: Path, config: ShapesConfig = _DEFAULTS) -> Path:
     """Draw the dataset unless it is there already, and return the path of its YAML.
 
-    It is drawn beside `folder` and renamed when complete: `folder` never holds a part of it, and
-    several processes may draw at once.
-
     Raises:
         DatasetError: the folder cannot be written, or holds something else.
     """
-    return draw_once(folder / YAML_NAME, _recipe(config), partial(_draw, config=config))
+    recipe: dict[str, Any] = {"version": _VERSION, **dataclasses.asdict(config)}
+    if not config.outlines:
+        del recipe["outlines"]  # sets of boxes were drawn before there were any
+    document = {
+        "path": ".",
+        "train": "images/train",
+        "val": "images/val",
+        "names": dict(enumerate(OUTLINES)),
+        "drawn": recipe,
+    }
+    return draw_once(folder / YAML_NAME, document, config, partial(_draw_one, config))
 
 
-def draw_once(yaml: Path, recipe: Mapping[str, Any], draw: Callable[[Path], None]) -> Path:
-    """Return the YAML of a dataset that `draw` makes in its folder, as `draw_dataset`.
+def draw_once(
+    yaml: Path, document: Mapping[str, Any], config: Any, draw: Callable[[Path, int, str], None]
+) -> Path:
+    """Return the YAML of a dataset; draw it into its folder unless it is there.
 
-    recipe: what is drawn; the YAML has it as `drawn`.
+    It is drawn beside the folder and renamed when complete: the folder never holds a part of it,
+    and several processes may draw at once.
+
+    Args:
+        document: of the YAML; `drawn` says what is drawn.
+        config: has the number of images of each split.
+        draw: draws an image into a folder, from its number over both splits and its split.
     """
     folder = yaml.parent
     if not folder.exists():
+        splits = ["train"] * config.num_train + ["val"] * config.num_val
         try:
-            _draw_and_rename(folder, draw)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(prefix=".shapes-", dir=folder.parent) as temporary:
+                drawn = Path(temporary) / folder.name
+                with ThreadPoolExecutor(os.cpu_count()) as pool:
+                    # As a list, so that a failure is raised here.
+                    list(pool.map(lambda item: draw(drawn, *item), enumerate(splits)))
+                write_yaml(drawn / yaml.name, document)
+                _rename(drawn, folder)
         except OSError as error:
             raise DatasetError(
                 f"{folder}: the built-in dataset cannot be drawn there: {error}; "
                 "free some space, or run in a folder that can be written to"
             ) from error
-    _check_recipe(yaml, recipe)
+    _check_recipe(yaml, document["drawn"])
     return yaml
 
 
-def _draw_and_rename(folder: Path, draw: Callable[[Path], None]) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".shapes-", dir=folder.parent) as temporary:
-        drawn = Path(temporary) / folder.name
-        draw(drawn)
-        try:
-            os.rename(drawn, folder)
-        except OSError:
-            if not folder.exists():  # else another process was faster
-                raise
+def _rename(drawn: Path, folder: Path) -> None:
+    try:
+        os.rename(drawn, folder)
+    except OSError:
+        if not folder.exists():  # else another process was faster
+            raise
 
 
 def draw_outlined_dataset(folder: Path) -> Path:
     """Draw the dataset with the same images and outlines in place of boxes, as `draw_dataset`."""
     return draw_dataset(folder, ShapesConfig(outlines=True))
-
-
-def _recipe(config: ShapesConfig) -> dict[str, int]:
-    recipe = {"version": _VERSION, **dataclasses.asdict(config)}
-    if not config.outlines:
-        del recipe["outlines"]  # sets of boxes were drawn before there were any
-    return recipe
 
 
 def _check_recipe(yaml: Path, recipe: Mapping[str, Any]) -> None:
@@ -110,51 +118,37 @@ def _check_recipe(yaml: Path, recipe: Mapping[str, Any]) -> None:
         )
 
 
-def _draw(folder: Path, config: ShapesConfig) -> None:
-    splits = ["train"] * config.num_train + ["val"] * config.num_val
-    for split in ("train", "val"):
-        (folder / "images" / split).mkdir(parents=True)
-        (folder / "labels" / split).mkdir(parents=True)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        # As a list, so that a failure is raised here.
-        list(pool.map(lambda item: _draw_one(folder, config, *item), enumerate(splits)))
-    document = {
-        "path": ".",
-        "train": "images/train",
-        "val": "images/val",
-        "names": dict(enumerate(OUTLINES)),
-        "drawn": _recipe(config),
-    }
-    write_yaml(folder / YAML_NAME, document)
+def random_size(generator: np.random.Generator, side: int) -> tuple[int, int]:
+    """Draw (height, width), each up to a quarter smaller or larger than a side."""
+    height, width = (side * (0.75 + 0.5 * generator.random(2))).astype(int).tolist()
+    return height, width
 
 
 def draw_file(config: ShapesConfig, index: int) -> Scene:
     """Return image `index` of a dataset, counted over both splits, before it is a JPEG."""
     generator = sample_generator(config.seed, 0, index)
-    height, width = (config.image_side * (0.75 + 0.5 * generator.random(2))).astype(int).tolist()
-    return draw_scene(generator, (height, width))
+    return draw_scene(generator, random_size(generator, config.image_side))
 
 
-def _draw_one(folder: Path, config: ShapesConfig, index: int, split: str) -> None:
+def _draw_one(config: ShapesConfig, folder: Path, index: int, split: str) -> None:
     scene = draw_file(config, index)
     write_jpeg(folder / "images" / split / f"{index:05d}.jpg", scene.image)
-    labels = folder / "labels" / split / f"{index:05d}.txt"
-    labels.write_text(_label_lines(scene, config.outlines), encoding="utf-8")
-
-
-def _label_lines(scene: Scene, outlines: bool) -> str:
     side_wh = np.array(scene.image.shape[1::-1])
-    if outlines:
+    if config.outlines:
         rows = [outline / side_wh for outline in visible_outlines(scene)]
     else:
         rows = list(xyxy_to_cxcywh(scene.boxes_xyxy).reshape(-1, 2, 2) / side_wh)
-    return "".join(
+    lines = (
         f"{number} " + " ".join(f"{x:.6f}" for x in row.reshape(-1).tolist()) + "\n"
         for number, row in zip(scene.class_index.tolist(), rows, strict=True)
     )
+    labels = folder / "labels" / split / f"{index:05d}.txt"
+    labels.parent.mkdir(parents=True, exist_ok=True)
+    labels.write_text("".join(lines), encoding="utf-8")
 
 
 def write_jpeg(path: Path, image: np.ndarray) -> None:
     """Write an image (H, W, 3) uint8 BGR; raise OSError if that fails."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     if not cv2.imwrite(str(path), image, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY]):
         raise OSError(f"{path} could not be written")

@@ -1,7 +1,4 @@
-"""Annotations in any format -> images with labels, of the same shape as those with label files.
-
-Before: `formats/annotations.py`. After: `labels.py`.
-"""
+"""Annotations in any format -> images with labels, of the same shape as those with label files."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ import numpy as np
 from backend.words import count
 from utils.data.image.header import BrokenImageError, read_image_size, read_other_view
 from utils.data.image.orientation import EXCHANGES_SIDES, UPRIGHT, boxes_upright, points_upright
-from utils.data.sources.formats.annotations import NORMALISED, UNKNOWN, Annotations
+from utils.data.sources.formats.format import NORMALISED, UNKNOWN, Annotations
 from utils.data.sources.label_file import BrokenLabelError, Labels, require_drawable
 from utils.errors import DatasetError, brief
-from utils.files.file_state import state_of_files
+from utils.files.array_cache import state_of_files
 from utils.polygons import Polygons
 
 OVERSHOOT = 0.01  # of the side: so far outside the image a coordinate is clipped, tools round

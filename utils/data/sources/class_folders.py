@@ -1,8 +1,4 @@
-"""Images in folders that are named for their classes: DIR/train/cat/1.jpg, DIR/val/dog/2.jpg.
-
-Before: `recognised.py`, or `dataset_yaml.py`. After: `splits.py`; an image is a sample with one
-object, which fills it.
-"""
+"""Images in folders that are named for their classes: DIR/train/cat/1.jpg, DIR/val/dog/2.jpg."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from utils.data.sources.image_files import search_images, sorted_images
 from utils.data.sources.label_file import BrokenLabelError, Labels, label_file_of
 from utils.data.sources.samples import SampleTable
 from utils.errors import DatasetError, brief
-from utils.files.file_state import state_of_files
+from utils.files.array_cache import state_of_files
 from utils.screen.text import printable
 
 FEWEST_CLASSES = 2

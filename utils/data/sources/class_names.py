@@ -1,7 +1,4 @@
-"""Class names that are probably one class, written in two ways.
-
-Before: `dataset.py`. After: the start lines of a training, and the check of a dataset.
-"""
+"""Class names that are probably one class, written in two ways."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""From the `--data` argument to a dataset.
-
-Before: the command line. After: `splits.py`, then `labels.py`.
-"""
+"""From the `--data` argument to a dataset."""
 
 from __future__ import annotations
 
@@ -17,8 +14,7 @@ from utils.data.shapes.class_dataset import draw_class_dataset
 from utils.data.shapes.dataset import draw_dataset, draw_outlined_dataset
 from utils.data.sources.class_folders import ClassFolders, class_names_of
 from utils.data.sources.dataset_yaml import DatasetSpec, read_dataset_yaml
-from utils.data.sources.formats.annotations import Annotations
-from utils.data.sources.formats.format import AnnotatedFolder
+from utils.data.sources.formats.format import AnnotatedFolder, Annotations
 from utils.data.sources.formats.table import read_annotations
 from utils.data.sources.recognised import recognise, unrecognised_text
 from utils.errors import DatasetError

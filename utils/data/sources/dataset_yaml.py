@@ -1,7 +1,4 @@
-"""A dataset YAML: read, checked, its paths resolved.
-
-Before: `dataset.py` finds the file. After: `splits.py`.
-"""
+"""A dataset YAML: read, checked, its paths resolved."""
 
 from __future__ import annotations
 
@@ -19,8 +16,7 @@ from utils.data.sources.class_folders import ClassFolders, as_classes
 from utils.data.sources.formats.folders import SPLIT_NAMES
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.table import format_of
-from utils.data.sources.image_files import has_images, no_images_text
-from utils.data.sources.image_globs import expand_glob, is_glob
+from utils.data.sources.image_files import expand_glob, has_images, is_glob, no_images_text
 from utils.errors import LONGEST_TEXT, DatasetError, brief
 from utils.files.yaml import read_yaml
 

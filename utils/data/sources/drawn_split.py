@@ -1,7 +1,5 @@
 """Which images are for training and which for validation, if a dataset does not say.
 
-Before: `fingerprints.py`. After: `splits.py` lists those of a split.
-
 The side of an image depends only on the name of its file, but near-duplicates are kept on one side:
 that of the image whose name has the lowest rank, a second hash. A new image in a group of n decides
 the side of the group with a probability of 1 / (n + 1), else it joins them; no other group moves.
@@ -16,8 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from backend.words import count
-from utils.data.image.alike import join_equal, near_duplicates
-from utils.data.image.fingerprint import UNKNOWN, Fingerprint
+from utils.data.image.fingerprint import UNKNOWN, Fingerprint, join_equal, near_duplicates
 from utils.errors import DatasetError
 
 _COPY = ".rf."  # Roboflow calls the augmented copies of a.jpg a_jpg.rf.HASH.jpg

@@ -1,7 +1,4 @@
-"""The fingerprints of a dataset's images: every rank reads a shard, and what it read is kept.
-
-Before: `splits.py` lists the images. After: `drawn_split.py`.
-"""
+"""The fingerprints of a dataset's images: every rank reads a shard, and what it read is kept."""
 
 from __future__ import annotations
 
@@ -23,14 +20,11 @@ from utils.data.image.fingerprint import (
 )
 from utils.data.image.limits import MAX_IMAGE_BYTES
 from utils.data.records.reading import read_record
-from utils.data.sources.in_blocks import in_blocks, look_up
-from utils.data.sources.label_cache import version
+from utils.data.sources.label_cache import in_blocks, look_up, version
 from utils.data.sources.labels import ImageSource, image_of
 from utils.data.sources.scan_shards import require_same_images
 from utils.errors import DatasetError
-from utils.files.array_cache import read_arrays, write_arrays
-from utils.files.file_state import state_of_files
-from utils.files.known_keys import KnownKeys
+from utils.files.array_cache import read_arrays, state_of_files, write_arrays
 from utils.files.regular import read_bytes
 from utils.processes import watchdog
 from utils.processes.world import ALONE, World
@@ -56,24 +50,23 @@ def read_fingerprints(
     """
     require_same_images(images, world)
     name, mine = _name_of(images), [image_of(image) for image in world.process.shard(images)]
-    known = _read_known(name)
+    known = (read_arrays(_KIND, name, version()) or {}).get("rows", np.zeros((0, 3), np.int64))
     with watchdog.phase(WORK):
         rows = np.concatenate(world.all_gather(_rows_of(mine, known)))
     is_new = len(rows) >= FEWEST_KEPT and not np.array_equal(rows, known)
     if is_new and world.process.local_rank == 0:
         write_arrays(_KIND, name, version(), {"rows": rows})
-    return [Fingerprint(*row) for row in rows[:, 2:].copy().view(np.uint64).tolist()]
+    return [Fingerprint(*row) for row in rows[:, 1:].copy().view(np.uint64).tolist()]
 
 
 def _rows_of(images: Sequence[ImageSource], known: np.ndarray) -> np.ndarray:
-    """Return (N, 4) int64: the keys of images (N, 2) and their fingerprints, read or known."""
+    """Return (N, 3) int64: the keys of images and their fingerprints, read or known."""
 
     def state(index: int, now_ns: int) -> bytes | None:
         return _state_of(images[index], now_ns)
 
     with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
-        known_keys = KnownKeys(known[:, :2])
-        keys, rows = look_up(pool, state, len(images), known_keys, watchdog.progress)
+        keys, rows = look_up(pool, state, len(images), known[:, 0])
         missing = np.flatnonzero(rows < 0)
         with Progress(len(missing), WORK, "images") as shown:
 
@@ -85,10 +78,10 @@ def _rows_of(images: Sequence[ImageSource], known: np.ndarray) -> np.ndarray:
 
             blocks = [np.array(block, np.uint64) for block in in_blocks(pool, read, missing)]
     found = np.zeros((len(images), 2), np.int64)
-    found[rows >= 0] = known[rows[rows >= 0], 2:]
+    found[rows >= 0] = known[rows[rows >= 0], 1:]
     found[missing] = np.concatenate([np.zeros((0, 2), np.uint64), *blocks]).view(np.int64)
     # An unknown look may be a disk's error, which passes without a change of the file.
-    return np.concatenate([keys * (found[:, 1:] != UNKNOWN), found], axis=1)
+    return np.column_stack([keys * (found[:, 1] != UNKNOWN), found])
 
 
 def _name_of(images: Sequence[Path | ImageSource]) -> str:
@@ -103,14 +96,6 @@ def _state_of(image: ImageSource, now_ns: int) -> bytes | None:
     place = image.place
     state = state_of_files((str(image.path if place is None else place.path),), now_ns)
     return None if state is None else state + repr(place and place[1:]).encode()
-
-
-def _read_known(name: str) -> np.ndarray:
-    """Return the rows that were kept, (N, 4) int64; none if there is no such file."""
-    rows = (read_arrays(_KIND, name, version()) or {}).get("rows")
-    if rows is None or rows.dtype != np.int64 or rows.ndim != 2 or rows.shape[1] != 4:
-        return np.zeros((0, 4), np.int64)
-    return rows
 
 
 def read_fingerprint(image: ImageSource) -> Fingerprint:

@@ -1,24 +1,25 @@
-"""Folders, list files and record files -> images.
-
-Before: `dataset_yaml.py`. After: `labels.py`.
-"""
+"""Folders, list files, patterns and record files -> images."""
 
 from __future__ import annotations
 
 import codecs
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 
 from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.records.layout import SUFFIX as RECORD_SUFFIX
 from utils.data.sources.record_images import RecordImage, find_record_files, read_record_images
-from utils.data.sources.tfrecord import refuse_tfrecords
 from utils.errors import DatasetError
 from utils.files.regular import read_text_bytes
 
 MAX_LIST_BYTES = 1 << 28  # millions of images
 MAX_PATH_BYTES = 4096  # of the system
+_WILD = frozenset("*?[")
+_TFRECORD = re.compile(r".*\.(tfrecords?|tfrec|record)(-\d+-of-\d+)?", re.IGNORECASE)
+_MOST_FILES = 10_000  # of a folder that are looked at for TFRecord files
 
 
 def list_images(entries: Sequence[Path]) -> list[Path | RecordImage]:
@@ -146,3 +147,47 @@ def _listed(path: Path, number: int, line: bytes, place: Callable[[Path, str], P
     if not image.exists():
         line.decode()
     return image
+
+
+def is_glob(value: str) -> bool:
+    """Return whether a path has a "*", "?" or "["."""
+    return not _WILD.isdisjoint(value)
+
+
+def expand_glob(root: Path, value: str) -> list[Path]:
+    """Return the folders, images, lists and record files that a pattern stands for, sorted.
+
+    `*`, `?` and `[...]` stand for parts of a name that does not begin with a dot; `**` stands for
+    any number of such folders, but for those behind links.
+
+    Raises:
+        ValueError: the pattern has `**` more than once, or within a name.
+    """
+    parts = (root / value).parts
+    if parts.count("**") > 1:
+        raise ValueError("** is accepted once")
+    first = next(index for index, part in enumerate(parts) if is_glob(part))
+    base, pattern = Path(*parts[:first]), parts[first:]
+    folders, files = set(), set()
+    for path in base.glob("/".join(pattern)):
+        names = set(path.relative_to(base).parts) - set(pattern)
+        if any(name.startswith(".") for name in names):
+            continue
+        if path.is_dir():
+            folders.add(path)
+        elif path.suffix.lower() in (*IMAGE_SUFFIXES, RECORD_SUFFIX, ".txt"):
+            files.add(path)
+    # What lies in a folder that is meant is meant with it.
+    return sorted(path for path in folders | files if folders.isdisjoint(path.parents))
+
+
+def refuse_tfrecords(path: Path) -> None:
+    """Raise DatasetError if a path is a TFRecord file, or a folder that holds some."""
+    places = chain(path.glob("*"), path.glob("*/*")) if path.is_dir() else [path]
+    for file in islice(places, _MOST_FILES):
+        if _TFRECORD.fullmatch(file.name) and file.is_file():
+            raise DatasetError(
+                f"{file}: TFRecord files are not read, because their labels have no common form; "
+                "export the dataset from where it comes as COCO JSON, Pascal VOC or YOLO (Roboflow "
+                "and CVAT offer these too), or write its images and labels as files"
+            )

@@ -1,35 +1,38 @@
-"""What the scan of a split found, cached between runs: only changed images are read again.
-
-Before: `splits.py` says which images. After: `known_scans.py`, in the next scan of the same split.
-"""
+"""What the scan of a split found, kept between runs: only changed images are read again."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
 import os
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from utils.data.image.limits import MAX_SIDE
 from utils.data.sources.dataset_yaml import DatasetSpec
-from utils.data.sources.known_scans import NOTHING_KNOWN, KnownScans
 from utils.data.sources.scan_arrays import ScanArrays, arrays_of
-from utils.files.array_cache import read_arrays, version_of, write_arrays
+from utils.files.array_cache import find_keys, key_of, read_arrays, version_of, write_arrays
 
 KIND = "labels"
 FEWEST_IMAGES = 500  # fewer are read as soon as a cache is
 _PACKAGES = "pillow", "pi-heif"  # that read images
-_READERS = "utils/data/sources/**/*.py", "utils/data/image/*.py", "utils/polygons.py"
-_FORMS = {  # of each array
-    name: (array.dtype, array.ndim, array.shape[1:])
-    for name, array in arrays_of([])._asdict().items()
-}
+_READERS = (
+    "utils/data/sources/**/*.py",
+    "utils/data/formats/*.py",
+    "utils/data/image/*.py",
+    "utils/polygons.py",
+)
+_BLOCK = 4096  # indices whose results are objects at a time
+_PIECE = 64  # indices that a thread takes at a time
+
+_Result = TypeVar("_Result")
 
 
-@dataclass(frozen=True)
-class LabelCache:
+class LabelCache(NamedTuple):
     """The file of one split, by the name of all that its results depend on but the images."""
 
     name: str
@@ -45,18 +48,15 @@ class LabelCache:
         digest = hashlib.blake2b(repr(settings).encode("utf-8", "surrogatepass"), digest_size=16)
         return LabelCache(digest.hexdigest())
 
-    def read(self, num_classes: int) -> KnownScans:
-        """Return what is known; nothing where the file is absent, damaged or makes no sense."""
-        arrays = read_arrays(KIND, self.name, version())
-        if arrays is None or not _is_sound(arrays, num_classes):
-            return NOTHING_KNOWN
-        return KnownScans(ScanArrays(**arrays))
+    def read(self) -> ScanArrays:
+        """Return what is known, which may be nothing."""
+        kept = read_arrays(KIND, self.name, version())
+        return ScanArrays(**kept) if kept else arrays_of([])
 
-    def write(self, found: ScanArrays, known: KnownScans | None) -> None:
+    def write(self, found: ScanArrays, known: ScanArrays | None) -> None:
         """Keep what was found, unless it is what was known."""
-        if len(found.keys) < FEWEST_IMAGES:
-            return
-        if known is None or not np.array_equal(found.keys, known.arrays.keys):
+        is_new = known is None or not np.array_equal(found.keys, known.keys)
+        if is_new and len(found.keys) >= FEWEST_IMAGES:
             write_arrays(KIND, self.name, version(), found._asdict())
 
 
@@ -72,50 +72,35 @@ def _package_version(name: str) -> str:
         return "absent"
 
 
-def _is_sound(arrays: dict[str, np.ndarray], num_classes: int) -> bool:
-    """Return whether arrays can be those of a scan: whoever wrote them, no later code fails."""
-    forms = {name: (array.dtype, array.ndim, array.shape[1:]) for name, array in arrays.items()}
-    if forms != _FORMS:
-        return False
-    found = ScanArrays(**arrays)
-    num_images, num_objects = len(found.keys), len(found.class_index)
-    lengths = (
-        (found.sizes, num_images),
-        (found.num_objects, num_images),
-        (found.problem_bytes, num_images),
-        (found.boxes_cxcywh_norm, num_objects),
-        (found.num_points, num_objects if len(found.points_norm) else 0),
-    )
-    sums = (
-        (found.num_objects, num_objects),
-        (found.num_points, len(found.points_norm)),
-        (found.problem_bytes, len(found.problems)),
-    )
-    return (
-        all(len(array) == length for array, length in lengths)
-        and all(_adds_up(counts, total) for counts, total in sums)
-        and _is_within(found.sizes, 0, MAX_SIDE)
-        and np.array_equal(found.sizes[:, 0] == 0, found.sizes[:, 1] == 0)
-        and not found.num_objects[found.sizes[:, 0] == 0].any()
-        and _is_within(found.class_index, 0, num_classes - 1)
-        and _is_within(found.boxes_cxcywh_norm, 0, 1)
-        and _is_within(found.points_norm, 0, 1)
-        and _are_texts(found)
-    )
+def look_up(
+    pool: ThreadPoolExecutor,
+    state: Callable[[int, int], bytes | None],
+    number: int,
+    known_keys: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return keys of the states of a number of images, and which of them are known.
+
+    Args:
+        state: of the index of an image, and of the time in ns before it was looked at.
+
+    Returns:
+        The keys, (N,) int64, and the row of each among the known ones, (N,) int64, or -1.
+    """
+    now_ns = time.time_ns()
+    blocks = in_blocks(pool, lambda index: key_of(state(index, now_ns)), np.arange(number))
+    keys = np.fromiter(chain.from_iterable(blocks), np.int64)
+    return keys, find_keys(keys, known_keys)
 
 
-def _adds_up(counts: np.ndarray, total: int) -> bool:
-    # Each one by itself: their sum may pass what an int64 holds.
-    return _is_within(counts, 0, total) and int(counts.sum()) == total
+def in_blocks(
+    pool: ThreadPoolExecutor, work: Callable[[int], _Result], indices: np.ndarray
+) -> Iterator[list[_Result]]:
+    """Do the work for each index; yield the results of a few thousand at a time, in order."""
 
+    def work_on(piece: list[int]) -> list[_Result]:
+        return [work(index) for index in piece]
 
-def _is_within(values: np.ndarray, lowest: float, highest: float) -> bool:
-    return bool(((values >= lowest) & (values <= highest)).all())  # NaN is not
-
-
-def _are_texts(found: ScanArrays) -> bool:
-    try:
-        found.told_problems()
-    except UnicodeDecodeError:
-        return False
-    return True
+    for start in range(0, len(indices), _BLOCK):
+        block = indices[start : start + _BLOCK].tolist()
+        pieces = [block[first : first + _PIECE] for first in range(0, len(block), _PIECE)]
+        yield list(chain.from_iterable(pool.map(work_on, pieces)))

@@ -1,7 +1,4 @@
-"""The label file of an image: one line per object, normalised coordinates.
-
-Before: `image_files.py`. After: `labels.py`, which calls this per image.
-"""
+"""The label file of an image: one line per object, normalised coordinates."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Images -> samples with checked labels, and a report of what is broken.
-
-Before: `image_files.py`. After: `utils/data/loading/reading.py`, in the loader workers.
-"""
+"""Images -> samples with checked labels, and a report of what is broken."""
 
 from __future__ import annotations
 
@@ -20,8 +17,7 @@ from utils.data.image.being_read import read_as
 from utils.data.image.header import BrokenImageError, read_image_size
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.records.layout import RecordPlace
-from utils.data.sources.in_blocks import in_blocks, look_up
-from utils.data.sources.known_scans import KnownScans
+from utils.data.sources.label_cache import in_blocks, look_up
 from utils.data.sources.label_file import (
     BrokenLabelError,
     Labels,
@@ -32,7 +28,7 @@ from utils.data.sources.label_file import (
 from utils.data.sources.samples import Places, SampleTable
 from utils.data.sources.scan_arrays import ScanArrays, Scanned, arrays_of, join_scans
 from utils.errors import DatasetError
-from utils.files.file_state import state_of_files
+from utils.files.array_cache import state_of_files
 from utils.files.texts import Paths
 from utils.polygons import starts_of
 from utils.screen.text import printable
@@ -156,7 +152,7 @@ def scan_each(
     num_classes: int,
     progress: Callable[[], None],
     max_pixels: int,
-    known: KnownScans | None = None,
+    known: ScanArrays | None = None,
 ) -> ScanArrays:
     """Return the result of every image; there may be none.
 
@@ -171,25 +167,24 @@ def scan_each(
         progress()
         return _scan_one(image_of(images[index]), num_classes, max_pixels)
 
+    keys, rows = np.zeros(len(images), np.int64), np.full(len(images), -1)
     with ThreadPoolExecutor(min(16, 2 * (os.cpu_count() or 1))) as pool:
-        if known is None:
-            keys, rows = np.zeros((len(images), 2), np.int64), np.full(len(images), -1)
-        else:
-            keys, rows = look_up(pool, state, len(images), known.keys, progress)
-        missing = np.flatnonzero(rows < 0)
+        if known is not None:
+            keys, rows = look_up(pool, state, len(images), known.keys)
+        again, missing = np.flatnonzero(rows >= 0), np.flatnonzero(rows < 0)
+        for _ in again:
+            progress()
         parts = [arrays_of(results) for results in in_blocks(pool, scan, missing)]
-    parts.append(arrays_of([]) if known is None else known.arrays.select(rows[rows >= 0]))
-    found = join_scans(parts)
-    if len(missing) < len(images):
-        place = np.argsort(np.concatenate([missing, np.flatnonzero(rows >= 0)]))
-        found = found.select(place)
+    found = join_scans([*parts, arrays_of([]) if known is None else known.select(rows[again])])
+    if len(again):
+        found = found.select(np.argsort(np.concatenate([missing, again])))
     # What is left out may be there again without a change: a disk's error has passed.
-    return found._replace(keys=keys * (found.sizes[:, :1] > 0))
+    return found._replace(keys=keys * (found.sizes[:, 0] > 0))
 
 
 def report_usable(images: Sequence[Path | ImageSource], found: ScanArrays) -> ScanReport:
     """Return the report of these images; raise DatasetError when none is usable."""
-    problems = found.told_problems()
+    problems = list(found.problem_texts.select(np.flatnonzero(found.problem_bytes)))
     usable = np.flatnonzero(found.sizes[:, 0])
     if not len(usable):
         raise DatasetError(
@@ -203,7 +198,7 @@ def report_usable(images: Sequence[Path | ImageSource], found: ScanArrays) -> Sc
         starts_of(found.num_objects[usable]),
         found.class_index,  # an image that is left out has none
         found.boxes_cxcywh_norm,
-        found.polygons,
+        found.polygons if len(found.points_norm) else None,
     )
     return ScanReport(samples, problems)
 

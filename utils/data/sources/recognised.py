@@ -1,7 +1,4 @@
-"""From a folder or an annotation file to the dataset that it holds.
-
-Before: `dataset.py`. After: `dataset_yaml.py`, `yolo_folder.py`, or a format of `formats/table.py`.
-"""
+"""From a folder or an annotation file to the dataset that it holds."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from utils.data.sources.class_folders import ClassFolders, find_class_folders, f
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, Entry, read_dataset_yaml
 from utils.data.sources.formats.folders import SPLIT_NAMES
 from utils.data.sources.formats.format import AnnotatedFolder
-from utils.data.sources.formats.table import FORMATS, find_formats, format_of
-from utils.data.sources.tfrecord import refuse_tfrecords
+from utils.data.sources.formats.table import find_formats, format_names, format_of
+from utils.data.sources.image_files import refuse_tfrecords
 from utils.data.sources.yolo_folder import CLASS_FILES, DARKNET_FILE, find_yolo
 from utils.errors import DatasetError, UserError, brief
 from utils.files.yaml import read_yaml
@@ -80,10 +77,10 @@ def _tell_others(path: Path, ways: Sequence[_Way], dataset: DatasetSpec) -> None
 
 def unrecognised_text(folder: Path) -> str:
     """Return what was looked for in a folder."""
-    formats = ", ".join(kind.name for kind in FORMATS)
     return (
         f"--data {folder}: no dataset is recognised in this folder. Looked for: a dataset YAML "
-        f"({YAML_NAMES[0]}, {YAML_NAMES[1]}, or one with the key train); annotations: {formats}; "
+        f"({YAML_NAMES[0]}, {YAML_NAMES[1]}, or one with the key train); annotations: "
+        f"{format_names()}; "
         f"YOLO label files with the names of their classes in {', '.join(CLASS_FILES)} or "
         f"{DARKNET_FILE}; or, to classify, images in folders that are named for their classes, as "
         "train/cat and val/cat. Name the folder in which one of these lies, or write a dataset YAML"

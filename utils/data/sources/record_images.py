@@ -1,7 +1,4 @@
-"""Record files -> the images in them, with size and labels, read only from the index.
-
-Before: `image_files.py`. After: `labels.py`.
-"""
+"""Record files -> the images in them, with size and labels, read only from the index."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from utils.data.records.index import (
     decode_index,
 )
 from utils.data.records.layout import SUFFIX, RecordPlace, RecordTable, read_table
-from utils.data.records.reading import check_record, forget_open_files, read_record, read_start
+from utils.data.records.reading import forget_open_files, read_record, read_start
 from utils.data.sources.label_file import Labels, label_path, parse_labels
 from utils.errors import DatasetError
 
@@ -93,7 +90,7 @@ def read_index(table: RecordTable) -> list[ImageEntry] | None:
         return None
     place = table.place(len(table) - 1)
     if read_start(place, len(MAGIC)) != MAGIC:
-        check_record(place)
+        read_record(place)
         return None
     if place.length > MAX_INDEX_BYTES:
         raise place.damaged(f"is an index of {place.length} bytes; {MAX_INDEX_BYTES} are accepted")

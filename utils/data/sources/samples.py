@@ -1,7 +1,5 @@
 """Usable images and their objects: one of them, and all of a split in a few arrays.
 
-Before: `labels.py`. After: `utils/data/loading`, whose workers get the arrays.
-
 Two small arrays and a few objects for each image would take a kilobyte. In a table an image takes
 28 bytes and its name, an object 24, and a point of a polygon 8.
 """

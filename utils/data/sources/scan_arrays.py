@@ -1,7 +1,4 @@
-"""What a scan found in many images, in a few arrays: to be sent, kept in a cache, and joined.
-
-Before: `labels.py` scans image by image. After: `samples.py`, with the images' paths.
-"""
+"""What a scan found in many images, in a few arrays: to be sent, kept in a cache, and joined."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import numpy as np
 
 from utils.data.sources.label_file import Labels
 from utils.files.texts import Texts, rows_of
-from utils.polygons import Polygons, join_polygons, starts_of
+from utils.polygons import Polygons, join_polygons, starts_of, without_outlines
 
 
 class Scanned(NamedTuple):
@@ -26,21 +23,19 @@ class Scanned(NamedTuple):
 class ScanArrays(NamedTuple):
     """The results of N images with T objects, without what the list of images says already."""
 
-    keys: np.ndarray  # (N, 2) int64; 0 where another scan must look again
+    keys: np.ndarray  # (N,) int64; 0 where another scan must look again
     sizes: np.ndarray  # (N, 2) int64, height and width; 0 of an image that is left out
     num_objects: np.ndarray  # (N,) int64
     class_index: np.ndarray  # (T,) int64
     boxes_cxcywh_norm: np.ndarray  # (T, 4) float32
-    num_points: np.ndarray  # (T,) int64, of each polygon; or (0,) where all objects are boxes
+    num_points: np.ndarray  # (T,) int64, of each polygon
     points_norm: np.ndarray  # (P, 2) float32
     problem_bytes: np.ndarray  # (N,) int64, of each image's text; mostly 0
     problems: np.ndarray  # uint8, the texts
 
     @property
-    def polygons(self) -> Polygons | None:
+    def polygons(self) -> Polygons:
         """The polygons of the T objects."""
-        if not len(self.points_norm):
-            return None
         return Polygons(self.points_norm, starts_of(self.num_points))
 
     @property
@@ -48,31 +43,22 @@ class ScanArrays(NamedTuple):
         """The problem of each image, mostly ""."""
         return Texts(self.problems, starts_of(self.problem_bytes))
 
-    def told_problems(self) -> list[str]:
-        """Return those that are not ""."""
-        return list(self.problem_texts.select(np.flatnonzero(self.problem_bytes)))
-
     def select(self, images: np.ndarray) -> ScanArrays:
         """Return the results of some images by their indices, in any order."""
         rows = rows_of(starts_of(self.num_objects), images)
         problems = self.problem_texts.select(images)
-        polygons = None if self.polygons is None else self.polygons.select(rows)
+        polygons = self.polygons.select(rows)
         return ScanArrays(
             self.keys[images],
             self.sizes[images],
             self.num_objects[images],
             self.class_index[rows],
             self.boxes_cxcywh_norm[rows],
-            *_of_polygons(polygons),
+            polygons.num_points,
+            polygons.points_xy,
             problems.lengths,
             problems.content,
         )
-
-
-def _of_polygons(polygons: Polygons | None) -> tuple[np.ndarray, np.ndarray]:
-    if polygons is None or not len(polygons.points_xy):
-        return np.zeros(0, np.int64), np.zeros((0, 2), np.float32)
-    return polygons.num_points, polygons.points_xy
 
 
 def arrays_of(results: Sequence[Scanned]) -> ScanArrays:
@@ -81,15 +67,16 @@ def arrays_of(results: Sequence[Scanned]) -> ScanArrays:
     usable = [result.labels for result in results if result.labels is not None]
     counts = [0 if found.labels is None else len(found.labels.class_index) for found in results]
     parts = [(labels.polygons_norm, len(labels.class_index)) for labels in usable]
-    no_classes, no_boxes = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
+    polygons = join_polygons(parts) or without_outlines(sum(counts))
     problems = Texts.of(result.problem for result in results)
     return ScanArrays(
-        np.zeros((len(results), 2), np.int64),
+        np.zeros(len(results), np.int64),
         np.array(sizes, np.int64).reshape(-1, 2),
         np.array(counts, np.int64),
-        np.concatenate([no_classes, *(labels.class_index for labels in usable)]),
-        np.concatenate([no_boxes, *(labels.boxes_cxcywh_norm for labels in usable)]),
-        *_of_polygons(join_polygons(parts)),
+        np.concatenate([np.zeros(0, np.int64), *(one.class_index for one in usable)]),
+        np.concatenate([np.zeros((0, 4), np.float32), *(one.boxes_cxcywh_norm for one in usable)]),
+        polygons.num_points,
+        polygons.points_xy,
         problems.lengths,
         problems.content,
     )
@@ -97,12 +84,4 @@ def arrays_of(results: Sequence[Scanned]) -> ScanArrays:
 
 def join_scans(parts: Sequence[ScanArrays]) -> ScanArrays:
     """Join the results of several lists of images, at least one, in order."""
-    if any(len(part.points_norm) for part in parts):
-        parts = [_with_num_points(part) for part in parts]
     return ScanArrays(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-
-
-def _with_num_points(part: ScanArrays) -> ScanArrays:
-    if len(part.points_norm):
-        return part
-    return part._replace(num_points=np.zeros(len(part.class_index), np.int64))

@@ -1,7 +1,4 @@
-"""The images of a split scanned by all ranks, a shard each.
-
-Before: `image_files.py`. After: `labels.py::report_usable`, with the results of all ranks.
-"""
+"""The images of a split scanned by all ranks, a shard each."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ def scan_shared(
     """
     if world.process.world_size > 1:
         require_same_images(images, world)
-    known = cache.read(num_classes) if cache else None
+    known = cache.read() if cache else None
     mine = scan_each(world.process.shard(images), num_classes, progress, max_pixels, known)
     if world.process.world_size > 1:
         of_ranks = zip(*(world.all_gather(array) for array in mine), strict=True)

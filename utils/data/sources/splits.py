@@ -1,7 +1,4 @@
-"""The samples of a split: every rank reads a shard, and all ranks get all of them.
-
-Before: `dataset.load_dataset`. After: the loaders, and `models/evaluation.py`.
-"""
+"""The samples of a split: every rank reads a shard, and all ranks get all of them."""
 
 from __future__ import annotations
 

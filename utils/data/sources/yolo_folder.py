@@ -1,7 +1,5 @@
 """A folder of images and YOLO label files without a dataset YAML, as labelling tools leave it.
 
-Before: `dataset.py`. After: `splits.py`.
-
 Source: the pages of CVAT's format "YOLO 1.1", of labelImg, of Label Studio's YOLO export and of
 Darknet (pjreddie.com/darknet/yolo).
 """

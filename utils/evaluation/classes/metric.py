@@ -1,7 +1,4 @@
-"""Top-1 and top-5 accuracy, of all images and of each class, and which classes are confused.
-
-Before: `ClassifyHead.finish`, image by image. After: the table, the plots, results.csv.
-"""
+"""Top-1 and top-5 accuracy, of all images and of each class, and which classes are confused."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ import numpy as np
 
 from utils.detections import Classification, GroundTruth
 from utils.evaluation.confusion import Confusion
+from utils.screen.text import printable
 
 TOP = 5
 MAX_MISTAKES = 16  # that are kept for a plot
@@ -115,3 +113,16 @@ def _part(right: np.ndarray, number: np.ndarray) -> np.ndarray:
     """Return right / number, NaN if number is 0."""
     with np.errstate(invalid="ignore"):
         return np.divide(right, number)
+
+
+def accuracy_table(result: ClassificationResult) -> str:
+    """Return top-1 and top-5 accuracy over all images, and of each class that has any."""
+    lines = [f"{'class':>20}{'images':>8}{'top1':>9}{'top5':>9}"]
+    rows = [("all", int(result.num_images.sum()), result.top1, result.top5)]
+    for index, name in enumerate(result.class_names):
+        images = int(result.num_images[index])
+        if images:
+            rows.append((name, images, result.class_top1[index], result.class_top5[index]))
+    for name, images, top1, top5 in rows:
+        lines.append(f"{printable(name):>20}{images:8d}{top1:9.4f}{top5:9.4f}")
+    return "\n".join(lines)

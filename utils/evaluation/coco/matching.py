@@ -1,6 +1,5 @@
 """Which detection finds which object, to COCO's rules.
 
-Before: `evaluation/nms.py`. After: `precision.py`.
 Source: Lin et al. 2014, arXiv:1405.0312, and the rules of https://cocodataset.org/#detection-eval.
 """
 

@@ -1,6 +1,5 @@
 """COCO's detection metric over a set of images.
 
-Before: `matching.py`, image by image. After: `report/console.py` and `report/plots/`.
 Every figure equals pycocotools' on the same detections, objects and crowds.
 """
 
@@ -13,7 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from utils.detections import Detections, GroundTruth, Segmentations
-from utils.evaluation.coco.by_confidence import ByConfidence, count_by_confidence
+from utils.evaluation.coco.by_confidence import (
+    ByConfidence,
+    best_operating_point,
+    count_by_confidence,
+)
 from utils.evaluation.coco.matching import (
     SIZE_RANGES,
     MatchCandidates,
@@ -24,7 +27,6 @@ from utils.evaluation.coco.matching import (
     join_images,
     match_greedily,
 )
-from utils.evaluation.coco.operating_point import best_operating_point
 from utils.evaluation.coco.precision import SizeResult, measure_by_class
 from utils.evaluation.confusion import CONFIDENCE_ABOVE, Confusion, ConfusionCounter
 from utils.evaluation.overlap import BOXES, Overlap

@@ -1,9 +1,7 @@
 """Average precision and recall of one size of objects.
 
-Before: `matching.py`. After: `metric.py` beside this.
-Equal to pycocotools: precision made monotone, read at 101 recalls, averaged over the IoU
-thresholds 0.50, 0.55, ... 0.95.
-Source: https://cocodataset.org/#detection-eval.
+Equal to pycocotools: precision made monotone, read at 101 recalls, averaged over the IoU thresholds
+0.50, 0.55, ... 0.95. Source: https://cocodataset.org/#detection-eval.
 """
 
 from __future__ import annotations

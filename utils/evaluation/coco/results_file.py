@@ -1,6 +1,5 @@
 """Detections as a COCO results file, which pycocotools and COCO's server read.
 
-Before: `evaluation/nms.py`.
 Format: https://cocodataset.org/#format-results, "bbox" and "segm". Numbers are written in full, so
 that pycocotools finds in the file what utils/evaluation/coco/metric.py found in memory.
 """

@@ -1,9 +1,8 @@
-"""The metric as YOLOv5 prints it, for comparing with old logs.
+"""The metric as YOLOv5 prints it, for comparing with old logs; docs/en/accuracy.md has its rules.
 
-Before: `matching.py`, image by image. After: `report/console.py`.
-It is not COCO's, which utils/evaluation/coco/metric.py measures; docs/en/accuracy.md says what
-differs. Written from figures that YOLOv5 gave for stored inputs: matching.py and
-curves.py name them.
+Written from figures that YOLOv5 gave for stored inputs (`../shared/golden/metrics`): it gives them
+to 1e-9. They leave open how the mean F1 is smoothed near the ends of the confidence grid, where the
+end value is held here, and the order of equal scores, which are taken as listed.
 """
 
 from __future__ import annotations
@@ -15,18 +14,17 @@ from typing import Any
 import numpy as np
 
 from utils.detections import GroundTruth
-from utils.evaluation.legacy.curves import measure_classes
-from utils.evaluation.legacy.matching import Claims, claim_objects, grant_claims, join_claims
+from utils.evaluation.coco.matching import IOU_THRESHOLDS
+from utils.evaluation.coco.precision import RECALL_GRID
 from utils.evaluation.overlap import BOXES, Overlap
+
+CONFIDENCE_GRID = np.linspace(0.0, 1.0, 1000)
+SMOOTHING_WINDOW = 101  # points of CONFIDENCE_GRID; the one odd width up to 299 that fits
 
 
 @dataclass(frozen=True, eq=False)
 class LegacyResult:
-    """YOLOv5's figures of a set of images, by class and over all.
-
-    As in EvaluationResult, classes without ground truth are NaN in every per-class array and left
-    out of the means; if no class has any, the means are 0. Crowds are no ground truth.
-    """
+    """YOLOv5's figures by class; NaN where a class has no objects. Crowds are no objects."""
 
     class_names: tuple[str, ...]
     num_images: int
@@ -34,40 +32,13 @@ class LegacyResult:
     precision: np.ndarray  # (C,) float64, at IoU 0.50 and one confidence for all classes
     recall: np.ndarray  # (C,) float64, likewise
     average_precision: np.ndarray  # (C, 10) float64: class, IOU_THRESHOLDS
-
-    @property
-    def ap50(self) -> np.ndarray:
-        """(C,) average precision at IoU 0.50."""
-        return self.average_precision[:, 0]
-
-    @property
-    def ap(self) -> np.ndarray:
-        """(C,) average precision over IoU 0.50 to 0.95."""
-        return self.average_precision.mean(axis=1)
-
-    @property
-    def mean_precision(self) -> float:
-        """Mean of `precision` over the classes with ground truth, "P" of the logs."""
-        return self._mean(self.precision)
-
-    @property
-    def mean_recall(self) -> float:
-        """Mean of `recall` over the classes with ground truth, "R" of the logs."""
-        return self._mean(self.recall)
-
-    @property
-    def map50(self) -> float:
-        """Mean average precision at IoU 0.50."""
-        return self._mean(self.ap50)
-
-    @property
-    def map(self) -> float:
-        """Mean average precision over IoU 0.50 to 0.95."""
-        return self._mean(self.ap)
-
-    def _mean(self, per_class: np.ndarray) -> float:
-        evaluated = per_class[self.num_ground_truth > 0]
-        return float(evaluated.mean()) if len(evaluated) else 0.0
+    ap50: np.ndarray  # (C,) float64, average precision at IoU 0.50
+    ap: np.ndarray  # (C,) float64, over IoU 0.50 to 0.95
+    # Means over the classes with objects, 0 without any: P, R, mAP50 and mAP50-95 of the logs.
+    mean_precision: float
+    mean_recall: float
+    map50: float
+    map: float
 
 
 class LegacyEvaluator:
@@ -79,24 +50,103 @@ class LegacyEvaluator:
 
     def __init__(self, class_names: Sequence[str], overlap: Overlap = BOXES) -> None:
         self.class_names, self._overlap = tuple(class_names), overlap
-        self._images: dict[int, Claims] = {}
+        self._images: dict[int, tuple[np.ndarray, ...]] = {}
 
     def add(self, image_id: int, found: Any, ground_truth: GroundTruth) -> None:
         """Add one image; both arguments in the same frame, once for each image_id.
 
-        Unlike in COCO's metric all detections count, however many. The order of the calls does not
-        matter: detections of equal score in different images are ranked by image_id.
+        Unlike in COCO's metric all detections count, however many. Detections of equal score in
+        different images are ranked by image_id.
         """
         assert image_id not in self._images, f"image {image_id} was added before"
-        self._images[image_id] = claim_objects(found, ground_truth, self._overlap)
+        if ground_truth.is_crowd is not None:
+            ground_truth = ground_truth.take(~ground_truth.is_crowd)
+        correct = find_objects(found, ground_truth, self._overlap)
+        classes = ground_truth.class_index
+        self._images[image_id] = (found.scores, found.class_index, correct, classes)
 
     def result(self) -> LegacyResult:
         """Return the measures of everything added so far."""
-        claims = join_claims([self._images[image_id] for image_id in sorted(self._images)])
-        num_ground_truth = np.bincount(claims.object_class_index, minlength=len(self.class_names))
-        figures = measure_classes(
-            claims.scores, claims.class_index, grant_claims(claims), num_ground_truth
-        )
-        return LegacyResult(
-            self.class_names, len(self._images), num_ground_truth, **figures._asdict()
-        )
+        nothing = np.zeros(0), np.zeros(0, np.int64), np.zeros((0, len(IOU_THRESHOLDS)), bool)
+        images = [(*nothing, nothing[1]), *(x for _, x in sorted(self._images.items()))]
+        scores, class_index, correct, labels = map(np.concatenate, zip(*images, strict=True))
+        counts = np.bincount(labels, minlength=len(self.class_names))
+        precision, recall, every = measure_classes(scores, class_index, correct, counts)
+        ap50, ap = every[:, 0], every.mean(axis=1)
+        figures = precision, recall, ap50, ap
+        means = [float(x[counts > 0].mean()) if counts.any() else 0.0 for x in figures]
+        of_classes = precision, recall, every, ap50, ap
+        return LegacyResult(self.class_names, len(self._images), counts, *of_classes, *means)
+
+
+def find_objects(found: Any, objects: GroundTruth, overlap: Overlap = BOXES) -> np.ndarray:
+    """Return (D, 10) bool: which detections find an object, column per IOU_THRESHOLDS.
+
+    PASCAL VOC's rule (Everingham et al. 2010), with the detections in the order in which they are
+    listed: a detection is for the object of its class that it overlaps most, and of those for one
+    object that reach the threshold the first finds it. The others find none.
+    """
+    correct = np.zeros((len(found.scores), len(IOU_THRESHOLDS)), bool)
+    if not len(objects.class_index):
+        return correct
+    iou = overlap.iou(found, objects, np.zeros(len(objects.class_index), bool))
+    iou = np.where(found.class_index[:, None] == objects.class_index, iou, 0.0)
+    best, best_iou = iou.argmax(axis=1), iou.max(axis=1)
+    for column, threshold in enumerate(IOU_THRESHOLDS):
+        reaches = np.flatnonzero(best_iou >= threshold)
+        _, first = np.unique(best[reaches], return_index=True)
+        correct[reaches[first], column] = True
+    return correct
+
+
+def measure_classes(
+    scores: np.ndarray, class_index: np.ndarray, correct: np.ndarray, num_objects: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return precision (C,), recall (C,) and average precision (C, T) of each class.
+
+    Precision and recall are read where the smoothed mean F1 of the classes with objects is highest:
+    straight between scores, and above the highest score precision 1 and recall 0.
+
+    Args:
+        scores, class_index: (D,).
+        correct: (D, T) bool, column per IoU threshold, 0.50 first.
+        num_objects: (C,).
+    """
+    curves = np.zeros((2, len(num_objects), len(CONFIDENCE_GRID)))
+    average_precision = np.zeros((len(num_objects), correct.shape[1]))
+    order = np.lexsort((-scores, class_index))
+    bounds = np.searchsorted(class_index[order], np.arange(len(num_objects) + 1))
+    known = num_objects > 0
+    for index in np.flatnonzero(known & (np.diff(bounds) > 0)):
+        rows = order[bounds[index] : bounds[index + 1]]
+        num_correct = np.cumsum(correct[rows], axis=0)
+        recalls = num_correct / num_objects[index]
+        precisions = num_correct / np.arange(1, len(rows) + 1)[:, None]
+        for curve, values, above_all in zip(curves, (precisions, recalls), (1, 0), strict=True):
+            # A falling grid and falling scores, both negated: np.interp takes rising ones.
+            known_at = (-scores[rows], values[:, 0])
+            curve[index] = np.interp(-CONFIDENCE_GRID, *known_at, left=above_all)
+        pairs = zip(recalls.T, precisions.T, strict=True)
+        average_precision[index] = [area_under_curve(*pair) for pair in pairs]
+    precision, recall = curves
+    total = precision + recall
+    f1 = np.divide(2 * precision * recall, total, out=np.zeros_like(total), where=total > 0)
+    mean = f1[known].mean(axis=0) if known.any() else f1.sum(axis=0)
+    padded = np.pad(mean, SMOOTHING_WINDOW // 2, mode="edge")
+    point = int(np.convolve(padded, np.ones(SMOOTHING_WINDOW), mode="valid").argmax())
+    absent = np.where(known, 0.0, np.nan)
+    at_point = curves[:, :, point] + absent
+    return at_point[0], at_point[1], average_precision + absent[:, None]
+
+
+def area_under_curve(recall: np.ndarray, precision: np.ndarray) -> float:
+    """Return the average precision: COCO's 101 recalls, joined by straight lines.
+
+    Both (D,) float64, after each detection in descending score. The precision of a recall is the
+    best at it or beyond. The curve begins at precision 1, and runs on straight from the last
+    detection to recall 1 at precision 0, where COCO has 0 beyond the last recall.
+    """
+    envelope = np.maximum.accumulate(precision[::-1])[::-1]
+    known_recall = np.concatenate(([0.0], recall, [1.0]))
+    curve = np.interp(RECALL_GRID, known_recall, np.concatenate(([1.0], envelope, [0.0])))
+    return float((curve[1:] + curve[:-1]).mean() / 2)

@@ -1,7 +1,4 @@
-"""The figures of objects by their boxes, and by their masks.
-
-Before: the head, image by image. After: `report/console.py` and `report/plots/`.
-"""
+"""The figures of objects by their boxes, and by their masks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The pixels of labelled objects, an image at a time.
-
-Before: the samples. After: `metric.py`.
-"""
+"""The pixels of labelled objects, an image at a time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The loggers that --loggers names, told of each event; one that fails is left out.
-
-Before: `utils/state/start_checks.py` asks whether they are there. After:
-`models/training/outputs.py` tells them.
-"""
+"""The loggers that --loggers names, told of each event; one that fails is left out."""
 
 from __future__ import annotations
 
@@ -13,9 +9,7 @@ from typing import Any
 
 from utils.errors import UserError
 from utils.report.loggers.events import EpochEnds, RunBegins, RunEnds, RunLogger
-from utils.report.loggers.mlflow import MlflowLogger
-from utils.report.loggers.tensorboard import TensorBoardLogger
-from utils.report.loggers.wandb import WandbLogger
+from utils.report.loggers.packages import MlflowLogger, TensorBoardLogger, WandbLogger
 
 LOGGERS: Mapping[str, Any] = {
     "tensorboard": TensorBoardLogger,

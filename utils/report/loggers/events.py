@@ -1,8 +1,7 @@
 """What a logger is told of a run: it begins, an epoch ends, it ends.
 
-Before: `models/training/outputs.py` writes results.csv. After: `chosen.py` hands each event to the
-loggers of --loggers. A class of your own that has these methods is one:
-`--loggers mymodule:MyLogger`, where Python finds mymodule; it is made without arguments.
+A class of your own that has these methods is one: `--loggers mymodule:MyLogger`, where Python finds
+mymodule; it is made without arguments.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The confusion matrix: as which class the objects of each class are detected.
-
-Before: `evaluation/confusion.py`. After: confusion_matrix.png.
-"""
+"""The confusion matrix: as which class the objects of each class are detected."""
 
 from __future__ import annotations
 

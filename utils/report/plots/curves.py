@@ -1,7 +1,4 @@
-"""Precision over recall, and precision, recall and F1 over confidence, of every class.
-
-Before: `evaluation/coco/metric.py`. After: PR_curve.png, P_curve.png, R_curve.png, F1_curve.png.
-"""
+"""Precision over recall, and precision, recall and F1 over confidence, of every class."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a search over hyper-parameters has tried: value against fitness, a panel each.
-
-Before: `utils/evolution/outputs.py`. After: evolve.png.
-"""
+"""What a search over hyper-parameters has tried: value against fitness, a panel each."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """Images with boxes, side by side: training batches, and what a validation found.
 
-Before: the loader's batches; `evaluation/coco/metric.py`. The drawing is that of detect.py.
+The drawing is that of detect.py.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,76 @@ import numpy as np
 
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.image.decoding import choose_reduction
-from utils.data.image.resizing import resize
-from utils.data.loading.batch import Targets
+from utils.data.image.letterbox import resize
+from utils.data.loading.batch import TargetMasks, Targets
 from utils.data.loading.reading import decode
 from utils.data.sources.samples import Sample
-from utils.drawing.annotate import default_font_size, draw_boxes
+from utils.detections import GroundTruth, Segmentations
+from utils.drawing.annotate import default_font_size, draw_boxes, label_height, label_image
 from utils.drawing.colours import WHITE
 from utils.drawing.fonts import drawable_name
-from utils.drawing.label_image import label_height, label_image
+from utils.drawing.masks import draw_masks
 from utils.errors import DatasetError
+from utils.evaluation.classes.metric import Mistake
 from utils.evaluation.coco.metric import Example
-from utils.report.plots.masks import draw_targets
+from utils.masks.runs import areas, mask_of_runs, runs_of_mask
+from utils.ragged import Ragged
 from utils.report.plots.style import cut
 from utils.results.image_file import save_image
 from utils.screen.text import printable
+
+
+def plot_mistakes(
+    mistakes: Sequence[Mistake], samples: Sequence[Sample], class_names: Sequence[str], path: Path
+) -> None:
+    """Write a JPEG of images with their true class, and the class that they are taken for.
+
+    Without mistakes there is no file.
+    """
+    tiles = []
+    for mistake in mistakes:
+        sample = samples[mistake.image_id]
+        true, predicted = (
+            cut(drawable_name(class_names[index], index))
+            for index in (mistake.true, mistake.predicted)
+        )
+        tile, _ = read_tile(sample)
+        tiles.append(framed(tile, sample, f"{true}, not {predicted} {mistake.score:.2f}"))
+    if tiles:
+        write_tiles(tiles, path)
+
+
+def draw_objects(tile: np.ndarray, objects: Segmentations | GroundTruth, sample: Sample) -> None:
+    """Draw the masks of an image on its tile (H, W, 3) uint8 RGB, the smaller ones on top."""
+    assert objects.masks is not None
+    rows = objects.masks.rows()
+    order = np.argsort(areas(objects.masks), kind="stable")
+    size = sample.height, sample.width
+    masks = (mask_of_runs(rows[index], size) for index in order.tolist())
+    _draw(tile, masks, objects.class_index[order])
+
+
+def draw_targets(tile: np.ndarray, masks: TargetMasks, class_index: np.ndarray) -> None:
+    """Draw the masks of some objects of a batch, all of one image, on its tile."""
+    places = zip(masks.map_index.tolist(), masks.value.tolist(), strict=True)
+    _draw(tile, (masks.maps[place] == value for place, value in places), class_index)
+
+
+def _draw(tile: np.ndarray, masks: Iterator[np.ndarray], class_index: np.ndarray) -> None:
+    size = tile.shape[0], tile.shape[1]
+    draw_masks(
+        tile, Ragged.of([runs_of_mask(_fit(x, size)) for x in masks], np.uint32), class_index
+    )
+
+
+def _fit(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Return a mask (h, w) at another size, by the value at the centre of each pixel."""
+    rows, columns = (
+        ((np.arange(side) + 0.5) * (old / side)).astype(np.int64)
+        for old, side in zip(mask.shape, size, strict=True)
+    )
+    return mask[np.ix_(rows, columns)]
+
 
 MAX_TILES = 16
 MAX_SIDE = 1920  # of all tiles together, pixels

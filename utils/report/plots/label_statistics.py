@@ -1,7 +1,4 @@
-"""Statistics of labels: classes, places and sizes of boxes, and their correlation.
-
-Before: `data/sources/labels.py`. After: labels.jpg and labels_correlogram.jpg.
-"""
+"""Statistics of labels: classes, places and sizes of boxes, and their correlation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Figures and times of models at several image sizes: a table, and a plot of one by the other.
-
-Before: `models/validation.py::study`. After: the files of val.py's run.
-"""
+"""Figures and times of models at several image sizes: a table, and a plot of one by the other."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One style for all figures: sizes, colours, names of classes in any script.
 
-Before: figures and names. After: the files of a run. Light ground, thin grid, few colours: a class
-has in every figure the colour that its boxes have on images.
+Light ground, thin grid, few colours: a class has in every figure the colour that its boxes have on
+images.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from utils.drawing.colours import COLOURS, class_colour
-from utils.drawing.fonts import sized, system_fonts
+from utils.drawing.fonts import font_for, sized, warn_missing
 from utils.results.image_file import save_image
 from utils.screen.text import printable
 
@@ -105,11 +105,11 @@ def figure_text(text: str, otherwise: str) -> str:
         otherwise: what is returned, and logged, if no font has all its letters.
     """
     name = cut(unicodedata.normalize("NFC", printable(text)))
-    if not system_fonts().font_for(name + BESIDE_NAMES):
-        if all(map(system_fonts().font_for, name)):
+    if not font_for(name + BESIDE_NAMES):
+        if all(map(font_for, name)):
             _tell_of_several_fonts(name, otherwise)
         else:
-            system_fonts().tell_missing(name)
+            warn_missing(name)
         name = otherwise
     return name.replace("$", r"\$")
 
@@ -130,7 +130,7 @@ def width_of(text: str) -> int:
 
 def width_in_ems(name: str) -> float:
     """Return how wide a name of `figure_text` is drawn, in sizes of its letters."""
-    font = system_fonts().font_for(name + BESIDE_NAMES)
+    font = font_for(name + BESIDE_NAMES)
     assert font is not None, f"figure_text would not have returned {name}"
     return sized(font, MEASURED_SIZE).getlength(name) / MEASURED_SIZE
 
@@ -147,6 +147,5 @@ def set_fonts(texts: Iterable[Any]) -> None:
     from matplotlib.font_manager import FontProperties
 
     for text in texts:
-        font = system_fonts().font_for(text.get_text() + BESIDE_NAMES)
-        if font and font.path:
-            text.set_fontproperties(FontProperties(fname=font.path, size=text.get_fontsize()))
+        if font := font_for(text.get_text() + BESIDE_NAMES):
+            text.set_fontproperties(FontProperties(fname=font, size=text.get_fontsize()))

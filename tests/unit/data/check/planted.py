@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -145,3 +146,21 @@ def _damage(images: Path) -> None:
     pattern(105).save(train / "scene2.jpg", quality=80)
     (val / "of_train.jpg").write_bytes((train / "good.jpg").read_bytes())
     Image.open(train / "polygon.jpg").save(val / "like_train.jpg", quality=70)
+
+
+def write_dataset(folder: Path, labels: Mapping[str, str], yaml: str) -> Path:
+    """Write a dataset with these label files, by the image's path below images/; return its YAML.
+
+    A name without a suffix gets .png.
+    """
+    for number, (name, text) in enumerate(labels.items()):
+        image = folder / "images" / name
+        image = image if image.suffix else image.with_suffix(".png")
+        before, _, after = f"images/{name}".rpartition("images/")
+        label = (folder / f"{before}labels/{after}").with_suffix(".txt")
+        for path in (image, label):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        pattern(number).save(image)
+        label.write_text(text, encoding="utf-8")
+    (folder / "data.yaml").write_text(yaml)
+    return folder / "data.yaml"

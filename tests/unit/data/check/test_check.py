@@ -2,18 +2,22 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.unit.data.check.planted import EXPECTED, LEFT_OUT, pattern, write_planted
-from utils.data.check.advice import first_steps
-from utils.data.check.check_page import check_page
+from tests.unit.data.check.planted import (
+    EXPECTED,
+    GOOD,
+    LEFT_OUT,
+    pattern,
+    write_dataset,
+    write_planted,
+)
 from utils.data.check.checking import check_dataset
-from utils.data.check.corrected_copy import write_corrected
-from utils.data.check.figures import measure
-from utils.data.check.summary import summary_lines
+from utils.data.check.corrected_copy import refuse_place, write_corrected
+from utils.data.check.report import check_page, class_table, small_text, summary_lines
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
+from utils.errors import DatasetError
 
 
 @pytest.fixture(scope="module")
@@ -43,105 +47,66 @@ def test_every_planted_error_is_found_once_and_nothing_else(check, planted):
 
 
 def test_the_images_that_are_left_out_are_those_that_training_leaves_out(check, planted):
-    assert {image.source.path.name for image in check.left_out} == LEFT_OUT
+    assert {image.source.path.name for image in check.images if not image.is_used} == LEFT_OUT
     dataset = load_dataset(planted)
     for split in ("train", "val"):
         used = [x.source.path for x in check.images if x.split == split and x.is_used]
         assert used == [sample.image_path for sample in load_split(dataset, split)]
 
 
-def write_dataset(folder, labels, yaml):
-    for number, (name, text) in enumerate(labels.items()):
-        for kind in ("images", "labels"):
-            (folder / kind / name).parent.mkdir(parents=True, exist_ok=True)
-        pattern(number).save(folder / "images" / f"{name}.png")
-        (folder / "labels" / f"{name}.txt").write_text(text)
-    (folder / "data.yaml").write_text(yaml)
-    return folder / "data.yaml"
+YAML = "train: images/train\nval: images/val\nnames: [a]\n"
+BOX = "0 0.5 0.5 0.5 0.5\n"
 
 
-def figures_of(check, image_size=64):
-    return measure(check, image_size, np.array([[16.0, 16.0]]), 4.0)
+@pytest.mark.parametrize(
+    ("labels", "yaml", "expected"),
+    [
+        ({"train/a": "x\n", "val/b": "9 9 9 9 9\n"}, YAML,
+         [("broken_label", "line 1: 'x'; numbers"), ("unknown_class", "class 9"),
+          ("unused_class", "no object of it")]),
+        ({"a": BOX, "b": BOX}, "train: images\nval: images\nnames: [a]\n",
+         [("same_images", "val names the images of train")]),
+        ({"train/a": f"{BOX}0 0.1 0.1 0.5 0.1 0.3 0.9\n", "val/b": BOX}, YAML,
+         [("no_outline", "2 of 3 objects")]),
+        ({"train/a": BOX, "val/b": BOX}, YAML, []),
+    ],
+)  # fmt: skip
+def test_findings_of_a_whole_dataset(tmp_path, labels, yaml, expected):
+    check = check_dataset(load_dataset(write_dataset(tmp_path, labels, yaml)))
+    found = [(x.kind, f"{x.where.rpartition('.txt: ')[2]}: {x.text}") for x in check.findings]
+    assert [kind for kind, _ in found] == [kind for kind, _ in expected]
+    assert all(text in shown for (_, shown), (_, text) in zip(found, expected, strict=True))
+    assert check.has_problems == (bool(expected) and expected[0][0] != "no_outline")
+    assert len(check.images) == 2
+    assert check_page(check, 64) and list(summary_lines(check, 64))
 
 
-def test_a_dataset_without_a_usable_image_is_reported_all_the_same(tmp_path):
-    data = write_dataset(tmp_path, {"train/a": "x\n", "val/b": "9 9 9 9 9\n"},
-                         "train: images/train\nval: images/val\nnames: [a]\n")  # fmt: skip
-    check = check_dataset(load_dataset(data))
-    assert [found.kind for found in check.findings] == [
-        "broken_label",
-        "unknown_class",
-        "unused_class",
-    ]
-    figures = figures_of(check)
-    assert figures.anchors is None and figures.num_left_out == (1, 1)
-    steps = first_steps(check, figures, "--data x")
-    assert "2 images, 100 % of all" in steps[0].reason
-    assert "left out of training" in check_page(check, figures, steps)
-    assert any("left out" in line for line in summary_lines(check, figures, steps))
-
-
-def test_a_validation_of_the_training_images_is_one_finding_not_one_an_image(tmp_path):
-    labels = {"a": "0 0.5 0.5 0.5 0.5\n", "b": "0 0.5 0.5 0.5 0.5\n"}
-    data = write_dataset(tmp_path, labels, "train: images\nval: images\nnames: [a]\n")
-    check = check_dataset(load_dataset(data))
-    assert [(x.kind, x.text) for x in check.findings] == [
-        ("same_images", "val names the images of train")
-    ]
-    assert len(check.images) == 2 and check.has_problems
-    assert first_steps(check, figures_of(check), "")[0].title == "Give validation images of its own"
-
-
-def test_sizes_are_those_that_training_sees(tmp_path):
+def test_small_objects_are_those_that_training_sees_small(tmp_path):
     # 96x64 px; at --img 48 half of it: sides of 24x8, 6x3 and 2x16 px.
-    data = write_dataset(
-        tmp_path,
-        {"a": "0 0.5 0.5 0.5 0.25\n1 0.5 0.5 0.125 0.09375\n", "b": "0 0.5 0.5 0.04166667 0.5\n"},
-        "train: images\nnames: [a, b, c]\n",
-    )
+    labels = {"a": "0 0.5 0.5 0.5 0.25\n1 0.5 0.5 0.125 0.09375\n", "b": "0 0.5 0.5 0.04 0.5\n"}
+    data = write_dataset(tmp_path, labels, "train: images\nnames: [a, b, c]\n")
     check = check_dataset(load_dataset(data, splits=("train",)))
-    figures = measure(check, 48, np.array([[16.0, 16.0], [6.0, 3.0]]), 4.0)
-    assert figures.small == pytest.approx((1 / 3, 2 / 3))  # 3 is not below 3, nor 8 below 8
-    assert [found.small for found in figures.classes] == [0.5, 1.0, 0.0]
-    assert figures.size_steps == pytest.approx((1 / 3, 1 / 3, 1 / 3, 0, 0, 0, 0))
-    assert [(x.num_images, x.num_objects) for x in figures.classes] == [
-        ((2,), (2,)), ((1,), (1,)), ((0,), (0,)),
-    ]  # fmt: skip
-    assert figures.anchors.best_possible_recall == pytest.approx(2 / 3)  # 2x16 is out of reach
-    spreads = {spread.name: spread.values for spread in figures.object_spreads}
-    assert spreads["width"][2] == pytest.approx(12, abs=1e-4)
-    assert spreads["shorter side at --img"][0] == pytest.approx(2, abs=1e-4)
-    shown = {spread.name: spread.values for spread in figures.image_spreads}
-    assert shown["height at --img"] == (32,) * 5 and shown["width : height"] == (1.5,) * 5
-    assert "add --split 0.8" in [step.how for step in first_steps(check, figures, "")]
+    # 3 is not below 3, nor 8 below 8.
+    text = "Shorter side of the objects at --img 48: 33.3 % below 3 px, 66.7 % below 8 px"
+    assert small_text(check, 48) == text
+    assert class_table(check).rows == [["0 a", "2", "2"], ["1 b", "1", "1"], ["2 c", "0", "0"]]
 
 
-def test_what_costs_most_is_advised_first(planted, check):
-    figures = figures_of(check)
-    titles = [step.title for step in first_steps(check, figures, f"--data {planted}")]
-    assert titles == [
-        "Take training images out of validation",
-        "Repair the images that are left out",
-        "Join classes that are one",
+def test_a_copy_is_reported_once_as_the_worst_that_it_is(tmp_path):
+    """Two files equal a third; Roboflow's copies of one image are a leak in two splits alone."""
+    names = ["train/a", "train/b", "val/c", "train/car_jpg.rf.0a", "train/car_jpg.rf.1b",
+             "val/car_jpg.rf.2c"]  # fmt: skip
+    yaml = "train: images/train\nval: images/val\nnames: [a, b]\n"
+    data = write_dataset(tmp_path, {f"{name}.png": GOOD for name in names}, yaml)
+    for name in names[1:3]:
+        pattern(0).save(tmp_path / f"images/{name}.png")
+    check = check_dataset(load_dataset(data))
+    sources = [image.source.path.stem for image in check.images]
+    assert [(x.kind, sources[x.image], sources[x.other]) for x in check.findings] == [
+        ("leak", "c", "a"),
+        ("near_leak", "car_jpg.rf.2c", "car_jpg.rf.0a"),
+        ("repeated_image", "b", "a"),
     ]
-
-
-def test_a_thousand_classes_of_long_names_stay_on_a_small_page(tmp_path):
-    lines = "".join(f"{number} 0.5 0.5 0.5 0.5\n" for number in range(600))
-    names = "".join(f"- n{number}{'x' * 300}\n" for number in range(1000))
-    data = write_dataset(tmp_path, {"a": lines}, f"train: images\nnames:\n{names}")
-    check = check_dataset(load_dataset(data, splits=("train",)))
-    figures = figures_of(check)
-    page = check_page(check, figures, first_steps(check, figures, ""))
-    assert page.count("<image ") == 240 and len(page) < 5 << 20
-    assert "x" * 100 not in page
-
-
-@pytest.mark.parametrize("image_size", [1, 100_000])
-def test_any_image_size_has_its_figures(check, image_size):
-    figures = figures_of(check, image_size)
-    assert sum(figures.size_steps) == pytest.approx(1)
-    assert first_steps(check, figures, "")
 
 
 def test_an_annotated_dataset_is_checked_like_one_of_label_files(tmp_path):
@@ -155,10 +120,13 @@ def test_an_annotated_dataset_is_checked_like_one_of_label_files(tmp_path):
         ("out_of_range", "Annotations", "c.png: object 1", "train"),
         ("zero_area", "Annotations", "a.png: object 3", "train"),
         ("repeated_object", "Annotations", "a.png: object 2", "train"),
-        ("unused_image", "nobody.png", "", ""),
         ("not_in_train", "class 0, 'cat'", "", "train"),
+        ("unused_image", "nobody.png", "", ""),
     ]
     assert [image.is_used for image in check.images] == [True, False, False, False, True]
+    for name in ("Annotations/new", "JPEGImages/new"):
+        with pytest.raises(DatasetError, match=f"{name} would lie in"):
+            refuse_place(check.dataset, tmp_path / name, tmp_path / "page")
     write_corrected(check, tmp_path / "fixed")
     copy = load_dataset(tmp_path / "fixed" / f"{tmp_path.resolve().stem}.yaml")
     (sample,) = load_split(copy, "train")
@@ -192,11 +160,3 @@ def write_voc(folder):
     pattern(9).save(folder / "JPEGImages/nobody.png")
     (folder / "ImageSets/Main/train.txt").write_text("a\nb\nc\ngone\n")
     (folder / "ImageSets/Main/val.txt").write_text("d\n")
-
-
-def test_boxes_among_outlines_are_worth_knowing_and_no_problem(tmp_path):
-    yaml = "train: images\nnames: [a]\n"
-    labels = {"a": "0 0.5 0.5 0.5 0.5\n0 0.1 0.1 0.5 0.1 0.3 0.9\n", "b": "0 0.5 0.5 0.2 0.2\n"}
-    check = check_dataset(load_dataset(write_dataset(tmp_path, labels, yaml), splits=("train",)))
-    assert [(x.kind, x.text) for x in check.findings] == [("no_outline", "2 of 3 objects")]
-    assert not check.has_problems

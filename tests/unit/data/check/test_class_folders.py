@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.unit.data.check.planted import pattern
-from utils.data.check.advice import first_steps
-from utils.data.check.check_page import check_page
 from utils.data.check.checking import check_dataset
 from utils.data.check.corrected_copy import refuse_place
-from utils.data.check.figures import measure
-from utils.data.check.summary import summary_lines
+from utils.data.check.report import check_page, class_table, split_table, summary_lines
 from utils.data.sources.dataset import load_dataset
 from utils.errors import DatasetError
-from utils.files.project import PROJECT
 
 
 def write(folder: Path) -> Path:
@@ -69,55 +61,22 @@ def test_every_fault_is_found_once_and_nothing_else(check):
 
 
 def test_the_reports_say_nothing_of_boxes(check):
-    figures = measure(check, 224, np.array([[10.0, 10.0]]), 4.0)
-    steps = first_steps(check, figures, "--data pets")
-    lines = "\n".join(summary_lines(check, figures, steps))
-    page = check_page(check, figures, steps)
-    assert "Decide of which class an image is" in lines
+    lines = "\n".join(summary_lines(check, 224))
+    page = check_page(check, 224)
+    assert "delete the one in the wrong folder" in lines
     for text in (lines, page):
-        for word in ("anchors", "Shorter side", "--fix", "object", "below 8 px", "EXIF"):
+        for word in ("Shorter side", "--fix", "objects", "below 8 px", "EXIF"):
             assert word not in text
         assert "twice.png" in text and "'cat' in train" in text.replace("&#x27;", "'")
-    assert sum(figures.num_images) == 18 and figures.num_left_out == (1, 0)
-
-
-def test_findings_about_classes_count_images(check):
+    assert split_table(check).rows == [["train", "12", "1"], ["val", "6", "0"]]
+    assert class_table(check) == (
+        ["class", "images in train", "images in val"],
+        [["0 Cat", "0", "1"], ["1 cat", "5", "2"], ["2 dog", "6", "3"]],
+    )
     (found,) = check.of_kind("not_in_train")
     assert found.text == "val has 1 image of it, train none"
-    lines = list(summary_lines(check, measure(check, 64, np.array([[9.0, 9.0]]), 4.0), ()))
-    table = lines[lines.index("") + 1 :][:4]
-    assert [line.split() for line in table] == [
-        ["class", "images", "in", "train", "images", "in", "val"],
-        ["0", "Cat", "0", "1"],
-        ["1", "cat", "5", "2"],
-        ["2", "dog", "6", "3"],
-    ]
-
-
-def test_the_command_names_a_folder_without_images_once(tmp_path):
-    for number, name in enumerate(["train/cat", "train/dog", "val/cat", "val/dog", "val/emu"]):
-        (tmp_path / "pets" / name).mkdir(parents=True)
-        if not name.endswith("emu"):
-            pattern(number).save(tmp_path / "pets" / name / "1.png")
-    command = [sys.executable, "-m", "utils.data.check", "--data", "pets", "--out", "page"]
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    assert (done.stdout + done.stderr).count("'emu'") == 1
 
 
 def test_folders_are_not_corrected(check, tmp_path):
     with pytest.raises(DatasetError, match="labelled by their folders"):
-        refuse_place(check.dataset, tmp_path / "copy")
-
-
-def test_folders_of_one_class_are_to_be_joined(tmp_path):
-    for number, name in enumerate(["train/Cat", "train/cat", "val/Cat", "val/cat"]):
-        (tmp_path / name).mkdir(parents=True)
-        pattern(number).save(tmp_path / name / "1.png")
-    check = check_dataset(load_dataset(tmp_path))
-    figures = measure(check, 64, np.array([[16.0, 16.0]]), 4.0)
-    (how,) = (x.how for x in first_steps(check, figures, "") if x.title.startswith("Join classes"))
-    assert how == "move their images into one folder"
+        refuse_place(check.dataset, tmp_path / "copy", tmp_path / "page")

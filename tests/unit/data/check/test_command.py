@@ -48,59 +48,27 @@ def test_problems_end_with_1_and_a_good_dataset_with_0(reported, monkeypatch, tm
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--data", "no/such.yaml"], "no dataset YAML"),
-        (
-            ["--data", "shapes", "--split", "1.5"],
-            "--split 1.5; a fraction is needed",
-        ),
-        (["--data", "shapes", "--cfg", "no/such.yaml"], "--cfg no/such.yaml"),
-        (["--data", "shapes", "--weights", "no/such.pt"], "--weights no/such.pt"),
+        ("--data no/such.yaml", "no dataset YAML"),
+        ("--data DATA --split 1.5", "--split 1.5; a fraction is needed"),
+        ("--data DATA --fix data", "--fix data exists and is not written over"),
+        ("--data DATA --out x --fix x", "--fix x would lie in x; name a folder elsewhere"),
+        ("--data DATA --fix runs/check/y", "--fix runs/check/y would lie in runs/check"),
+        ("--data DATA --out file", "--out file cannot be made: .*File exists"),
+        ("--data DATA --out /proc/none", "--out /proc/none cannot be made: .*No such file"),
     ],
 )
-def test_a_wrong_call_is_a_users_mistake(monkeypatch, tmp_path, words, message):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=message):
-        run(monkeypatch, *words)
-
-
-def test_a_folder_to_fix_into_that_exists_is_refused_before_anything_is_read(
-    monkeypatch, tmp_path, reported
-):
-    with pytest.raises(UserError, match="--fix .* exists and is not written over"):
-        run(monkeypatch, "--data", reported[0] / "../planted/planted.yaml", "--fix", tmp_path)
-
-
-@pytest.fixture
-def no_check(monkeypatch):
-    """A check that has begun fails the test."""
-    monkeypatch.setattr(command, "check_dataset", lambda *args: pytest.fail("it was begun"))
-
-
-@pytest.mark.parametrize(("out", "why"), [("file", "File exists"), ("/proc/none", "No such")])
-def test_a_folder_that_cannot_be_written_is_told_before_the_work(
-    monkeypatch, tmp_path, no_check, out, why
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=f"--out .* cannot be written: {why}.*; name a folder"):
-        run(monkeypatch, "--data", write_small_dataset(tmp_path), "--out", out)
-
-
-@pytest.mark.parametrize(
-    ("out", "fix"),
-    [("x", "x"), ("x", "./x/"), ("x/y", "x"), ("x", "x/y"), (None, "runs"), (None, "runs/check/y")],
-)
-def test_the_page_and_the_corrected_copy_lie_apart(monkeypatch, tmp_path, no_check, out, fix):
+def test_a_wrong_call_is_a_users_mistake_before_the_work(monkeypatch, tmp_path, words, message):
     monkeypatch.chdir(tmp_path)
     data = write_small_dataset(tmp_path / "data")
-    words = [] if out is None else ["--out", out]
-    with pytest.raises(UserError, match="--fix .* and the page's folder .* is inside the other"):
-        run(monkeypatch, "--data", data, "--fix", fix, *words)
-    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=message):
+        run(monkeypatch, *words.replace("DATA", str(data)).split())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "file"]
 
 
 def test_a_page_and_a_corrected_copy_may_lie_in_one_folder(monkeypatch, tmp_path):
-    words = "--data", write_small_dataset(tmp_path), "--img", 64
+    """A copy in the page's folder, too, would be in the way of the next page."""
+    words = "--data", write_small_dataset(tmp_path), "--img", 64, "--cfg", "x", "--weights", "y"
     assert run(monkeypatch, *words, "--out", tmp_path / "x/page", "--fix", tmp_path / "x/fix") == 0
     assert [path.name for path in sorted((tmp_path / "x").iterdir())] == ["fix", "page"]
     assert sorted(path.name for path in (tmp_path / "x/page").iterdir()) == [
@@ -122,16 +90,9 @@ def test_images_beyond_max_pixels_are_left_out_as_training_does(monkeypatch, tmp
     found = (tmp_path / "out/findings.csv").read_text()
     assert "41x30 px are 1,230, over the limit of 1,200" in found and found.count("image_size") == 1
     said = capsys.readouterr().out
-    assert f"check --data {data} --max-pixels 1200 --fix FOLDER" in said
     assert f"train with --data {tmp_path / 'fixed/d.yaml'} --max-pixels 1200\n" in said
     links = sorted(path.name for path in (tmp_path / "fixed/images").rglob("*.png"))
     assert links == ["0.png", "0.png", "1.png"]
-
-
-@pytest.mark.parametrize("number", ["0", "-1", "many"])
-def test_max_pixels_is_a_whole_number_from_1_up(monkeypatch, capsys, number):
-    assert run(monkeypatch, "--data", "shapes", f"--max-pixels={number}") == 2
-    assert "--max-pixels" in capsys.readouterr().err
 
 
 def test_every_finding_is_a_row_of_the_csv(reported):
@@ -168,6 +129,8 @@ def test_a_browser_shows_the_page_without_a_request(browser, reported, width, da
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     titles = browser.evaluate("[...document.querySelectorAll('h3')].map(e => e.innerText)")
     assert "Labels that cannot be read: 4" in titles and "Missing images: 1" in titles
-    shown = browser.evaluate("document.querySelectorAll('.crop image').length")
-    assert shown == browser.evaluate("document.querySelectorAll('.crop svg').length") > 30
+    widths = browser.evaluate(
+        "[...document.querySelectorAll('.crop img')].map(e => e.naturalWidth)"
+    )
+    assert len(widths) > 20 and min(widths) > 100
     assert path.stat().st_size < 10 << 20

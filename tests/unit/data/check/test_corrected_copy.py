@@ -2,20 +2,18 @@
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
-from tests.unit.data.check.planted import GOOD, LABELS, pattern, write_planted
+from tests.unit.data.check.planted import GOOD, LABELS, write_dataset, write_planted
 from utils.data.check.checking import check_dataset
 from utils.data.check.corrected_copy import refuse_place, write_corrected
 from utils.data.records.command.packing import pack_samples
 from utils.data.sources.dataset import load_dataset
-from utils.data.sources.dataset_yaml import DatasetSpec
-from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.splits import load_split
 from utils.errors import DatasetError
 
+YAML = "train: images\nval: images\nnames: [a, b]\n"
 MENDED = ("out_of_range", "overshoot", "zero_area", "repeated_object", "unknown_class")
 
 
@@ -23,20 +21,6 @@ def contents(folder):
     """Every file of a folder: its bytes and its time."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
-
-
-def write_dataset(folder, labels, names="[a, b]"):
-    """A dataset with these label files, by the image's path below images/."""
-    for number, (name, text) in enumerate(labels.items()):
-        image = folder / "images" / name
-        image.parent.mkdir(parents=True, exist_ok=True)
-        pattern(number).save(image)
-        before, _, after = f"images/{name}".rpartition("images/")
-        label = (folder / f"{before}labels/{after}").with_suffix(".txt")
-        label.parent.mkdir(parents=True, exist_ok=True)
-        label.write_text(text, encoding="utf-8")
-    (folder / "data.yaml").write_text(f"train: images\nval: images\nnames: {names}\n")
-    return folder / "data.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +36,8 @@ def copied(tmp_path_factory):
 def test_the_copy_has_no_fault_in_its_labels(copied):
     folder, lines = copied
     check = check_dataset(load_dataset(folder / "planted.yaml"))
-    assert not check.left_out and not [x for kind in MENDED for x in check.of_kind(kind)]
+    assert all(image.is_used for image in check.images)
+    assert not [x for kind in MENDED for x in check.of_kind(kind)]
     assert not check.of_kind("broken_label") and not check.of_kind("missing_image")
     assert lines[0].startswith("corrected copy: 19 images; objects: 3 clipped, 3 dropped (objects")
     assert lines[-1] == f"train with --data {folder / 'planted.yaml'}"
@@ -83,18 +68,10 @@ def test_images_are_links_and_what_cannot_be_decided_is_listed(copied):
     assert not {"words", "bytes", "pixels"} & {path.stem for path in links}
 
 
-def test_training_reads_the_links_and_their_labels(copied):
-    folder, _ = copied
-    samples = load_split(load_dataset(folder / "planted.yaml"), "train")
-    found = {sample.image_path.stem: sample for sample in samples}
-    assert found["far"].boxes_cxcywh_norm.tolist() == [pytest.approx([0.85, 0.5, 0.3, 0.2])]
-    assert found["polygon"].polygons_norm.num_points.tolist() == [3]
-
-
 def test_names_of_any_kind_and_images_of_one_stem_keep_their_labels(tmp_path):
     names = ["a/images/x.jpg", "b/images/x.jpg", "一 猫\n.png", "caf\udce9.jpg", "x.jpg", "x.png"]
     try:
-        data = write_dataset(tmp_path / "old", dict.fromkeys(names, GOOD))
+        data = write_dataset(tmp_path / "old", dict.fromkeys(names, GOOD), YAML)
     except (OSError, UnicodeError):
         pytest.skip("this file system takes no such names")
     write_corrected(check_dataset(load_dataset(data)), tmp_path / "new")
@@ -106,53 +83,32 @@ def test_names_of_any_kind_and_images_of_one_stem_keep_their_labels(tmp_path):
     assert copy.val == copy.train
 
 
-def test_a_folder_that_exists_is_not_written_over(tmp_path):
-    data = write_dataset(tmp_path / "old", {"x.jpg": GOOD})
-    (tmp_path / "new").mkdir()
-    with pytest.raises(DatasetError, match="--fix .*new exists and is not written over"):
-        write_corrected(check_dataset(load_dataset(data)), tmp_path / "new")
-
-
-@pytest.mark.parametrize("place", ["images", "labels", "labels/inner"])
-def test_a_folder_among_images_or_labels_is_refused(tmp_path, place):
-    dataset = load_dataset(write_dataset(tmp_path / "old", {"x.jpg": GOOD}))
-    inside = f"--fix .*{place}/new would lie in .*{place.split('/')[0]}, whose files are"
-    with pytest.raises(DatasetError, match=inside):
-        refuse_place(dataset, tmp_path / "old" / place / "new")
-    refuse_place(dataset, tmp_path / "old/new")
-
-
-def test_a_folder_that_would_become_that_of_the_labels_is_refused(tmp_path):
-    dataset = load_dataset(write_dataset(tmp_path / "old", {"x.jpg": GOOD}))
-    shutil.rmtree(tmp_path / "old/labels")
-    with pytest.raises(DatasetError, match="--fix .*labels would lie in .*labels, whose files"):
-        refuse_place(dataset, tmp_path / "old/labels")
-
-
-def test_a_folder_among_annotations_is_refused(tmp_path):
-    part = AnnotatedFolder("Pascal VOC", tmp_path / "Annotations", tmp_path / "JPEGImages")
-    one_file = AnnotatedFolder("COCO JSON", tmp_path / "a.json", tmp_path / "pictures")
-    for folder in (part.annotations, part.images, one_file.images):
-        folder.mkdir()
-    dataset = DatasetSpec("d", tmp_path, (part,), (one_file,), (), ("a",))
-    for name in ("Annotations/new", "JPEGImages/new", "pictures/a/b"):
-        with pytest.raises(DatasetError, match=f"{name} would lie in .*, whose files"):
-            refuse_place(dataset, tmp_path / name)
-    refuse_place(dataset, tmp_path / "labels/new")
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("old", "--fix .*old exists and is not written over"),
+        ("old/images/new", "would lie in .*images; name a folder elsewhere"),
+        ("old/labels/inner/new", "would lie in .*labels; name a folder elsewhere"),
+        ("page/new", "would lie in .*page; name a folder elsewhere"),
+        ("page", "would lie in .*page; name a folder elsewhere"),
+    ],
+)
+def test_a_place_among_other_files_is_refused(tmp_path, place, message):
+    dataset = load_dataset(write_dataset(tmp_path / "old", {"x.jpg": GOOD}, YAML))
+    with pytest.raises(DatasetError, match=message):
+        refuse_place(dataset, tmp_path / place, tmp_path / "page")
+    refuse_place(dataset, tmp_path / "old/new", tmp_path / "page")
 
 
 def test_images_whose_names_clash_when_they_are_made_apart_are_all_in_the_copy(tmp_path):
-    names = ["a_png.png", "a.jpg", "a.png", "a_png_png.jpg"]
-    labels = {name: f"0 0.5 0.5 0.{number} 0.5\n" for number, name in enumerate(names, start=1)}
-    for folder in ("images", "labels"):
-        (tmp_path / "old" / folder).mkdir(parents=True)
-    data = tmp_path / "old/data.yaml"
-    for number, name in enumerate(names):
-        pattern(number).save(tmp_path / "old/images" / name)
-        (tmp_path / "old/labels" / f"{name[:-4]}.txt").write_text(labels[name])
-    listed = [*names, "a.png"]  # one of them twice
+    labels = {
+        name: f"0 0.5 0.5 0.{number} 0.5\n"
+        for number, name in enumerate(["a_png.png", "a.jpg", "a.png", "a_png_png.jpg"], start=1)
+    }
+    yaml = "train: l.txt\nval: l.txt\nnames: [a]\n"
+    data = write_dataset(tmp_path / "old", labels, yaml)
+    listed = [*labels, "a.png"]  # one of them twice
     (tmp_path / "old/l.txt").write_text("".join(f"./images/{name}\n" for name in listed))
-    data.write_text("train: l.txt\nval: l.txt\nnames: [a]\n")
     write_corrected(check_dataset(load_dataset(data)), tmp_path / "new")
     samples = load_split(load_dataset(tmp_path / "new/data.yaml"), "train")
     found = {os.path.basename(os.readlink(x.image_path)): x.boxes_cxcywh_norm for x in samples}
@@ -163,16 +119,16 @@ def test_images_whose_names_clash_when_they_are_made_apart_are_all_in_the_copy(t
 
 
 def test_nothing_is_left_behind_where_no_image_can_be_used(tmp_path):
-    data = write_dataset(tmp_path / "old", {"x.jpg": "a line that is none\n"})
+    data = write_dataset(tmp_path / "old", {"x.jpg": "a line that is none\n"}, YAML)
     with pytest.raises(DatasetError, match="no image is left that could be used"):
         write_corrected(check_dataset(load_dataset(data)), tmp_path / "new")
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
 
-def test_packed_images_are_to_be_unpacked_first(tmp_path):
-    data = write_dataset(tmp_path / "old", {"x.jpg": GOOD})
+def test_packed_images_are_checked_and_are_to_be_unpacked_first(tmp_path):
+    data = write_dataset(tmp_path / "old", {"x.jpg": GOOD}, YAML)
     dataset = load_dataset(data)
-    samples = {"train": load_split(dataset, "train"), "val": load_split(dataset, "val")}
+    samples = {split: load_split(dataset, split) for split in ("train", "val")}
     pack_samples(samples, dataset.class_names, tmp_path / "packed/data.yaml", 1 << 20)
     shutil.rmtree(tmp_path / "old")
     check = check_dataset(load_dataset(tmp_path / "packed/data.yaml"))
@@ -180,4 +136,3 @@ def test_packed_images_are_to_be_unpacked_first(tmp_path):
     assert {finding.kind for finding in check.findings} == {"leak"}
     with pytest.raises(DatasetError, match="the images are packed; unpack them first"):
         write_corrected(check, tmp_path / "new")
-    assert Path(str(check.images[0].source.path)).name == "x.jpg"

@@ -7,7 +7,7 @@ import pytest
 
 from utils.data.check.rows import read_rows, rows_of_text
 from utils.data.sources.annotated_images import annotated_images
-from utils.data.sources.formats.annotations import AnnotationsBuilder
+from utils.data.sources.formats.format import FileNotes, ImageLabels, collect
 from utils.data.sources.label_file import BrokenLabelError
 from utils.data.sources.labels import ImageFile
 
@@ -15,15 +15,13 @@ SIZE = 100, 200
 
 
 def annotated(*boxes, size=SIZE, broken="", outline=None):
-    builder = AnnotationsBuilder(("cat", "dog"))
-    builder.image(Path("a.jpg"), size)
+    labels = ImageLabels(Path("a.jpg"), size, broken=broken)
     for box in boxes:
-        builder.object("dog", box)
+        labels.add("dog", box)
     if outline is not None:
-        builder.outline("cat", np.array(outline, np.float64))
-    if broken:
-        builder.refuse(broken)
-    (image,) = annotated_images(builder.build(), ("cat", "dog"), Path("all.json"))
+        labels.add_outline("cat", np.array(outline, np.float64))
+    found = collect([labels], FileNotes(["cat", "dog"]))
+    (image,) = annotated_images(found, ("cat", "dog"), Path("all.json"))
     return image
 
 
@@ -58,11 +56,6 @@ def test_the_fault_of_a_line(line, kind, is_decided):
     assert kinds(rows_of_text(f"\n{line}\n".encode(), 2)) == [("line 2", kind, is_decided)]
 
 
-def test_a_line_as_long_as_a_file_is_told_in_brief():
-    (row,) = rows_of_text(b"cat " * 1_000_000, 2)
-    assert row.kind == "broken_label" and len(row.fault) < 300
-
-
 def test_the_faults_of_annotated_objects():
     image = annotated(
         (20, 10, 60, 50),
@@ -84,15 +77,6 @@ def test_the_faults_of_annotated_objects():
     ]
     with pytest.raises(BrokenLabelError):
         image.read_labels(2, SIZE)
-
-
-def test_what_remains_of_annotated_objects_is_what_training_takes():
-    boxes = [(20, 10, 60, 50), (20, 10, 60, 50), (-1, 0, 100, 100), (30, 30, 30, 60)]
-    image = annotated(*boxes)
-    rows = read_rows(image, 2, SIZE)
-    assert sum(row.is_decided for row in rows) == len(image.read_labels(2, SIZE).class_index) == 2
-    assert rows[0].box_xyxy_norm == pytest.approx((0.1, 0.1, 0.3, 0.5))
-    assert rows[0].class_index == 1
 
 
 def test_an_annotation_that_cannot_be_read_and_one_of_another_shape_are_told_apart():

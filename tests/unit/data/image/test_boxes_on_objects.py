@@ -13,7 +13,13 @@ from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.loader import TrainLoader
 from utils.data.loading.reading import pixel_boxes, pixel_polygons, read_image
 from utils.data.sources.annotated_images import annotated_images
-from utils.data.sources.formats.annotations import NORMALISED, Annotations, AnnotationsBuilder
+from utils.data.sources.formats.format import (
+    NORMALISED,
+    Annotations,
+    FileNotes,
+    ImageLabels,
+    collect,
+)
 from utils.data.sources.labels import scan_images, scan_samples
 from utils.data.sources.samples import Sample
 from utils.media.image_file import ImageFile
@@ -66,13 +72,12 @@ def corners(box: tuple[int, int, int, int]) -> np.ndarray:
 
 def annotate(path: Path, seen: np.ndarray, scale: int = 1) -> Annotations:
     """Return what a tool writes that shows a file so: a box, and an outline."""
-    builder = AnnotationsBuilder()
     boxes = boxes_in(seen)
-    builder.image(path, (seen.shape[0] * scale, seen.shape[1] * scale))
+    image = ImageLabels(path, (seen.shape[0] * scale, seen.shape[1] * scale))
     left, top, right, bottom = boxes["red"]
-    builder.object("red", (left * scale, top * scale, right * scale, bottom * scale))
-    builder.outline("green", corners(boxes["green"]) * scale)
-    return builder.build()
+    image.add("red", (left * scale, top * scale, right * scale, bottom * scale))
+    image.add_outline("green", corners(boxes["green"]) * scale)
+    return collect([image], FileNotes())
 
 
 def scanned(annotations: Annotations) -> list[Sample]:
@@ -163,11 +168,10 @@ def test_of_nearly_square_images_the_exact_size_tells_the_view(tmp_path):
 @pytest.mark.parametrize("orientation", [3, 6])
 def test_coordinates_without_a_size_count_as_labelled_upright(orientation, tmp_path):
     path, _ = write(tmp_path, "JPEG", orientation)
-    builder = AnnotationsBuilder()
-    builder.image(path, NORMALISED)
+    image = ImageLabels(path, NORMALISED)
     for name, box in OBJECTS.items():
-        builder.outline(name, corners(box) / (WIDTH, HEIGHT))
-    (sample,) = scanned(builder.build())
+        image.add_outline(name, corners(box) / (WIDTH, HEIGHT))
+    (sample,) = scanned(collect([image], FileNotes()))
     check_on_objects(sample)
 
 

@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 
 from tests.shared_files import shared_path
-from utils.data.image.alike import MAX_BITS, duplicates, near_duplicates
-from utils.data.image.fingerprint import UNKNOWN, Fingerprint, fingerprint_of, look_of
+from utils.data.image.fingerprint import (
+    MAX_BITS,
+    UNKNOWN,
+    Fingerprint,
+    duplicates,
+    fingerprint_of,
+    look_of,
+    near_duplicates,
+)
 
 NUM_PHOTOS = 24
 

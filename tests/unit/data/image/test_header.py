@@ -4,12 +4,10 @@ import io
 import struct
 import tracemalloc
 
-import cv2
 import numpy as np
 import pytest
 from PIL import Image
 
-from utils.data.image import completeness
 from utils.data.image.decoding import OtherSizeError, decode_bytes
 from utils.data.image.header import BrokenImageError, check_size, read_header, read_image_size
 from utils.data.records.index import ImageEntry
@@ -29,46 +27,47 @@ def with_segments(jpeg: bytes, *segments: bytes) -> bytes:
     return b"".join([jpeg[:2], *parts, jpeg[2:]])
 
 
-def tiff(tags: list[tuple[int, int]]) -> bytes:
-    """Return the start of a TIFF with tags of one 32-bit number each."""
-    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
-    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + bytes(2000)
+@pytest.fixture(autouse=True)
+def few_megabytes_are_used():
+    """No test decodes the image that its header states."""
+    tracemalloc.start()
+    yield
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 60 << 20
 
 
-@pytest.fixture
-def decoder_is_not_called(monkeypatch):
-    def called(*arguments):
-        raise AssertionError("decoded")
-
-    monkeypatch.setattr(cv2, "imdecode", called)
-
-
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "WEBP", "TIFF"])
-@pytest.mark.parametrize("reduction", [1, 4])
-def test_an_image_of_another_size_is_not_decoded(decoder_is_not_called, kind, reduction):
-    content = np.frombuffer(encoded(kind), np.uint8)
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF"])
+def test_an_image_of_another_size_is_not_decoded(kind):
     with pytest.raises(OtherSizeError) as caught:
-        decode_bytes(content, (30, 41), reduction)
+        decode_bytes(np.frombuffer(encoded(kind), np.uint8), (30, 41))
     assert caught.value.size == (30, 40)
-    with pytest.raises(AssertionError, match="decoded"):
-        decode_bytes(content, (30, 40), reduction)
 
 
 @pytest.mark.parametrize(
     "start", [b"\x76\x2f\x31\x01", b"P6\n40 30\n255\n", b"#?RADIANCE\n", b"BN"]
 )
-def test_other_kinds_that_opencv_decodes_never_reach_it(decoder_is_not_called, start):
+def test_kinds_that_opencv_alone_decodes_are_refused(start):
     with pytest.raises(BrokenImageError, match="not an image|is not decoded; accepted: AVIF"):
         decode_bytes(np.frombuffer(start + bytes(5000), np.uint8), (30, 40))
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "WEBP", "TIFF"])
-def test_an_image_over_the_limit_is_refused_by_its_header(decoder_is_not_called, tmp_path, kind):
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF"])
+def test_an_image_over_the_limit_is_refused_by_its_header(tmp_path, kind):
     path = tmp_path / "a.png"
     path.write_bytes(encoded(kind))
     assert read_image_size(path, max_pixels=1200) == (30, 40)
     with pytest.raises(BrokenImageError, match="40x30 px are 1,200, over the limit of 1,199"):
         read_image_size(path, max_pixels=1199)
+
+
+def test_a_png_whose_checksums_are_wrong_is_left_out(tmp_path):
+    path = tmp_path / "a.png"
+    content = bytearray(encoded("PNG"))
+    content[content.index(b"IDAT") + 6] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(BrokenImageError, match="truncated or damaged PNG file"):
+        read_image_size(path)
 
 
 @pytest.mark.parametrize("size", [(30, (1 << 20) + 1), (1 << 16, (1 << 14) + 1)])
@@ -90,12 +89,8 @@ def test_exif_that_names_its_bytes_thousands_of_times_takes_no_memory():
     entries = [struct.pack("<HHII", number + 1, 7, 60_000, 100) for number in range(5000)]
     exif = b"Exif\0\0II*\0" + struct.pack("<IH", 8, len(entries)) + b"".join(entries)
     content = with_segments(encoded("JPEG"), exif.ljust(65_533, b"\0"))
-    tracemalloc.start()
     with pytest.raises(BrokenImageError, match="longer than that of any image"):
-        read_header(io.BytesIO(content))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 20 << 20  # 300 MB without a bound
+        read_header(io.BytesIO(content))  # 300 MB without a bound
 
 
 @pytest.mark.parametrize(
@@ -114,57 +109,24 @@ def test_a_header_without_an_end_is_given_up(content):
     assert file.tell() < 1 << 20
 
 
-@pytest.mark.parametrize("tag", [256, 257])
-@pytest.mark.parametrize("large_first", [True, False])
-def test_a_tiff_that_tells_two_sizes_is_refused(decoder_is_not_called, tag, large_first):
-    # Pillow takes the last one, libtiff the first: for 2.7 GB of memory.
-    sides = [(tag, 30_000), (tag, 30)] if large_first else [(tag, 30), (tag, 30_000)]
-    other = 513 - tag
-    tags = [*sides, (other, 30), (258, 8), (259, 1), (262, 1), (273, 8), (278, 30), (279, 900)]
-    content = tiff(sorted(tags, key=lambda pair: pair[0]))
-    with pytest.raises(BrokenImageError, match="states its size more than once"):
-        decode_bytes(np.frombuffer(content, np.uint8), (30, 30))
-    single = tiff(sorted({**dict(tags), tag: 30}.items()))
-    assert read_header(io.BytesIO(single)).size == (30, 30)
-
-
-def test_a_jpeg_that_repeats_its_scans_is_not_decoded(decoder_is_not_called):
+def test_a_jpeg_that_repeats_its_scans_is_not_decoded():
     jpeg = encoded("JPEG", progressive=True)
     scan = jpeg[jpeg.rfind(b"\xff\xda") : -2]
     image = Image.new("RGB", (5000, 5000))
     file = io.BytesIO()
     image.save(file, "JPEG", progressive=True)
     large = file.getvalue()
-    usual = np.frombuffer(large, np.uint8)
     repeated = np.frombuffer(large[:-2] + scan * 200 + large[-2:], np.uint8)
     with pytest.raises(BrokenImageError, match="210 scans over 5000x5000 px"):
         decode_bytes(repeated, (5000, 5000))
-    with pytest.raises(AssertionError, match="decoded"):
-        decode_bytes(usual, (5000, 5000))
 
 
-def test_only_a_jpeg_of_several_scans_may_repeat_them():
-    for options, repeats in (({}, False), ({"progressive": True}, True)):
-        assert read_header(io.BytesIO(encoded("JPEG", **options))).may_repeat_scans == repeats
-    grey = io.BytesIO()
-    Image.new("L", (40, 30)).save(grey, "JPEG")
-    assert not read_header(grey).may_repeat_scans
-    # Of a baseline JPEG whose first scan holds one of three components.
-    baseline = encoded("JPEG")
-    start = baseline.index(b"\xff\xda")
-    first = b"\xff\xda" + struct.pack(">HB", 8, 1) + b"\1\0\0\x3f\0"
-    apart = baseline[:start] + first + baseline[start + 14 :]
-    assert read_header(io.BytesIO(apart)).may_repeat_scans
-
-
-@pytest.mark.parametrize("block", [2, 3, 4, 5, 1000])
-def test_the_end_of_a_jpeg_is_found_in_any_block(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(completeness, "_BLOCK_BYTES", block)
+@pytest.mark.parametrize("appended", [b"", b"x", b"maker's notes"])
+def test_a_jpeg_without_its_end_mark_is_left_out(tmp_path, appended):
     path = tmp_path / "a.jpg"
     content = encoded("JPEG")
-    for appended in (b"", b"x", b"xy", b"maker's notes"):
-        path.write_bytes(content + appended)
-        assert read_image_size(path) == (30, 40)
-        path.write_bytes(content[:-2] + appended)
-        with pytest.raises(BrokenImageError, match="truncated: the JPEG file"):
-            read_image_size(path)
+    path.write_bytes(content + appended)
+    assert read_image_size(path) == (30, 40)
+    path.write_bytes(content[:-2] + appended)
+    with pytest.raises(BrokenImageError, match="truncated: the JPEG file"):
+        read_image_size(path)

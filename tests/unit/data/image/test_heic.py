@@ -12,8 +12,8 @@ import pytest
 from tests.unit.data.image.kinds_of_images import HEIGHT, PHOTO, WIDTH, encoded
 from utils.data.image.decoding import decode_bytes
 from utils.data.image.header import BrokenImageError, read_image_size
-from utils.data.image.kinds import recognise
 from utils.data.image.limits import MAX_PIXELS
+from utils.data.image.pillow_image import recognise
 from utils.data.sources.labels import scan_images
 from utils.errors import DatasetError
 from utils.media.image_file import decode_image

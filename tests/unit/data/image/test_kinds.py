@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ from tests.unit.data.image.kinds_of_images import (
     turned,
 )  # fmt: skip
 from utils.data.image.decoding import decode_bytes, reduced_size
-from utils.data.image.header import BrokenImageError, read_header, read_image_size
+from utils.data.image.header import BrokenImageError, read_image_size
 from utils.data.image.limits import IMAGE_SUFFIXES, MAX_PIXELS
 from utils.data.sources.labels import scan_images
 from utils.media.image_file import decode_image
@@ -67,32 +66,15 @@ def test_a_reduced_image_is_the_average_of_the_whole(name, reduction):
 @pytest.mark.parametrize("name", KINDS)
 def test_the_scan_leaves_out_a_file_that_is_cut_off(name, tmp_path):
     content = KINDS[name].content
-    if "pages" in name or "animation" in name or name in ("MPO", "TIFF LZW", "TIFF Deflate"):
+    if (
+        "pages" in name
+        or "animation" in name
+        or name in ("MPO", "TIFF LZW", "TIFF Deflate", "TIFF Zstandard")
+    ):
         content = content[: len(content) // 3]  # of the first page or frame, of the pixels
-    for cut in range(len(content) - 3, 0, -(len(content) // 9)):
+    for cut in range(len(content) - 13, 0, -(len(content) // 9)):
         with pytest.raises(BrokenImageError):
             scanned(tmp_path, content[:cut])
-
-
-@pytest.mark.parametrize("number", [1, 100])
-def test_a_tiff_with_too_large_a_number_of_bytes_is_decoded(number, tmp_path):
-    """libtiff does not believe it where the pixels are not compressed."""
-    content = tiff(PHOTO, 8, 2)
-    place = content.index(struct.pack("<HHII", 279, 4, 1, PHOTO.size))
-    changed = content[: place + 8] + struct.pack("<I", PHOTO.size * number) + content[place + 12 :]
-    assert scanned(tmp_path, changed) == (HEIGHT, WIDTH)
-    np.testing.assert_array_equal(decoded(changed), PHOTO)
-
-
-@pytest.mark.parametrize("length", [0, 1, 2, 7, 8, 0xFFFFFFFF])
-@pytest.mark.parametrize("long", [0, 1, 16, 1 << 63, (1 << 64) - 1])
-def test_boxes_of_any_size_come_to_an_end(length, long, tmp_path):
-    content = KINDS["AVIF RGB"].content
-    box = struct.pack(">I4sQ", length, b"free", long)
-    try:
-        scanned(tmp_path, content + box * 3)
-    except BrokenImageError as error:
-        assert "truncated" in str(error)
 
 
 def upright(orientation: int) -> np.ndarray:
@@ -143,41 +125,32 @@ def test_what_else_is_done_to_an_image_leaves_its_turn(make):
     np.testing.assert_array_equal(decoded(make(5), (WIDTH, HEIGHT)), stored.transpose(1, 0, 2))
 
 
-def test_a_photo_of_many_strips_is_turned():
-    """OpenCV 4.11 turns a TIFF strip by strip."""
-    image = np.arange(300 * 200 * 3, dtype=np.uint32).reshape(300, 200, 3).astype(np.uint8)
-    exif = Image.Exif()
-    exif[0x0112] = 8
-    content = encoded(image, "TIFF", exif=exif, compression="tiff_lzw", strip_size=3000)
-    np.testing.assert_array_equal(decoded(content, (200, 300)), np.rot90(image))
-
-
-@pytest.mark.parametrize("value", [(3, 0), (3, 9), (3, 65535), (4, 6), (12, 6)])
-def test_an_orientation_that_none_is_turns_nothing(value):
-    kind, number = value
-    content = bytearray(tiff(PHOTO, 8, 2, tags=[(274, 1)]))
-    place = content.index(b"\x12\x01\x03\x00\x01\x00\x00\x00\x01")
-    content[place + 2 : place + 4] = bytes([kind, 0])
-    content[place + 8 : place + 10] = number.to_bytes(2, "little")
-    header = read_header(io.BytesIO(bytes(content)))
-    image = decoded(bytes(content), header.size)
-    assert image.shape[:2] == header.size  # a long integer may be an orientation
-
-
 @pytest.mark.parametrize(
-    ("content", "reason"),
+    "content",
     [
-        (encoded(GRAY.astype(np.float32), "TIFF"), "a TIFF of 32-bit numbers"),
-        (encoded(GRAY.astype(np.int32), "TIFF"), "a TIFF of 32-bit numbers"),
-        (tiff(GRAY.astype("<u2"), 16, 1, tags=[(339, 2)]), "a TIFF of 16-bit numbers"),
-        (encoded(PHOTO, "TIFF", compression="zstd"), "a TIFF with Zstandard compression"),
-        (encoded(PHOTO, "TIFF", compression="lzma"), "a TIFF with LZMA compression"),
+        encoded(GRAY.astype(np.float32), "TIFF"),
+        encoded(GRAY.astype(np.int32), "TIFF"),
+        tiff(GRAY.astype("<u2"), 16, 1, tags=[(339, 2)]),
     ],
-    ids=["float", "int32", "int16", "zstd", "lzma"],
+    ids=["float", "int32", "int16"],
 )
-def test_a_tiff_that_is_not_decoded_is_left_out_by_the_scan(content, reason, tmp_path):
-    with pytest.raises(BrokenImageError, match=reason):
+def test_a_tiff_that_is_not_decoded_is_left_out_by_the_scan(content, tmp_path):
+    with pytest.raises(BrokenImageError, match="a TIFF of 32-bit or signed numbers"):
         scanned(tmp_path, content)
+
+
+@pytest.mark.parametrize("form", ["PNG", "GIF", "BMP", "TIFF"])
+def test_damage_is_found_or_an_image_of_the_right_size_is_seen(form, tmp_path):
+    content = KINDS[f"{form} gray"].content
+    for place in range(0, len(content), 7):
+        changed = bytearray(content)
+        changed[place] ^= 0xFF
+        try:
+            size = scanned(tmp_path, bytes(changed))
+            if size[0] * size[1] < 1_000_000:
+                assert decoded(bytes(changed), size).shape == (*size, 3)
+        except BrokenImageError:
+            pass
 
 
 def test_a_folder_gives_the_images_of_all_suffixes(tmp_path):

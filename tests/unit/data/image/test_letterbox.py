@@ -8,12 +8,15 @@ import pytest
 
 from tests.shared_files import shared_path
 from utils.data.image.letterbox import (
+    FILL,
     Letterbox,
     fit_letterbox,
     fit_long_side,
+    letterbox,
     letterbox_to_image,
+    resize,
+    resize_to_detect,
 )
-from utils.data.image.resizing import FILL, letterbox, resize, resize_to_detect
 
 # float32 rounds coordinates of up to 1000 pixels to 6e-5; two operations each.
 PIXELS = {"rtol": 1e-6, "atol": 1e-4}

@@ -62,9 +62,10 @@ def test_an_image_that_is_no_block_of_memory_is_kept_as_it_is():
 WRITER = """
 import os, signal, sys
 import numpy as np
+from utils.data.loading.nameless_file import NamelessFile
 from utils.data.loading.recent_images import RecentImages
 
-ring = RecentImages(2, 48, int(sys.argv[1]))
+ring = RecentImages(2, 48, NamelessFile(descriptor=int(sys.argv[1])))
 real = os.pwrite
 
 def cut_short(descriptor, content, start):
@@ -81,7 +82,7 @@ ring.get(2, 2, (4, 4), lambda: np.full((4, 4, 3), 9, np.uint8))
 def test_half_an_image_of_a_process_that_died_is_not_seen():
     ring = keep_recent_images(SIZES, num_slots=2)
     np.testing.assert_array_equal(ring.get(0, 0, (4, 4), lambda: image(2)), image(2))
-    descriptor = ring._descriptor
+    descriptor = ring._file.descriptor
     command = [sys.executable, "-c", WRITER, str(descriptor)]
     done = subprocess.run(command, cwd=PROJECT, pass_fds=[descriptor], check=False)
     assert done.returncode == -signal.SIGKILL
@@ -100,13 +101,13 @@ def test_a_reader_waits_for_the_writer_of_its_slot():
         "import fcntl, sys, time; fd = int(sys.argv[1]); fcntl.lockf(fd, fcntl.LOCK_EX, 1, 0)\n"
         "print('locked', flush=True); sys.stdin.read()"
     )
-    command = [sys.executable, "-c", script, str(ring._descriptor)]
+    command = [sys.executable, "-c", script, str(ring._file.descriptor)]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[ring._descriptor]
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[ring._file.descriptor]
     ) as writer:
         assert writer.stdout.readline() == b"locked\n"
         with pytest.raises(BlockingIOError):
-            fcntl.lockf(ring._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 0)
+            fcntl.lockf(ring._file.descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 0)
         get(ring, 1, never)  # another slot is free
         writer.stdin.close()
         get(ring, 0, never)

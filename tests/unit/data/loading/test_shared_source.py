@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from tests.unit.data.sources.test_samples import make_sample
-from utils.data.loading.shared_slots import SharedSlots
-from utils.data.loading.shared_source import SharedSource
+from utils.data.loading.worker_memory import SharedSlots, SharedSource
 from utils.data.sources.samples import SampleTable, table_of
 
 
@@ -88,7 +87,7 @@ def test_a_source_without_any_sample_is_sent_too():
 
 
 @pytest.mark.parametrize(
-    "share", [lambda: SharedSlots(1), lambda: SharedSource(make_source(1)).__reduce__()]
+    "share", [lambda: SharedSlots.of(1), lambda: SharedSource(make_source(1)).__reduce__()]
 )
 def test_a_limit_on_open_files_is_told_once(share, monkeypatch):
     def refuse(name: str) -> int:

@@ -25,7 +25,7 @@ from tests.unit.data.loading.faulting_batches import MEBIBYTES, FaultingBatches
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.loader import TrainLoader
 from utils.data.loading.order import Epoch
-from utils.data.loading.shared_slots import SharedSlots
+from utils.data.loading.worker_memory import SharedSlots
 from utils.data.loading.workers import WorkerPool
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.data.sources.dataset import load_dataset
@@ -149,7 +149,7 @@ def test_memory_that_cannot_be_had_is_one_error_and_no_open_descriptor(monkeypat
     monkeypatch.setattr(os, "ftruncate", refuse)
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(OSError, match="No space left"):
-        SharedSlots(4096)
+        SharedSlots.of(4096)
     gc.collect()  # what is raised in __del__ would be a warning, and so a failure
     assert set(os.listdir("/proc/self/fd")) == before
 
@@ -220,7 +220,7 @@ def test_a_process_without_workers_that_crashes_names_the_image_that_it_read(dat
 
 
 def test_the_name_of_an_image_may_be_any_that_the_system_has(tmp_path):
-    slots = SharedSlots(100)
+    slots = SharedSlots.of(100)
     for path in (Path("a"), Path("größe\udcff"), Path("/", "x" * 4000), None, Path("b")):
         slots.note(path)
         assert slots.noted() == path

@@ -79,10 +79,6 @@ def test_an_outline_beside_its_box_and_one_of_two_points_are_left_out():
     assert found.polygons_norm.num_points.tolist() == [0, 0, 3]
 
 
-def test_a_sample_without_objects_has_an_empty_label_file():
-    assert label_text(sample([], None)) == (b"", 0, 0)
-
-
 @pytest.fixture
 def dataset(tmp_path) -> Path:
     """Two splits of a COCO export: outlines of one part and several, boxes, backgrounds, crowds."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import resource
 import shutil
@@ -16,14 +15,12 @@ import numpy as np
 import pytest
 import yaml
 
-from tests.outlines import assert_same_polygons
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from tests.unit.data.records.record_files import index_entry, records_of, write_image_file
 from utils.data.loading.loader import TrainLoader, ValLoader
+from utils.data.records import __main__ as command
 from utils.data.records.command import packing
-from utils.data.records.command.inspection import find_damages
 from utils.data.records.command.packing import pack_samples
-from utils.data.records.command.unpacking import unpack_images
 from utils.data.records.layout import read_table
 from utils.data.records.reading import forget_open_files
 from utils.data.sources.dataset import load_dataset
@@ -31,7 +28,6 @@ from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
 from utils.data.sources.samples import Sample
 from utils.errors import DatasetError
-from utils.evaluation.coco.results_file import image_ids
 from utils.files.project import PROJECT
 
 NAMES = ("cell", "platelet")
@@ -81,10 +77,10 @@ def pack(data: Path, out: Path, file_bytes: int = 1 << 30) -> Path:
 
 
 def unpack(data: Path, out: Path) -> Path:
-    spec = load_dataset(data)
-    images = {split: list_images(getattr(spec, split)) for split in ("train", "val")}
-    unpack_images(images, spec.class_names, out / "cells.yaml")
-    return out / "cells.yaml"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["records", "unpack", "--data", str(data), "--out", str(out)])
+        command.main()
+    return out / data.name
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
@@ -109,22 +105,6 @@ def test_a_file_holds_the_images_as_they_are_and_then_their_index(tmp_path):
         + bytes.fromhex("21000000 32000000 ffffffff 0c00") + b"images/b.png"
     )  # fmt: skip
     assert records_of(packed.read_bytes()) == [image.read_bytes(), other.read_bytes(), index]
-
-
-def test_samples_from_records_are_those_from_files(dataset, tmp_path):
-    data = pack(dataset, tmp_path / "packed")
-    for split in ("train", "val"):
-        expected, found = samples_of(dataset, split), samples_of(data, split)
-        assert len(found) == {"train": 9, "val": 2}[split]
-        for ours, theirs in zip(found, expected, strict=True):
-            assert (ours.height, ours.width) == (theirs.height, theirs.width)
-            np.testing.assert_array_equal(ours.class_index, theirs.class_index)
-            np.testing.assert_array_equal(ours.boxes_cxcywh_norm, theirs.boxes_cxcywh_norm)
-            if len(ours.class_index):  # the second of each is a polygon
-                assert_same_polygons(ours.polygons_norm, theirs.polygons_norm)
-        paths = [sample.image_path for sample in found]
-        assert image_ids(paths) == image_ids([sample.image_path for sample in expected])
-    assert paths[0] == tmp_path / "packed/val/PART_00000.ffr/images/val/größe 1.jpg"
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -225,18 +205,6 @@ def test_a_renamed_record_file_and_one_without_images_are_refused(dataset, tmp_p
         list_images([write_image_file(tmp_path / "none.ffr", [])])
 
 
-def test_a_file_is_opened_where_it_is_read_and_mapped_nowhere(dataset, tmp_path):
-    samples = samples_of(pack(dataset, tmp_path / "packed"))
-    with TrainLoader(samples, 64, 2, EVERYTHING, seed=0, workers=1) as loader:
-        batches = loader.epoch(0)
-        next(batches)
-        (worker,) = multiprocessing.active_children()
-        process = Path("/proc") / str(worker.pid)
-        files = [os.readlink(link) for link in (process / "fd").iterdir()]
-        assert [file for file in files if file.endswith(".ffr")] == [str(samples[0].record.path)]
-        assert ".ffr" not in (process / "maps").read_text()
-
-
 def damage(path: Path, number: int) -> None:
     """Flip a bit in a record."""
     place = read_table(path).place(number)
@@ -258,19 +226,6 @@ def test_a_damaged_record_ends_the_epoch_with_file_record_and_next_step(dataset,
         list(loader.epoch(0))
     for part in (str(samples[0].record.path), "record 6 has the checksum", "copy it again"):
         assert part in str(caught.value)
-
-
-def test_a_damaged_index_is_reported_once(dataset, tmp_path):
-    part = pack(dataset, tmp_path / "packed").parent / "train/PART_00000.ffr"
-    damage(part, 9)
-    (text,) = find_damages(part)
-    assert "record 9 has the checksum" in text
-
-
-def test_packed_images_without_any_object_are_refused_as_files_are(tmp_path):
-    path = write_image_file(tmp_path / "a.ffr", [index_entry(b"images/a.jpg")])
-    with pytest.raises(DatasetError, match="a.ffr/labels/a.txt, before it is packed"):
-        scan_samples(list_images([path]), len(NAMES))
 
 
 @pytest.mark.parametrize("change", ["cut", "removed"])
@@ -302,17 +257,6 @@ def test_a_full_disk_leaves_nothing(dataset, tmp_path):
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_an_interrupted_pack_leaves_nothing(dataset, tmp_path, monkeypatch):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    before = sorted(tmp_path.iterdir())
-    monkeypatch.setattr(packing, "dataset_yaml_text", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        pack(dataset, tmp_path / "packed")
-    assert sorted(tmp_path.iterdir()) == before
-
-
 def test_nothing_is_written_over(dataset, tmp_path):
     (tmp_path / "file").write_text("precious")
     (tmp_path / "folder").mkdir()
@@ -322,14 +266,6 @@ def test_nothing_is_written_over(dataset, tmp_path):
             pack(dataset, tmp_path / name)
     assert (tmp_path / "file").read_text() == "precious"
     assert not any((tmp_path / "folder").iterdir())
-
-
-@pytest.mark.parametrize("name", ["a\nb.jpg", "a\\b.jpg", os.fsdecode(b"a\xff.jpg")])
-def test_an_image_whose_name_cannot_be_kept_is_refused_by_name(tmp_path, name):
-    sample = Sample(tmp_path / name, 30, 40, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
-    with pytest.raises(DatasetError, match="cannot be packed: its name .* change it or its name"):
-        pack_samples({"train": [sample]}, NAMES, tmp_path / "out/cells.yaml", 1)
-    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -351,7 +287,7 @@ def test_what_readers_would_refuse_is_not_packed(tmp_path, side, image_bytes, la
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("second", ["images/a.jpg", "train.txt", "cells.yaml", "images/a.jpg/b"])
+@pytest.mark.parametrize("second", ["images/a.jpg", "train.txt", "a.yaml", "images/a.jpg/b"])
 def test_two_contents_of_one_name_are_not_unpacked(tmp_path, second):
     entries = [index_entry(name.encode()) for name in ("images/a.jpg", second)]
     write_image_file(tmp_path / "a.ffr", entries)

@@ -82,19 +82,6 @@ def test_the_masks_are_those_of_pycocotools(tmp_path, is_crowd):
     assert (found.area == 5.5).all()
 
 
-def test_masks_are_made_when_an_image_is_asked_for_and_only_then(tmp_path, monkeypatch):
-    made = []
-    monkeypatch.setattr(
-        "utils.data.sources.formats.coco_segments.runs_of_polygons",
-        lambda pieces, size: made.append(size) or np.array([size[0] * size[1]], np.uint32),
-    )
-    found = read(write(tmp_path, segmentations()))
-    assert made == [] and all(objects.masks is None for objects in found.objects)
-    assert found.ground_truth(0).masks.num_rows == 0 and made == []
-    found.ground_truth(1)
-    assert set(made) == {(HEIGHT, WIDTH)} and len(made) == 41
-
-
 def test_an_object_without_a_segmentation_is_its_box_and_has_its_pixels_as_area(tmp_path):
     for nothing in ([], None, [[1, 2, 3, 4]]):
         found = read(write(tmp_path, [nothing], area=None)).ground_truth(1)

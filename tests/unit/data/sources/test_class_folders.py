@@ -17,7 +17,7 @@ from utils.data.sources.class_folders import ClassFolders
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import images_of, load_split
 from utils.errors import DatasetError, UserError
-from utils.files import file_state
+from utils.files import array_cache
 
 PIXEL = cv2.imencode(".png", np.zeros((12, 16, 3), np.uint8))[1].tobytes()
 
@@ -59,21 +59,6 @@ def test_each_image_is_one_object_that_fills_it(tmp_path):
     assert train.boxes_cxcywh_norm.tolist() == [[0.5, 0.5, 1, 1]] * 3
     assert train.sizes.tolist() == [[12, 16]] * 3
     assert load_split(dataset, "val").class_index.tolist() == [1]
-
-
-@pytest.mark.parametrize("names", [("valid", "testing"), ("validation", "Test"), ("val", "test")])
-def test_splits_have_the_names_that_people_give_them(tmp_path, names):
-    val, test = names
-    write(tmp_path, "Train/a/1.png", "Train/b/1.png", f"{val}/a/2.png", f"{test}/b/3.png")
-    assert labelled(tmp_path, "val") == {f"{val}/a/2.png": "a"}
-    assert labelled(tmp_path, "test", splits=("test",)) == {f"{test}/b/3.png": "b"}
-
-
-def test_classes_are_those_of_all_splits_whichever_is_read(tmp_path):
-    write(tmp_path, "train/b/1.png", "train/d/1.png", "val/a/1.png", "val/d/1.png", "test/c/1.png")
-    for split in ("train", "val", "test"):
-        assert load_dataset(tmp_path, splits=(split,)).class_names == ("a", "b", "c", "d")
-    assert labelled(tmp_path, "val") == {"val/a/1.png": "a", "val/d/1.png": "d"}
 
 
 def test_classes_are_sorted_by_the_numbers_of_their_letters(tmp_path):
@@ -121,24 +106,6 @@ def test_folders_without_an_image_are_no_classes_and_are_told(tmp_path, caplog):
     assert "['empty']" in caplog.text and "'b'" not in caplog.text
 
 
-def test_class_folders_may_be_links_and_a_link_in_a_circle_ends(tmp_path):
-    write(tmp_path / "store", "cats/1.png")
-    data = write(tmp_path / "data", "train/b/1.png", "val/b/1.png")
-    (data / "train" / "a").symlink_to(tmp_path / "store" / "cats")
-    (data / "train" / "b" / "up").symlink_to(data / "train")
-    assert labelled(data) == {"train/a/1.png": "a", "train/b/1.png": "b"}
-
-
-@pytest.mark.parametrize("names", [("images", "photos"), ("train", "bus", "car")])
-def test_classes_may_be_called_as_other_folders_are(tmp_path, names):
-    flat = write(tmp_path / "flat", *(f"{name}/{i}.png" for name in names for i in range(9)))
-    named = load_dataset(flat, splits=("train",), train_part=0.5)
-    assert named.class_names == tuple(sorted(names))
-    parts = (f"{split}/{name}/1.png" for split in ("train", "val") for name in names)
-    divided = write(tmp_path / "divided", *parts)
-    assert load_dataset(divided).class_names == tuple(sorted(names))
-
-
 @pytest.mark.parametrize(
     "names",
     [
@@ -167,12 +134,6 @@ def test_a_list_of_the_folders_names_gives_their_order(tmp_path):
     dataset = load_dataset(tmp_path)
     assert dataset.class_names == ("dog", "bird", "cat")
     assert load_split(dataset, "train").class_index.tolist() == [2, 0]  # cat, dog
-
-
-def test_a_list_of_other_classes_is_that_of_label_files(tmp_path):
-    write(tmp_path, "train/day/1.png", "train/night/1.png", "val/day/1.png")
-    (tmp_path / "classes.txt").write_text("dog\ncat\n")
-    assert load_dataset(tmp_path).train == (tmp_path / "train",)
 
 
 def write_yaml(folder: Path, **keys: object) -> Path:
@@ -229,19 +190,10 @@ def test_one_class_for_all_is_refused(tmp_path):
     assert "--single-cls" in error_of(tmp_path, single_class=True)
 
 
-def test_broken_images_are_left_out_with_a_line(tmp_path, caplog):
-    write(tmp_path, "train/a/1.png", "train/b/1.png", "val/a/1.png")
-    (tmp_path / "train" / "a" / "2.png").write_bytes(PIXEL[:20])
-    (tmp_path / "train" / "a" / "3.jpg").write_bytes(b"")
-    samples = load_split(load_dataset(tmp_path), "train")
-    assert len(samples) == 2
-    assert "a/2.png: left out" in caplog.text and "a/3.jpg: left out" in caplog.text
-
-
 def test_what_a_scan_found_is_kept_and_follows_the_class(tmp_path, monkeypatch):
     monkeypatch.setenv("DUET_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(label_cache, "FEWEST_IMAGES", 1)
-    monkeypatch.setattr(file_state, "RECENT_NS", 0)
+    monkeypatch.setattr(array_cache, "RECENT_NS", 0)
     data = write(tmp_path / "data", "train/b/1.png", "train/c/1.png", "val/z/1.png")
     assert load_split(load_dataset(data), "train").class_index.tolist() == [0, 1]
     reads = []
@@ -279,15 +231,3 @@ def test_a_few_images_beside_the_folders_of_a_split_are_left_out_and_told(tmp_pa
         assert len(images_of(dataset, "val")) == 1
     (line,) = caplog.messages
     assert "train: images beside the folders" in line and "['preview.png']" in line
-
-
-def test_a_few_images_beside_the_folders_of_a_yaml_are_left_out(tmp_path):
-    write(tmp_path, "train/a/1.png", "train/b/1.png", "val/a/1.png", "train/preview.png")
-    file = tmp_path / "pets.yaml"
-    file.write_text("train: train\nval: val\nnames: [a, b]\n")
-    assert len(images_of(load_dataset(file), "train")) == 2
-
-
-def test_folders_beside_as_many_images_are_no_classes(tmp_path):
-    write(tmp_path, "train/a/1.png", "train/b/1.png", "val/a/1.png", "train/1.png", "train/2.png")
-    assert "no dataset is recognised" in error_of(tmp_path)

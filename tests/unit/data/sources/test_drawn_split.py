@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import json
 import shutil
 from pathlib import Path
 
@@ -12,18 +10,17 @@ import numpy as np
 import pytest
 import yaml
 
-from tests.rank_threads import RankFailures, run_rank_threads
+from tests.rank_threads import run_rank_threads
 from tests.small import write_small_dataset
-from utils.data.image.fingerprint import NO_FINGERPRINT, Fingerprint
+from utils.data.image.fingerprint import Fingerprint
 from utils.data.records.command.packing import pack_samples
 from utils.data.sources import fingerprints as reading
-from utils.data.sources import label_cache
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.drawn_split import draw_training, group_copies
 from utils.data.sources.image_files import list_images
 from utils.data.sources.splits import choose_part, images_of, load_split
 from utils.errors import DatasetError
-from utils.files import array_cache, file_state
+from utils.files import array_cache
 
 NAMES = [f"image {number}.jpg" for number in range(4000)]
 
@@ -60,11 +57,6 @@ def test_an_image_alone_never_moves():
         assert sides(some, [prints[name] for name in some]) == {name: whole[name] for name in some}
 
 
-def test_a_larger_part_adds_images():
-    prints = unlike(len(NAMES))
-    assert not (draw(NAMES, prints, 0.6) & ~draw(NAMES, prints, 0.8)).any()
-
-
 def test_groups_are_as_often_for_training_as_single_images():
     """Whatever their size: no vote of their images, which the larger side would win."""
     names = [f"{group} {number}.jpg" for group in range(500) for number in range(7)]
@@ -99,23 +91,11 @@ def test_augmented_copies_are_where_their_original_is():
     assert alone[copies[0]] == drawn["street 7.png"]
 
 
-def test_copies_join_the_groups_of_those_they_look_like():
-    names = ["a_jpg.rf.1.jpg", "a_jpg.rf.2.jpg", "b.jpg", "c.jpg"]
-    prints = [Fingerprint(1, 1 << 10), Fingerprint(2, 1 << 63), Fingerprint(3, 1 << 63),
-              Fingerprint(4, (1 << 40) - 1)]  # fmt: skip
-    assert group_copies(names, prints).tolist() == [0, 0, 0, 3]
-
-
 @pytest.mark.parametrize(("part", "side"), [(0.999, "validation"), (0.001, "training")])
 def test_an_empty_side_is_an_error(part, side):
     with pytest.raises(DatasetError) as caught:
         draw(NAMES[:4], unlike(4), part)
     assert f"--split {part} leaves no image for {side}: 4 images, 4 when" in str(caught.value)
-
-
-def test_images_that_all_look_alike_are_an_error_that_says_so():
-    with pytest.raises(DatasetError, match="9 images, 1 when near-duplicates count once"):
-        draw(NAMES[:9], alike(9), 0.5)
 
 
 @pytest.fixture(scope="module")
@@ -187,17 +167,6 @@ def test_all_ranks_draw_what_one_process_draws(data, world_size, monkeypatch):
     assert sorted(read) == sorted(names_of(list_images(dataset.train)))  # each by one rank
 
 
-def test_ranks_with_different_images_are_an_error(data):
-    images = list_images(load_dataset(data[0], train_part=0.7).train)
-
-    def read(world):
-        return reading.read_fingerprints(images[world.process.rank :], world)
-
-    with pytest.raises(RankFailures) as caught:
-        run_rank_threads(2, read)
-    assert all("found different images" in str(error) for error in caught.value.errors)
-
-
 def test_images_that_cannot_be_read_have_a_side(tmp_path):
     (tmp_path / "gone.jpg").symlink_to(tmp_path / "nowhere")
     (tmp_path / "empty.jpg").write_bytes(b"")
@@ -220,7 +189,7 @@ def kept(tmp_path, monkeypatch):
     """Images of which fingerprints are kept, and the names of those that are read."""
     monkeypatch.setenv("DUET_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(reading, "FEWEST_KEPT", 1)
-    monkeypatch.setattr(file_state, "RECENT_NS", 0)
+    monkeypatch.setattr(array_cache, "RECENT_NS", 0)
     folder = tmp_path / "images"
     folder.mkdir()
     generator = np.random.default_rng(0)
@@ -251,34 +220,6 @@ def test_fingerprints_are_kept_until_a_file_changes(kept):
     assert reading.read_fingerprints(paths[::-1]) == changed[::-1] and not read
 
 
-def test_what_shows_no_look_is_read_again(kept, monkeypatch):
-    """A disk's error may pass, and a package that decodes it may be installed."""
-    paths, read = kept
-    whole = reading.read_bytes
-
-    def failing(path, *limits):
-        if path == paths[4]:
-            raise OSError(errno.EIO, "Input/output error", str(path))
-        return whole(path, *limits)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(reading, "read_bytes", failing)
-        assert reading.read_fingerprints(paths)[4] == NO_FINGERPRINT
-    read.clear()
-    assert reading.read_fingerprints(paths)[4].look and read == [paths[4].name]
-    read.clear()
-    assert reading.read_fingerprints(paths)[4].look and not read
-
-
-def test_another_package_that_decodes_images_reads_again(kept, monkeypatch):
-    paths, read = kept
-    reading.read_fingerprints(paths)
-    read.clear()
-    monkeypatch.setattr(label_cache, "_package_version", lambda name: "1000.0")
-    reading.read_fingerprints(paths)
-    assert len(read) == len(paths)
-
-
 def test_ranks_keep_and_use_one_file(kept):
     paths, read = kept
     first = run_rank_threads(3, lambda world: reading.read_fingerprints(paths, world))
@@ -286,40 +227,3 @@ def test_ranks_keep_and_use_one_file(kept):
     read.clear()
     assert run_rank_threads(2, lambda world: reading.read_fingerprints(paths, world))[1] == first[0]
     assert not read
-
-
-@pytest.mark.parametrize("rows", [np.zeros((3, 4)), np.zeros((3, 3), np.int64), np.int64(1)])
-def test_a_kept_file_that_makes_no_sense_is_as_good_as_absent(kept, rows, tmp_path):
-    paths, read = kept
-    first = reading.read_fingerprints(paths)
-    (file,) = (tmp_path / "cache").rglob("*.safetensors")
-    version = label_cache.version()
-    array_cache.write_arrays("fingerprints", file.stem, version, {"rows": np.asarray(rows)})
-    read.clear()
-    assert reading.read_fingerprints(paths) == first and len(read) == len(paths)
-    file.write_bytes(file.read_bytes()[:50])
-    assert reading.read_fingerprints(paths) == first
-
-
-def test_a_file_that_may_change_unseen_is_not_kept(kept, monkeypatch):
-    paths, read = kept
-    monkeypatch.setattr(file_state, "RECENT_NS", 10**12)
-    first = reading.read_fingerprints(paths)
-    assert reading.read_fingerprints(paths) == first and len(read) == 2 * len(paths)
-
-
-def test_a_folder_of_annotations_without_splits_is_drawn(tmp_path):
-    generator = np.random.default_rng(0)
-    shape = {"label": "cell", "points": [[2, 3], [9, 12]], "shape_type": "rectangle"}
-    for number in range(12):
-        cv2.imwrite(str(tmp_path / f"{number}.png"), generator.integers(0, 256, (16, 16, 3)))
-        document = {"imagePath": f"{number}.png", "imageHeight": 16, "imageWidth": 16,
-                    "shapes": [shape], "version": "5.0.0"}  # fmt: skip
-        (tmp_path / f"{number}.json").write_text(json.dumps(document))
-    with pytest.raises(DatasetError, match="no images for 'val'.* --split 0.8"):
-        load_dataset(tmp_path)
-    dataset = load_dataset(tmp_path, train_part=0.5)
-    train, val = (load_split(dataset, split) for split in ("train", "val"))
-    found = sorted(sample.image_path.name for samples in (train, val) for sample in samples)
-    assert found == sorted(f"{number}.png" for number in range(12))
-    assert len(train) and len(val) and all(len(sample.class_index) == 1 for sample in train)

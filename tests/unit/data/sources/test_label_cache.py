@@ -16,12 +16,11 @@ from utils.data.image import header
 from utils.data.sources import label_cache, label_file, labels
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.label_cache import LabelCache
-from utils.data.sources.label_file import label_path
 from utils.data.sources.labels import unwatched
 from utils.data.sources.scan_shards import scan_shared
 from utils.data.sources.splits import load_split
 from utils.errors import DatasetError
-from utils.files import array_cache, file_state
+from utils.files import array_cache
 from utils.processes.world import ALONE
 
 BOX, TWICE, BROKEN = "1 0.5 0.5 0.2 0.2\n", "0 0.5 0.5 0.2 0.2\n" * 2, "1 0.5\n"
@@ -35,7 +34,7 @@ def cache_of_all(tmp_path, monkeypatch):
     """Keep the scans of small datasets, and of files that were written a moment ago."""
     monkeypatch.setenv("DUET_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(label_cache, "FEWEST_IMAGES", 1)
-    monkeypatch.setattr(file_state, "RECENT_NS", 0)
+    monkeypatch.setattr(array_cache, "RECENT_NS", 0)
 
 
 @pytest.fixture
@@ -134,14 +133,6 @@ def test_an_image_that_was_changed_added_or_removed_is_noticed(data, read):
     assert "größe 9" not in found and len(found) == 9
 
 
-def test_what_was_just_written_is_read_again(data, read, monkeypatch):
-    monkeypatch.setattr(file_state, "RECENT_NS", 10**12)
-    scan(data)
-    read.clear()
-    scan(data)
-    assert len(read) == 11
-
-
 def test_settings_that_change_results_have_scans_of_their_own(data, read, tmp_path):
     few = data.with_name("few.yaml")
     few.write_text(data.read_text().replace("[a, b, c]", "[a, b]"))
@@ -172,23 +163,6 @@ def test_a_moved_or_copied_dataset_is_read_where_it_lies(data, read):
     shutil.copytree(moved, data.parent)  # another one where the first was
     (data.parent / "labels/größe 0.txt").write_text(POLYGON)
     assert scan(data)[0].class_index.tolist() == [2]
-
-
-def test_linked_images_follow_their_links(data, read):
-    images, elsewhere = data.parent / "images", data.parent / "elsewhere"
-    elsewhere.mkdir()
-    for number in (0, 1):
-        cv2.imwrite(str(elsewhere / f"{number}.png"), np.zeros((20 + number, 20, 3), np.uint8))
-    link = images / "link.png"
-    link.symlink_to(elsewhere / "0.png")
-    heights = []
-    for target in ("0.png", "0.png", "1.png"):
-        link.unlink()
-        link.symlink_to(elsewhere / target)
-        found = {sample.image_path.name: sample.height for sample in scan(data)}
-        heights.append(found["link.png"])
-    assert heights == [20, 20, 21]
-    assert read.count("link.png") == 2
 
 
 def test_listed_images_keep_their_order_and_may_come_twice(data, read):
@@ -233,18 +207,6 @@ def test_a_rank_without_a_cache_goes_along_with_the_others(data, read):
         assert_same_samples(found, expected)
 
 
-def test_a_folder_that_cannot_be_written_changes_nothing(data, read, tmp_path, monkeypatch, caplog):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("DUET_CACHE", str(tmp_path / "file"))
-    with caplog.at_level(logging.INFO):
-        first = scan(data)
-    assert sum("not kept for the next run" in text for text in caplog.messages) == 1
-    assert_same_samples(scan(data), first)
-    monkeypatch.setenv("DUET_CACHE", "")
-    assert_same_samples(scan(data), first)
-    assert len(read) == 33
-
-
 def test_a_small_dataset_and_one_that_is_known_write_nothing(data, tmp_path, monkeypatch):
     monkeypatch.setattr(label_cache, "FEWEST_IMAGES", 12)
     scan(data)
@@ -255,32 +217,6 @@ def test_a_small_dataset_and_one_that_is_known_write_nothing(data, tmp_path, mon
     number = path.stat().st_ino
     scan(data)
     assert path.stat().st_ino == number
-
-
-def test_what_no_scan_can_have_found_is_read_again(data, read):
-    """Even with a checksum that is right."""
-    expected = scan(data)
-    cache = LabelCache.of(load_dataset(data), "train", 1.0, 3, labels.MAX_PIXELS)
-    whole = cache.read(3).arrays
-    wrong = {
-        "class_index": [whole.class_index + 3, whole.class_index - 3, whole.class_index[1:]],
-        "boxes_cxcywh_norm": [whole.boxes_cxcywh_norm + 1, whole.boxes_cxcywh_norm * np.nan],
-        "sizes": [-whole.sizes, whole.sizes + 10**9, whole.sizes * [0, 1], whole.sizes * 0],
-        "num_objects": [whole.num_objects + 1, whole.num_objects * 2**62, -whole.num_objects],
-        "num_points": [whole.num_points * 0, whole.num_points * 2**62, np.zeros(0, np.int64)],
-        "points_norm": [whole.points_norm * 4, whole.points_norm[:-1], whole.points_norm[:, :1]],
-        "problem_bytes": [whole.problem_bytes[::-1] + 1, whole.problem_bytes[1:]],
-        "problems": [whole.problems | 0x80, whole.problems[:-1]],
-        "keys": [whole.keys[:, :1], whole.keys[1:], whole.keys.astype(np.float64)],
-    }
-    for name, values in wrong.items():
-        for value in (*values, getattr(whole, name).reshape(-1)[0], getattr(whole, name)[None]):
-            arrays = whole._asdict() | {name: np.array(value)}
-            version = label_cache.version()
-            array_cache.write_arrays("labels", cache.name, version, arrays)
-            read.clear()
-            assert_same_samples(scan(data), expected)
-            assert len(read) == 11, (name, value)
 
 
 def test_images_that_are_none_are_an_error_from_the_cache_too(tmp_path, read):
@@ -295,12 +231,3 @@ def test_images_that_are_none_are_an_error_from_the_cache_too(tmp_path, read):
         errors.append(str(caught.value))
     assert errors[0] == errors[1] and "of 2 images none is usable" in errors[0]
     assert len(read) == 4
-
-
-def test_every_image_is_counted_whether_it_is_known_or_not(data):
-    images = [sample.image_path for sample in scan(data)]
-    counted = []
-    for times in (1, 2):
-        scan_shared(images, 3, ALONE, lambda: counted.append(1), cache=LabelCache("name"))
-        assert len(counted) == times * len(images)
-        label_path(images[0]).write_text(TWICE)

@@ -14,7 +14,7 @@ from utils.cli.detect_config import DetectConfig
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.annotated_images import annotated_images
-from utils.data.sources.formats.annotations import AnnotationsBuilder
+from utils.data.sources.formats.format import FileNotes, ImageLabels, collect
 from utils.data.sources.image_files import list_images
 from utils.data.sources.label_file import label_path
 from utils.data.sources.labels import scan_images, scan_samples
@@ -88,11 +88,11 @@ def test_a_list_file_names_what_has_no_end_of_line_in_it(tmp_path):
 
 def test_annotations_may_name_any_file(tmp_path):
     paths = write_images(tmp_path, [*STEMS, *IN_NO_LIST])
-    builder = AnnotationsBuilder()
-    for path in paths:
-        builder.image(path, SIZE)
-        builder.object("猫 \udce9", (4, 4, 12, 12))
-    images = annotated_images(builder.build(), ["猫 \udce9"], tmp_path / "all.json")
+    labels = [ImageLabels(path, SIZE) for path in paths]
+    for image in labels:
+        image.add("猫 \udce9", (4, 4, 12, 12))
+    found = collect(labels, FileNotes())
+    images = annotated_images(found, ["猫 \udce9"], tmp_path / "all.json")
     report = scan_samples(images, 1)
     assert report.problems == []
     assert [sample.image_path for sample in report.samples] == paths

@@ -80,15 +80,6 @@ def test_roboflow_s_darknet_folders_have_images_beside_labels(tmp_path):
     assert names_in(tmp_path) == {"train": ["train/a.jpg"], "val": ["valid/a.jpg"]}
 
 
-def test_splits_may_hold_images_and_labels(tmp_path):
-    write(tmp_path, **images("train/images/a.jpg", "train/labels/a.txt", "validation/images/b.jpg"),
-          **{"classes.txt": "cat"})  # fmt: skip
-    assert names_in(tmp_path) == {
-        "train": ["train/images/a.jpg"],
-        "val": ["validation/images/b.jpg"],
-    }
-
-
 @pytest.mark.parametrize("place", ["images/", ""])
 def test_an_undivided_folder_is_drawn_from(tmp_path, place):
     names = [f"{place}{letter}.jpg" for letter in "abcdef"]
@@ -202,15 +193,6 @@ def test_what_belongs_to_no_split_is_told(tmp_path, caplog):
     assert "annotations.xml: 'later' belongs to no split and is left out" in caplog.text
 
 
-def test_annotations_in_a_yaml_are_read_by_their_format(tmp_path, caplog):
-    caplog.set_level(logging.INFO)
-    entry = {"images": "images", "annotations": "annotations.xml"}
-    write(tmp_path, **images("images/a.jpg"), **{"annotations.xml": CVAT})
-    write(tmp_path, **{"data.yaml": yaml.safe_dump({"train": entry, "val": entry})})
-    assert load_dataset(tmp_path).class_names == ("cat",)
-    assert caplog.messages == []
-
-
 def test_what_annotations_have_beside_boxes_is_counted_and_told(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     more = '<tag label="b"/><points label="b"/><tag label="b"/>'
@@ -250,11 +232,6 @@ def test_a_file_of_another_kind_is_refused_by_what_it_is(tmp_path, name, part):
     assert part in error_of(tmp_path / name)
 
 
-@pytest.mark.parametrize("argument", ["a" * 300, "absent/" * 600, "caf\udce9"])
-def test_an_argument_that_is_no_path_is_an_error(argument):
-    assert "--data" in error_of(argument)
-
-
 def test_pipes_and_broken_links_are_passed_over(tmp_path):
     write(tmp_path, **SPLIT, **{"classes.txt": "a"})
     for name in ("data.yaml", "x.yaml", "annotations.xml", "x.json", "y.csv", "obj.data"):
@@ -281,23 +258,6 @@ def test_annotations_without_a_class_say_why(tmp_path):
     assert "left out: crowds (2)" in text_of_csv(tmp_path, *["a,cat,.1,0,.2,.3,1"] * 2)
     assert "images without a row (1)" in text_of_csv(tmp_path, "other,cat,.1,0,.2,.3,0")
     assert len(text_of_csv(tmp_path, f"a,cat,{'x' * 1000},0,.2,.3,0")) < 1000
-
-
-def test_annotations_of_other_images_without_a_class_say_so(tmp_path):
-    tasks = [{"annotations": [{"result": []}], "data": {"image": f"{n}.jpg"}} for n in range(9)]
-    write(tmp_path, **{"a.json": json.dumps(tasks), **images("images/a.jpg")})
-    with pytest.raises(DatasetError, match=f"none of its 9 images is in {tmp_path / 'images'}"):
-        load_dataset(tmp_path, splits=())
-    write(tmp_path, **images("images/3.jpg"))
-    with pytest.raises(DatasetError, match="name no class: no image has an object"):
-        load_dataset(tmp_path, splits=())
-
-
-def test_a_format_that_cannot_be_used_does_not_hide_one_before_it(tmp_path):
-    write(tmp_path, **images("images/a.jpg"), **{"annotations.xml": CVAT})
-    write(tmp_path, **{"a.json": TASKS, "b.json": TASKS})
-    (entry,) = load_dataset(tmp_path, splits=()).train
-    assert entry.format == "CVAT for images 1.1"
 
 
 def test_a_yaml_of_a_usual_name_must_be_that_of_a_dataset(tmp_path):

@@ -36,12 +36,6 @@ def test_polygons_come_back_beside_samples_without_any():
     assert_same_samples(pickle.loads(pickle.dumps(table)), samples)  # as it is sent to a worker
 
 
-def test_samples_without_any_object_have_tables_too():
-    table = table_of([make_sample(0, 0)])
-    assert table[0].boxes_cxcywh_norm.shape == (0, 4)
-    assert table[0].class_index.shape == (0,)
-
-
 def with_everything() -> list[Sample]:
     """Samples with polygons, without objects, in record files and not."""
     samples = [make_sample(number, num_boxes) for number, num_boxes in enumerate((2, 0, 3, 1, 0))]
@@ -71,14 +65,6 @@ def test_a_part_of_a_table_is_a_table(chosen):
     assert_same_samples(part, samples[chosen])
     assert_same_samples(table_of(list(part)), samples[chosen])
     assert table_of(part) is part
-
-
-def test_indices_count_from_both_ends():
-    table = table_of(with_everything())
-    assert [table[index].height for index in (-5, -1, 0, 4)] == [10, 14, 10, 14]
-    for index in (5, -6):
-        with pytest.raises(IndexError):
-            table[index]
 
 
 def test_some_objects_of_all_images_are_kept():

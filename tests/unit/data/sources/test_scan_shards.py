@@ -13,7 +13,6 @@ from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples, unwatched
 from utils.data.sources.scan_shards import scan_shared
 from utils.errors import DatasetError
-from utils.processes.world import World, gather_alone
 
 GOOD, TWICE, BROKEN = "1 0.5 0.5 0.2 0.2\n", "0 0.5 0.5 0.2 0.2\n" * 2, "1 0.5\n"
 # Broken ones first and last: some shards hold nothing usable.
@@ -83,16 +82,6 @@ def test_each_image_is_read_by_one_rank_alone(images, monkeypatch):
     run_rank_threads(3, scan)
     assert sorted(read) == sorted(images)
     assert sorted(progress) == [0] * 4 + [1] * 3 + [2] * 3  # each rank reported its own images
-
-
-def test_one_process_asks_nobody(images):
-    def nobody(array):
-        raise AssertionError("asked")
-
-    assert_same_report(
-        scan_shared(images, 3, World(all_gather=nobody), unwatched), scan_samples(images, 3)
-    )
-    np.testing.assert_array_equal(gather_alone(np.arange(3)), [np.arange(3)])
 
 
 @pytest.mark.parametrize("chosen", [slice(0, 2), slice(4, 6)])  # none usable; none with an object

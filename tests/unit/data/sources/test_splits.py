@@ -42,10 +42,6 @@ def test_a_fraction_of_nothing_is_refused():
         choose_part(NAMES[:5], 1e-9)
 
 
-def test_a_name_that_is_no_text_has_its_place(data):
-    assert len(choose_part([Path("caf\udce9.jpg")] * 3, 0.999)) == 3
-
-
 def test_a_split_is_read_in_part_when_asked(data):
     dataset = load_dataset(data)
     whole = [sample.image_path for sample in load_split(dataset, "train")]

@@ -5,8 +5,12 @@ import pytest
 
 from tests.golden_models import stored
 from utils.detections import Classification, GroundTruth
-from utils.evaluation.classes.metric import MAX_MISTAKES, ClassificationEvaluator, rank_of
-from utils.evaluation.classes.table import accuracy_table
+from utils.evaluation.classes.metric import (
+    MAX_MISTAKES,
+    ClassificationEvaluator,
+    accuracy_table,
+    rank_of,
+)
 
 CASES = [f"c{number}" for number in range(5)]
 

@@ -13,7 +13,7 @@ from tests.mask_reference import (
 )
 from tests.shared_files import shared_path
 from utils.evaluation.fitness import detection_fitness
-from utils.evaluation.legacy.matching import claim_objects, grant_claims
+from utils.evaluation.legacy.metric import find_objects
 from utils.evaluation.masks.metric import legacy_masks
 from utils.evaluation.overlap import BOXES, MASKS
 
@@ -186,8 +186,8 @@ def test_the_stored_masks_find_the_same_objects(stored, kind, name):
         case = f"c{number}"
         overlap = BOXES if kind == "boxes" else MASKS
         truth = labels_of(stored, case, "masks" if kind == "boxes" else kind)
-        claims = claim_objects(found_of(stored, case), truth, overlap)
-        np.testing.assert_array_equal(grant_claims(claims), stored[f"{case}_{name}"])
+        correct = find_objects(found_of(stored, case), truth, overlap)
+        np.testing.assert_array_equal(correct, stored[f"{case}_{name}"])
 
 
 def test_the_stored_overlaps_are_met(stored):

@@ -1,7 +1,6 @@
 """`models.load` and what it returns, as another program uses them."""
 
 import io
-import os
 import subprocess
 import sys
 import threading
@@ -15,16 +14,12 @@ import backend
 import hubconf
 from models import load
 from models.inference.image_detector import ImageDetector
-from models.inference.predictor import class_names_of, make_predictor
+from models.inference.predictor import class_names_of
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, tiny_checkpoint, write_tiny_weights
 from tests.unit.media.videos import video_bytes
-from utils.boxes import pairwise_iou
-from utils.data.image.tiling import Tiling
 from utils.errors import UserError
-from utils.evaluation.nms import SuppressionSettings
 from utils.files.project import PROJECT
 from utils.media.video_writer import VideoWriter
-from utils.weights.load import load_weights
 
 IMAGE = noise(64, 96)
 SIZE = 64
@@ -50,14 +45,6 @@ def rows(result):
     """All that was found, (K, 6) float64."""
     columns = (result.boxes_xyxy, result.scores[:, None], result.class_index[:, None])
     return np.concatenate(columns, axis=1, dtype=np.float64)
-
-
-def largest_overlap(result):
-    """The highest IoU of two boxes, of any classes, that were not clipped."""
-    boxes = result.boxes_xyxy
-    inside = boxes[(boxes[:, :2] > 0).all(axis=1) & (boxes[:, 2:] < 160).all(axis=1)]
-    assert len(inside) > 1
-    return np.triu(pairwise_iou(inside, inside), 1).max()
 
 
 def assert_same(results, others):
@@ -117,22 +104,6 @@ def test_white_shows_through_an_image_however_it_is_given(detector):
         assert np.abs(result.image[:32] - above).max() <= 0.5 + 1e-6
 
 
-def test_arrays_are_taken_as_rgb(detector):
-    (as_rgb,), (as_bgr,) = (
-        detector(encoded(IMAGE), size=SIZE),
-        detector(IMAGE[..., ::-1], size=SIZE),
-    )
-    np.testing.assert_array_equal(as_rgb.image, IMAGE)
-    assert len(as_rgb) != len(as_bgr) or (rows(as_rgb) != rows(as_bgr)).any()
-
-
-def test_a_grey_array_is_an_image_of_three_equal_channels(detector):
-    grey = IMAGE[..., 0]
-    (result,) = detector(grey, size=SIZE)
-    assert result.image.shape == (64, 96, 3)
-    assert_same([result], detector(np.dstack([grey] * 3), size=SIZE))
-
-
 def test_a_photo_that_was_turned_is_seen_upright(detector):
     exif = Image.Exif()
     exif[0x0112] = 6  # show it turned by a quarter to the right
@@ -142,27 +113,10 @@ def test_a_photo_that_was_turned_is_seen_upright(detector):
         np.testing.assert_array_equal(result.image, IMAGE)
 
 
-def test_an_array_of_several_images_is_a_list(detector):
-    batch = np.stack([noise(40, 64, seed) for seed in range(3)])
-    assert_same(detector(batch, size=SIZE), detector(list(batch), size=SIZE))
-
-
-def test_no_images_give_no_results(detector):
-    assert detector([]) == []
-
-
 def test_what_is_found_in_an_image_depends_on_no_other(detector):
     images = [noise(64, 96, 1), noise(96, 64, 2), noise(33, 70, 3), noise(64, 96, 4)]
     together = detector(images, size=SIZE)
     assert_same(together, [detector(image, size=SIZE)[0] for image in images])
-
-
-def test_a_batch_finds_what_single_images_show(detector):
-    images = [noise(64, 96, seed) for seed in range(5)]
-    singles, batches = (detector(images, size=SIZE, conf=0.9, batch=n) for n in (1, 3))
-    for single, batch in zip(singles, batches, strict=True):
-        # A batch may be computed in another order: float32 rounding, times the head's gain.
-        np.testing.assert_allclose(rows(single), rows(batch), rtol=0, atol=0.01)
 
 
 def test_options_mean_what_they_say(detector):
@@ -177,32 +131,6 @@ def test_options_mean_what_they_say(detector):
     assert len(detector(IMAGE, size=SIZE, classes=[])[0]) == 0
     (large,) = detector(IMAGE, size=128)
     assert len(large) != len(plain)
-
-
-def test_tiles_are_those_of_a_detector_with_tiles(detector, weights):
-    image, settings = noise(100, 160), SuppressionSettings(0.25, 0.45, max_detections=1000,
-        multi_label=False)  # fmt: skip
-    predictor = make_predictor([load_weights(str(weights))], "cpu")
-    found = []
-    for options in ({"tile": 64}, {"tile": 64, "overlap": 0.5}, {"tile": 160}):
-        tiling = Tiling(options["tile"], options.get("overlap", 0.2), batch_size=3)
-        (expected,) = ImageDetector(predictor, "cpu", SIZE, settings, tiling).detect([image])
-        for results in (
-            detector(image, size=SIZE, batch=3, **options),
-            list(detector.stream(image, size=SIZE, batch=3, **options)),
-        ):
-            assert all(map(np.array_equal, results[0].detections, expected))
-        found.append(rows(results[0]))
-    assert len(found[1]) > len(found[0]) > len(found[2])  # no tile is needed for 160 px
-    np.testing.assert_array_equal(found[2], rows(detector(image, size=SIZE)[0]))
-
-
-def test_agnostic_boxes_of_different_classes_do_not_overlap(detector):
-    image = noise(160, 160)
-    (apart,) = detector(image, size=160, conf=0.01)
-    (alone,) = detector(image, size=160, conf=0.01, iou=0.2, agnostic=True)
-    # Boxes are scaled back after NMS, which can move an IoU by a rounding.
-    assert largest_overlap(alone) < 0.2001 < 0.5 < largest_overlap(apart)
 
 
 def test_an_array_without_a_third_channel_or_of_floats_is_refused(detector):
@@ -243,12 +171,6 @@ def test_a_file_that_cannot_be_read_names_itself(detector, tmp_path):
     for message, given in cases.items():
         with pytest.raises(UserError, match=message):
             detector(given, size=SIZE)
-
-
-def test_a_pillow_image_of_a_cut_file_is_an_error_not_a_traceback(detector):
-    image = Image.open(io.BytesIO(encoded(IMAGE)[:200]))
-    with pytest.raises(UserError, match="image0: "):
-        detector(image, size=SIZE)
 
 
 def test_large_image_files_are_refused_before_they_are_decoded(weights, tmp_path):
@@ -324,16 +246,6 @@ def test_classes_without_names_get_numbers(tmp_path):
     assert class_names_of(checkpoint, 6) == (*CLASS_NAMES, "class5")
 
 
-def test_several_weights_find_what_each_alone_finds_before_nms(weights, tmp_path):
-    other = write_tiny_weights(tmp_path, seed=1)
-    options = {"size": SIZE, "iou": 1.0, "conf": 0.5}
-    alone = [load(path, device="cpu")(IMAGE, **options)[0] for path in (weights, other)]
-    (together,) = load([weights, other], device="cpu")(IMAGE, **options)
-    expected = np.concatenate([rows(result) for result in alone])
-    expected = expected[np.argsort(-expected[:, 4], kind="stable")]
-    np.testing.assert_allclose(rows(together), expected, rtol=1e-5)
-
-
 def test_augmentation_adds_what_is_found_in_other_sizes(detector):
     options = {"size": SIZE, "iou": 1.0, "conf": 0.5}
     (plain,), (augmented,) = (detector(IMAGE, augment=x, **options) for x in (False, True))
@@ -343,12 +255,6 @@ def test_augmentation_adds_what_is_found_in_other_sizes(detector):
     assert 0 < stays.sum() < len(plain)
     (again,) = detector(IMAGE, **options)
     np.testing.assert_array_equal(rows(again), rows(plain))
-
-
-def test_half_precision_on_a_cpu_is_float32_and_says_so(weights, caplog):
-    detector = load(weights, device="cpu", half=True)
-    assert "float32" in caplog.text
-    assert_same(detector(IMAGE, size=SIZE), load(weights, device="cpu")(IMAGE, size=SIZE))
 
 
 def test_threads_find_what_one_thread_finds(detector):
@@ -373,12 +279,6 @@ def test_threads_find_what_one_thread_finds(detector):
         assert len(found[seed]) == 3
         for results in found[seed]:
             assert_same(results, expected)
-
-
-def test_a_stream_of_images_is_what_a_call_finds(detector):
-    images = [noise(64, 96, seed) for seed in range(3)]
-    assert_same(list(detector.stream(images, size=SIZE)), detector(images, size=SIZE))
-    assert_same(list(detector.stream(IMAGE, size=SIZE)), detector(IMAGE, size=SIZE))
 
 
 def test_a_stream_reads_no_further_than_its_batch(detector):
@@ -445,14 +345,6 @@ def test_what_yields_images_may_use_each_result_and_write_over_its_last_image(de
     assert_same(results, detector([noise(64, 96, seed) for seed in range(3)], size=SIZE))
 
 
-def test_an_error_comes_behind_the_results_before_it(detector):
-    stream = detector.stream([IMAGE, IMAGE, b"", 3, IMAGE], size=SIZE)
-    assert_same([next(stream), next(stream)], detector([IMAGE, IMAGE], size=SIZE))
-    with pytest.raises(UserError, match="image3 is a int"):
-        next(stream)
-    assert list(stream) == []
-
-
 def test_a_stream_of_a_folder_names_what_is_broken_and_goes_on(detector, tmp_path, caplog):
     for name in ("a.png", "c.png"):
         (tmp_path / name).write_bytes(encoded(IMAGE))
@@ -491,22 +383,14 @@ def test_a_stream_of_a_video_gives_its_frames(detector, video):
 
 
 def test_a_video_that_is_cut_short_gives_what_is_there(detector, video, tmp_path, caplog):
-    broken = tmp_path / "broken.mkv"
-    content = video_bytes("libx264", "matroska")
+    broken = tmp_path / "broken.avi"
+    content = video_bytes("mpeg4", "avi")
     broken.write_bytes(content[: len(content) * 4 // 5])
     results = list(detector.stream([broken, video], size=SIZE))
     names = [result.frame.source.name for result in results]
-    assert names.count("clip.mp4") == 6 and 0 < names.count("broken.mkv") < 20
+    assert names.count("clip.mp4") == 6 and 0 < names.count("broken.avi") < 20
     (line,) = caplog.messages
-    assert "broken.mkv: " in line and line.endswith("; what follows is left out")
-
-
-def test_a_video_is_closed_when_nobody_asks_for_more(detector, video):
-    stream = detector.stream(video, size=SIZE)
-    next(stream)
-    before = len(os.listdir("/proc/self/fd"))
-    stream.close()
-    assert len(os.listdir("/proc/self/fd")) < before
+    assert "broken.avi: " in line and line.endswith("; what follows is left out")
 
 
 def test_a_tracked_stream_numbers_what_stays_in_sight(detector):
@@ -521,11 +405,6 @@ def test_a_tracked_stream_numbers_what_stays_in_sight(detector):
         assert kept == set(second.track_ids[second.track_ids > 0])
     (plain,) = detector.stream(IMAGE, size=SIZE)
     assert plain.track_ids is None
-
-
-def test_a_source_that_is_absent_is_told_before_the_first_result(detector, tmp_path):
-    with pytest.raises(UserError, match="absent"):
-        detector.stream(tmp_path / "absent")
 
 
 def test_warming_up_needs_no_image(detector):

@@ -6,9 +6,8 @@ import pytest
 from backend import autograd, nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.heads.base import BoxHead
-from models.heads.passes import Pass, brought_back, used_levels
-from models.inference.augmented import Augmented, view
+from models.heads.base import BoxHead, Pass, brought_back, used_levels
+from models.inference.predictors import Augmented, view
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.presence_head import PresenceHead
 from utils.errors import UserError
@@ -131,6 +130,7 @@ def test_rows_below_the_threshold_are_left_out():
 def test_a_head_without_boxes_is_refused():
     class Present:
         head, stride = PresenceHead(5, 8, 8), 8
+        fixed_size, takes_arrays = None, False
 
     with pytest.raises(UserError, match="--augment: models to presence cannot join .*leave it out"):
         Augmented(Present())

@@ -3,7 +3,6 @@
 import csv
 import json
 from collections import Counter
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,9 +11,8 @@ import detect
 import hubconf
 from models import load
 from tests.tiny_tasks import write_tiny_classifier
-from tests.tiny_weights import CLASS_NAMES, noise
+from tests.tiny_weights import noise
 from utils.errors import UserError
-from utils.media.video_writer import VideoWriter
 from utils.results.class_result import ClassResult
 from utils.results.image_file import save_image
 
@@ -97,19 +95,6 @@ def test_detect_writes_the_classes_of_each_image(detector, run, tmp_path, capsys
     )
 
 
-def test_a_video_has_the_classes_of_each_frame(detector, run, tmp_path):
-    writer = VideoWriter(tmp_path / "clip.mp4", (64, 96), Fraction(5))
-    for number in range(3):
-        writer.write(noise(64, 96, number), number / 5)
-    writer.close()
-    folder = run("--source", tmp_path / "clip.mp4", "--save-txt")
-    found = list(detector.stream(tmp_path / "clip.mp4"))
-    assert (folder / "clip.mp4").stat().st_size > 0 and len(found) == 3
-    for number, result in enumerate(found, 1):
-        lines = (folder / f"labels/clip_{number}.txt").read_text().splitlines()
-        assert lines == result.text_lines()
-
-
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
@@ -131,14 +116,6 @@ def test_flags_that_mean_nothing_to_a_classifier_are_refused(run, tmp_path, flag
     assert not (tmp_path / "run").exists()
 
 
-def test_arguments_that_mean_nothing_to_a_classifier_are_refused(detector):
-    for wrong in ({"conf": 0.5}, {"iou": 0.1}, {"classes": [0]}, {"tile": 64}, {"max_det": 1}):
-        with pytest.raises(UserError, match="leave it out"):
-            detector(IMAGES[0], **wrong)
-    with pytest.raises(UserError, match="--track: a classifier finds no boxes"):
-        detector.stream(IMAGES, track=True)
-
-
 def test_a_classifier_sees_an_image_mirrored_too(detector):
     (plain,), (both,) = detector(IMAGES[0]), detector(IMAGES[0], augment=True)
     mirrored = detector(np.ascontiguousarray(IMAGES[0][:, ::-1]))
@@ -149,9 +126,3 @@ def test_a_classifier_sees_an_image_mirrored_too(detector):
 def test_the_hub_says_what_takes_a_classifier(weights):
     with pytest.raises(UserError, match="results are boxes.*`from models import load`"):
         hubconf.custom(str(weights), device="cpu")
-
-
-def test_class_names_of_the_weights_are_those_of_the_result(detector):
-    assert detector.class_names == CLASS_NAMES
-    (result,) = detector(IMAGES[0])
-    assert result.names == [CLASS_NAMES[index] for index in result.top5]

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from backend import autograd, ops
-from models.inference.augmented import Augmented
-from models.inference.ensemble import Ensemble
+from models.inference.predictors import Augmented, Ensemble
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.presence_head import PresenceHead
 from utils.errors import UserError

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from backend import ops
-from models.inference.ensemble import Ensemble
 from models.inference.exported import ExportedPredictor
 from models.inference.exported_limits import input_size, tell_limits
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import make_predictor
+from models.inference.predictors import Ensemble
 from tests.tiny_weights import tiny_checkpoint
 from utils.cli.detect_config import DetectConfig
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
-from utils.runtimes.metadata import DETECTIONS, PIXELS, Metadata
+from utils.export.metadata import DETECTIONS, PIXELS, Metadata
 from utils.weights.detecting import ExportedWeights
 
 NAMES = ("a", "b", "c", "d", "e")

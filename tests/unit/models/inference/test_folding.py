@@ -5,10 +5,10 @@ import pytest
 
 from backend import autograd, nn, ops
 from models.blocks.conv import Conv
-from models.detector import Detector, count_parameters
+from models.detector import Detector
 from models.graph import read_model_yaml
 from models.inference.folding import fold_batch_norm
-from tests.golden_models import drawn_input, drawn_model, info, stored
+from tests.golden_models import stored
 
 NETWORK_TOLERANCE = 2e-5  # as in test_augmented.py
 PUBLIC_FOLDED_PARAMETERS = 3_239_884  # of yolov5n6, by golden's configs.json
@@ -34,26 +34,6 @@ def test_predictions_are_the_stored_ones_of_the_folded_model():
     fold_batch_norm(model)
     found = decoded(nn.frozen_copy(model), stored("yolov5n/inputs")["random"][:1])
     assert_near(found, stored("yolov5n/eval_outputs")["fp32_random_fused_decoded"][:1])
-
-
-def test_predictions_of_a_model_of_four_levels_are_the_stored_ones():
-    case = info("hub")["yolov5n6"]
-    model, images = drawn_model("hub/yolov5n6.yaml", case["gain"]), drawn_input(case["input"])
-    wanted = stored("hub/yolov5n6")
-    plain = decoded(model, images)
-    assert_near(plain, wanted["decoded"])
-    fold_batch_norm(model)
-    found = decoded(model, images)
-    assert_near(found[:, ::8], wanted["fused_decoded_every8"])
-    assert not np.array_equal(found, plain)  # it was folded
-
-
-def test_no_batch_norm_is_left_and_the_public_number_of_parameters():
-    model = Detector(read_model_yaml("models/hub/yolov5n6.yaml"))
-    fold_batch_norm(model)
-    names = nn.state_arrays(model)
-    assert not [name for name in names if ".bn." in name or "running" in name]
-    assert count_parameters(model) == PUBLIC_FOLDED_PARAMETERS
 
 
 @pytest.mark.parametrize("arguments", [(4, 6, 3, 2), (4, 8, 1), (4, 8, 3, 1, None, 4)])

@@ -5,10 +5,8 @@ import pytest
 
 import backend
 from backend import amp, autograd, ops
-from models.inference import half
-from models.inference.augmented import Augmented
-from models.inference.ensemble import Ensemble
-from models.inference.half import HalfPrecision, why_not_half
+from models.inference import predictors
+from models.inference.predictors import HalfPrecision, why_not_half
 from tests.golden_models import drawn_input, drawn_model
 
 # Each layer rounds by up to 2^-11 or 2^-8; over 60 layers 8 times that was measured (root mean
@@ -43,18 +41,6 @@ def test_maps_are_float32_and_near_those_of_float32(model, dtype):
     assert rows[0].shape == model.decode_above(plain, 0.0)[0].shape
 
 
-def test_it_can_be_augmented_and_joined(model):
-    if not amp.supported("cpu"):
-        pytest.skip(f"{backend.use()} has no half precision on a CPU")
-    member = Augmented(HalfPrecision(model, "cpu", "bfloat16"))
-    both = Ensemble([member, member], ["a.pt", "a.pt"])
-    images = drawn_input([2, 3, 64, 96])
-    (first, _), (alone, _) = (
-        predictor.decode_above(maps(predictor, images), 0.0) for predictor in (both, member)
-    )
-    np.testing.assert_array_equal(first, np.concatenate([alone, alone]))
-
-
 def test_a_cpu_detects_in_float32():
     assert why_not_half("cpu") == "a CPU detects in float32"
 
@@ -65,5 +51,5 @@ def test_a_cpu_detects_in_float32():
      "float32"), (("float16", "bfloat16"), "")],
 )  # fmt: skip
 def test_a_gpu_detects_in_what_the_backend_has_there(monkeypatch, supported, reason):
-    monkeypatch.setattr(half.amp, "supported", lambda device: supported)
+    monkeypatch.setattr(predictors.amp, "supported", lambda device: supported)
     assert why_not_half("cuda:0") == reason.format(backend.use())

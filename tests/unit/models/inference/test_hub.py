@@ -131,11 +131,6 @@ def test_the_model_moves_and_says_what_it_computes_in(model, caplog):
     assert len(model(IMAGE, size=SIZE).xyxy) == 1
 
 
-def test_no_image_gives_no_results(model):
-    results = model([])
-    assert (len(results), str(results), results.xyxy) == (0, "", [])
-
-
 def test_a_wrong_image_or_size_is_named(model):
     for given, message in (
         ("absent.jpg", "absent.jpg: No such file"),
@@ -166,13 +161,6 @@ def test_boxes_are_the_stored_ones_as_tensors_and_as_tables(kind):
         if stored["rows"]:
             assert [str(dtype) for dtype in table.dtypes[:6]] == stored["dtypes"][:6]
     assert results.pred is results.xyxy
-
-
-def test_tables_as_json_are_the_stored_ones():
-    pytest.importorskip("pandas")
-    tables = golden_results().pandas().xyxy
-    found = [json.loads(table.to_json(orient="records")) for table in tables]
-    assert found == golden("results_json_orient_records")
 
 
 def test_the_text_of_results_is_the_stored_one(capsys):
@@ -253,13 +241,6 @@ def test_images_are_shown_by_a_viewer_or_an_error_says_what_to_do(monkeypatch):
     monkeypatch.setattr(ImageShow, "_viewers", [])
     with pytest.raises(UserError, match="no program here shows images"):
         golden_results().show()
-
-
-def test_a_public_name_without_weights_says_where_to_put_them(monkeypatch, tmp_path):
-    monkeypatch.setattr(hubconf, "PROJECT", tmp_path)
-    for name in (*"nsmlx", *(f"{size}6" for size in "nsmlx")):
-        with pytest.raises(UserError, match=rf"nothing is downloaded.*weights.*yolov5{name}.pt"):
-            getattr(hubconf, f"yolov5{name}")()
 
 
 def test_a_public_name_finds_weights_in_the_project(monkeypatch, tmp_path, weights):

@@ -4,9 +4,8 @@ import numpy as np
 
 from backend import autograd
 from models.detector import images_to_tensor
-from models.inference.augmented import Augmented
-from models.inference.ensemble import Ensemble
 from models.inference.image_detector import ImageDetector
+from models.inference.predictors import Augmented, Ensemble
 from tests.golden_models import drawn_model
 from utils.data.image.letterbox import letterbox_to_image
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression

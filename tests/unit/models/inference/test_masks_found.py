@@ -102,9 +102,3 @@ def test_what_masks_cannot_do_is_refused_before_anything_is_read(detector, weigh
         detector(IMAGES[0], size=SIZE, augment=True)
     with pytest.raises(UserError, match="together"):
         load([weights, weights], device="cpu")
-
-
-def test_no_object_gives_a_result_without_masks(detector):
-    (result,) = detector(IMAGES[0], size=SIZE, conf=1.0)
-    assert (len(result), len(result.masks), result.text_lines()) == (0, 0, [])
-    np.testing.assert_array_equal(result.plot(), IMAGES[0])

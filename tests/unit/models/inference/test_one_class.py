@@ -6,7 +6,7 @@ import pytest
 from models.detector import Detector
 from models.graph import parse_model
 from models.heads.base import Head
-from models.inference.one_class import OneClass
+from models.inference.predictors import OneClass
 from tests.small import TINY
 from utils.data.image.letterbox import fit_letterbox
 from utils.errors import UserError

@@ -9,11 +9,9 @@ import pytest
 from backend import autograd, nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.inference import half, predictor
-from models.inference.augmented import Augmented
-from models.inference.ensemble import Ensemble
-from models.inference.half import HalfPrecision
+from models.inference import predictor, predictors
 from models.inference.predictor import make_predictor
+from models.inference.predictors import Augmented, Ensemble, HalfPrecision
 from tests.small import write_tiny_model
 from utils.data.loading import memory
 from utils.errors import UserError
@@ -84,13 +82,7 @@ def test_half_where_it_is_there_wraps_each_model(weights, monkeypatch, caplog):
     with caplog.at_level(logging.INFO, "models"):
         model = make_predictor(weights, "cpu", augment=True, half=True)
     assert {type(member.model) for member in model.members} == {HalfPrecision}
-    assert {member.model.dtype for member in model.members} == {half.HALF} == {"float16"}
-    assert caplog.messages == []
-
-
-def test_without_half_nothing_is_said_of_it(weights, caplog):
-    with caplog.at_level(logging.INFO):
-        make_predictor(weights[:1], "cpu")
+    assert {member.model.dtype for member in model.members} == {predictors.HALF} == {"float16"}
     assert caplog.messages == []
 
 
@@ -102,17 +94,6 @@ def test_other_class_names_are_a_warning_that_names_both_files(weights, tmp_path
         f"--weights {tmp_path / 'other.safetensors'} has other class names than "
         f"{tmp_path / '1.safetensors'}, whose names are used: 'x' for 'b', 'y' for 'c'"
     )
-
-
-def test_equal_class_names_are_no_warning(weights, caplog):
-    make_predictor(weights, "cpu")
-    assert caplog.messages == []
-
-
-def test_other_numbers_of_classes_name_the_file(weights, tmp_path):
-    other = write_weights(tmp_path, "other.safetensors", ("a", "b"))
-    with pytest.raises(UserError, match=r"other.safetensors: 2 classes, .*1.safetensors has 3"):
-        make_predictor([weights[0], other], "cpu")
 
 
 def test_weights_that_cannot_be_built_are_named(weights, tmp_path):
@@ -127,8 +108,3 @@ def test_weights_larger_than_the_memory_are_named(weights, monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: next(sizes))
     with pytest.raises(UserError, match=r"2.safetensors: the numbers .* free; give fewer or smal"):
         make_predictor(weights, "cpu")
-
-
-def test_a_missing_file_among_several_is_named(tmp_path):
-    with pytest.raises(UserError, match="--weights .*absent.pt: no such file"):
-        load_weights(tmp_path / "absent.pt")

@@ -1,4 +1,4 @@
-"""models/training/parallel.py: flags for several processes, also where there is one."""
+"""What flags for several processes do where there is one."""
 
 import logging
 
@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from backend import device, nn, ops
-from models.training import parallel
+from models.training import state
 from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
 
 
 def norm_of(*flags):
     """A BatchNorm layer in training, as `parallelize` leaves it in this process."""
-    return parallel.parallelize(parse_train_flags(flags), nn.BatchNorm2d(2).train())
+    return state.parallelize(parse_train_flags(flags), nn.BatchNorm2d(2).train())
 
 
 def test_a_flag_for_several_processes_is_named_where_there_is_one(caplog):
@@ -43,9 +43,9 @@ def test_sync_bn_in_one_process_keeps_the_plain_layers():
 def test_of_two_processes_nothing_is_named_and_all_is_joined(monkeypatch, caplog):
     caplog.set_level(logging.INFO, "train")
     joined = []
-    monkeypatch.setattr(parallel.device, "supports", lambda name: True)
-    monkeypatch.setattr(parallel.nn, "synchronize_batch_norm", joined.append)
-    monkeypatch.setattr(parallel.dist, "data_parallel", lambda *given: given)
+    monkeypatch.setattr(state.devices, "supports", lambda name: True)
+    monkeypatch.setattr(state.nn, "synchronize_batch_norm", joined.append)
+    monkeypatch.setattr(state.dist, "data_parallel", lambda *given: given)
     for name, value in {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 2}.items():
         monkeypatch.setenv(name, str(value))
     norm, halves = norm_of("--half-gradients", "--sync-bn")

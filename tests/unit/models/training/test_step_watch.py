@@ -82,9 +82,9 @@ def test_a_skipped_update_names_the_batches_with_a_lost_loss_or_all_of_them(capl
     assert not has_happened(watch, number(np.inf))
     of_losses, of_gradient = caplog.messages
     assert "the loss is not finite: box nan" in of_losses
-    assert [f"step {step} " in of_losses for step in (1, 2, 3)] == [False, True, False]
+    assert [f"step {step}," in of_losses for step in (1, 2, 3)] == [False, True, False]
     assert "losses are finite, but a gradient is not finite: box 1.0000" in of_gradient
-    assert [f"step {step} " in of_gradient for step in (3, 4, 5)] == [False, True, True]
+    assert [f"step {step}," in of_gradient for step in (3, 4, 5)] == [False, True, True]
 
 
 def test_an_epoch_counts_its_own_skipped_updates_and_lost_batches(caplog):
@@ -127,21 +127,28 @@ def test_overflows_count_as_a_lost_run_only_once_the_loss_scale_cannot_fall():
 
 
 def run_updates(restarts):
-    """Six batches, an update after each second one; the watch is stored and restored in between."""
+    """Six batches, an update after each second one; the watch is stored and restored in between.
+
+    Batches since the last update are added again, as a run that goes on computes them again.
+    """
     watch, one = StepWatch(AnchorHead.loss_names), ops.tensor(np.array(1, np.float32))
     answers = []
     for step in range(1, 7):
-        add(watch, step, (step / 3, np.nan if step == 3 else 0.1, 0.7))
+        losses = step / 3, np.nan if step == 3 else 0.1, 0.7
+        add(watch, step, losses)
         if step in restarts:
             stored = json.loads(json.dumps(watch.state()))
             watch = StepWatch(AnchorHead.loss_names)
             watch.restore(stored)
+            if step % 2:
+                add(watch, step, losses)
+                watch.restore(stored)
         if step % 2 == 0:
             answers.append(has_happened(watch, one))
     return answers, watch.state(), watch.end_epoch().tolist()
 
 
-@pytest.mark.parametrize("restarts", [{1}, {3}, {1, 2, 3, 4, 5, 6}])
+@pytest.mark.parametrize("restarts", [{1}, {3}, {1, 3, 5}])
 def test_a_watch_that_was_stored_at_any_step_goes_on_as_if_it_had_not_been(restarts, caplog):
     answers, state, means = run_updates(restarts)
     again = [record.message for record in caplog.records]

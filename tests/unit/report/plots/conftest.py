@@ -1,10 +1,8 @@
 """Fonts that the tests of plots choose."""
 
-import shutil
-
 import pytest
 
-from tests.unit.drawing.stand_in_fonts import DEJAVU, forget_fonts, make_font, use_folders
+from tests.unit.drawing.stand_in_fonts import forget_fonts, make_font, use_folder
 
 
 @pytest.fixture
@@ -12,8 +10,7 @@ def only_dejavu(tmp_path, monkeypatch):
     """A machine whose one font has Latin, Greek and Cyrillic letters."""
     folder = tmp_path / "fonts"
     folder.mkdir()
-    shutil.copy(DEJAVU, folder)
-    use_folders(monkeypatch, folder)
+    use_folder(monkeypatch, folder)
     yield folder
     forget_fonts()
 

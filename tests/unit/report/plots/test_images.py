@@ -14,8 +14,7 @@ from utils.detections import Detections, GroundTruth
 from utils.drawing.colours import class_colour
 from utils.evaluation.coco.metric import NUM_EXAMPLES, Example
 from utils.report.plots import images
-from utils.report.plots.images import plot_batch, plot_examples
-from utils.report.plots.masks import draw_objects
+from utils.report.plots.images import draw_objects, plot_batch, plot_examples
 
 TILE, NAME_BELOW = 480, 15  # pixels: an image's square, and the line with its file's name
 

@@ -1,4 +1,4 @@
-"""`label_statistics.py` and `rates.py`: what there is before the first batch."""
+"""Plots of labels and learning rates: what there is before the first batch."""
 
 from pathlib import Path
 
@@ -14,9 +14,9 @@ from tests.unit.report.plots.drawn import (
 )
 from utils.data.sources.class_folders import FULL_BOX
 from utils.data.sources.samples import Sample
-from utils.report.plots import label_statistics, rates
+from utils.report.plots import label_statistics, results
 from utils.report.plots.label_statistics import plot_correlogram, plot_labels
-from utils.report.plots.rates import plot_learning_rates
+from utils.report.plots.results import plot_learning_rates
 
 
 def sample_of(class_index, boxes):
@@ -100,7 +100,7 @@ def test_names_in_any_script_are_written(tmp_path, has_font):
 
 
 def test_learning_rates_have_a_panel_each_with_a_scale_of_its_own(monkeypatch, tmp_path):
-    kept = kept_figures(monkeypatch, rates)
+    kept = kept_figures(monkeypatch, results)
     epochs, weights = np.linspace(0, 5, 50), np.linspace(0, 0.01, 50)
     given = {"weights": weights, "biases": 0.1 - 9 * weights}
     plot_learning_rates(epochs, given, tmp_path / "LR.png")

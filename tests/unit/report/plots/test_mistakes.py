@@ -1,4 +1,4 @@
-"""`plots/classes.py`: images that are surely taken for another class."""
+"""Mistakes of a classifier: images that are surely taken for another class."""
 
 import cv2
 import numpy as np
@@ -6,9 +6,8 @@ import numpy as np
 from tests.unit.report.plots.drawn import NAMES, read_rgb
 from utils.data.sources.samples import Sample
 from utils.evaluation.classes.metric import Mistake
-from utils.report.plots import classes
-from utils.report.plots.classes import plot_mistakes
-from utils.report.plots.images import TILE
+from utils.report.plots import images
+from utils.report.plots.images import TILE, plot_mistakes
 
 
 def sample(folder, number, colour):
@@ -19,9 +18,9 @@ def sample(folder, number, colour):
 
 def test_each_mistake_is_a_tile_with_both_classes_and_the_score(monkeypatch, tmp_path):
     told = []
-    framed = classes.framed
+    framed = images.framed
     monkeypatch.setattr(
-        classes, "framed", lambda tile, of, text: told.append(text) or framed(tile, of, text)
+        images, "framed", lambda tile, of, text: told.append(text) or framed(tile, of, text)
     )
     samples = [sample(tmp_path, number, (0, 0, 255)) for number in range(3)]
     mistakes = [Mistake(0.97, 2, 0, 1), Mistake(0.5, 0, 1, 0)]

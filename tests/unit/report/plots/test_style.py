@@ -105,7 +105,7 @@ def test_importing_draws_in_no_drawing_package_and_drawing_leaves_pyplot_alone(t
 import sys
 from pathlib import Path
 from utils.evaluation.coco.metric import DetectionEvaluator
-from utils.report.plots import confusion, curves, images, label_statistics, rates, results
+from utils.report.plots import confusion, curves, images, label_statistics, results
 assert "matplotlib" not in sys.modules, "imported with utils.report.plots"
 result = DetectionEvaluator([]).result()
 curves.plot_precision_recall(result, Path({str(tmp_path / "pr.png")!r}))

@@ -1,1 +1,1 @@
-"""What `python -m utils.data.records` does: pack, unpack, look into files."""
+"""What `python -m utils.data.records pack` does."""

@@ -1,8 +1,4 @@
-"""The labels of a sample as the text of a label file, which reads as the same arrays.
-
-Before: `packing.py`, for images whose labels lie in annotations of another format. After:
-`sources/label_file.py` reads it.
-"""
+"""The labels of a sample as the text of a label file, which reads as the same arrays."""
 
 from __future__ import annotations
 

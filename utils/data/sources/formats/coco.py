@@ -1,7 +1,4 @@
-"""COCO's instances JSON as a dataset: as COCO publishes it, as Roboflow and CVAT export it.
-
-Before: `coco_file.py` reads a file. After: `sources/annotated_images.py`.
-"""
+"""COCO's instances JSON as a dataset: as COCO publishes it, as Roboflow and CVAT export it."""
 
 from __future__ import annotations
 
@@ -9,13 +6,9 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import compress
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-import numpy as np
-
-from utils.data.sources.formats.annotations import Annotations, repeated
 from utils.data.sources.formats.coco_file import (
     SECTIONS,
     BrokenInstancesError,
@@ -24,11 +17,16 @@ from utils.data.sources.formats.coco_file import (
     read_instances,
 )
 from utils.data.sources.formats.folders import SPLIT_NAMES, split_folders, split_of
-from utils.data.sources.formats.format import AnnotatedFolder, Format
-from utils.data.sources.formats.image_names import listed_in
+from utils.data.sources.formats.format import (
+    AnnotatedFolder,
+    FileNotes,
+    Format,
+    ImageLabels,
+    Splits,
+    read_head,
+)
+from utils.data.sources.formats.names import listed_in
 from utils.errors import DatasetError, brief
-from utils.files.regular import open_regular
-from utils.polygons import Polygons, starts_of
 from utils.screen.text import printable
 
 NAME = "COCO JSON"
@@ -38,25 +36,19 @@ _SECTION = re.compile(rb'"(?:%s)"\s*:\s*\[' % "|".join(SECTIONS).encode())
 _START_BYTES = 1 << 16
 _MOST_PROBED = 16  # images of a file, to find their folder
 _MOST_FOLDERS = 16  # in a file name
-_PIECE = 1 << 14  # objects
 
 log = logging.getLogger("data")
 
 
 def accepts(path: Path) -> bool:
-    """Whether a file begins as an instances JSON does."""
+    """Return whether a file begins as an instances JSON does."""
     if path.suffix.lower() != ".json" or not path.is_file():
         return False
-    try:
-        with open_regular(path) as file:
-            start = file.read(_START_BYTES)
-    except OSError:
-        return False
-    is_object = start.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
-    return is_object and _SECTION.search(start) is not None
+    start = read_head(path, _START_BYTES)
+    return start.lstrip().startswith(b"{") and _SECTION.search(start) is not None
 
 
-def find(path: Path) -> Mapping[str, list[AnnotatedFolder]]:
+def find(path: Path) -> Splits:
     """Return the splits of a file, or of a folder as Roboflow, COCO or CVAT lay it out."""
     if not path.is_dir():
         return {"": [_beside(path)]} if accepts(path) else {}
@@ -135,63 +127,36 @@ def _place(folder: Path, parts: tuple[str, ...], skip: int) -> Path:
     return folder.joinpath(*parts[min(skip, len(parts) - 1) :])
 
 
-def read(folder: AnnotatedFolder) -> Annotations:
+def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     """Read the annotations of a folder; DatasetError when the file is broken."""
     try:
         instances = read_instances(folder.annotations)
-        paths = tuple(_paths_of(folder.images, instances.file_names))
+        paths = list(_paths_of(folder.images, instances.file_names))
     except (OSError, BrokenInstancesError) as error:
         raise _error(folder.annotations, error) from error
-    class_names, class_of = _classes(instances, folder.annotations)
+    class_of = _class_names(instances, folder.annotations)
+    notes.class_names = list(dict.fromkeys(class_of.values()))
+    if unknown := int((instances.image < 0).sum()):
+        notes.left_out["objects of unknown images"] = unknown
     is_listed = listed_in(folder.image_list, folder.images)
-    kept = np.array([is_listed(Path(path)) for path in paths], bool)
-    # Of each object the place of its image among those that are kept; -1 for none.
-    image = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)[instances.image]
-    rows = np.flatnonzero((image >= 0) & (instances.category >= 0) & ~instances.is_crowd)
-    rows = rows[np.argsort(image[rows], kind="stable")]
-    boxes = instances.boxes_ltwh[rows]
+    assert instances.segments is not None
+    categories, is_crowd = instances.category.tolist(), instances.is_crowd.tolist()
+    boxes = instances.boxes_ltwh.copy()
     boxes[:, 2:] += boxes[:, :2]
-    kept_paths = tuple(compress(paths, kept))
-    names = [*compress(instances.file_names, kept)]
-    of_one_file = repeated(dict(enumerate(kept_paths)), lambda index: brief(names[index]))
-    return Annotations(
-        class_names,
-        kept_paths,
-        instances.sizes[kept],
-        starts_of(np.bincount(image[rows], minlength=int(kept.sum()))),
-        class_of[instances.category[rows]],
-        boxes,
-        _selected(instances.polygons, rows),
-        of_one_file | _broken_images(instances, image),
-        _left_out(instances, image),
-    )
-
-
-def _broken_images(instances: Instances, image: np.ndarray) -> dict[int, str]:
-    """Return the first reason of each image that cannot be used."""
-    broken: dict[int, str] = {}
-    for row, reason in sorted(instances.faults.items()):
-        if image[row] >= 0:
-            broken.setdefault(int(image[row]), reason)
-    return broken
-
-
-def _left_out(instances: Instances, image: np.ndarray) -> dict[str, int]:
-    numbers = {
-        "crowds": int((instances.is_crowd & (image >= 0)).sum()),
-        "objects of unknown images": int((instances.image < 0).sum()),
-    }
-    return {kind: number for kind, number in numbers.items() if number}
-
-
-def _selected(polygons: Polygons, rows: np.ndarray) -> Polygons:
-    """Return `polygons.select(rows)`, piece by piece: it needs the memory of its points thrice."""
-    starts = starts_of(polygons.num_points[rows])
-    points = np.empty((starts[-1], 2))
-    for first in range(0, len(rows), _PIECE):
-        piece = slice(first, min(first + _PIECE, len(rows)))
-        points[starts[piece.start] : starts[piece.stop]] = polygons.select(rows[piece]).points_xy
-    return Polygons(points, starts)
+    for index, rows in enumerate(instances.rows_of_images()):
+        if not is_listed(paths[index]):
+            continue
+        height, width = instances.sizes[index].tolist()
+        image = ImageLabels(paths[index], (height, width), brief(instances.file_names[index]))
+        for row, box in zip(rows.tolist(), boxes[rows].tolist(), strict=True):
+            if row in instances.faults:
+                image.refuse(instances.faults[row])
+            elif is_crowd[row]:
+                image.left_out.append("crowds")
+            else:
+                class_name = class_of[categories[row]]
+                image.add(class_name, box, instances.segments.outline(row))
+        yield image
 
 
 def _error(file: Path, error: OSError | ValueError) -> DatasetError:
@@ -199,7 +164,7 @@ def _error(file: Path, error: OSError | ValueError) -> DatasetError:
     return DatasetError(f"{file}: {reason}")
 
 
-def _paths_of(folder: Path, file_names: Sequence[str]) -> Iterator[str]:
+def _paths_of(folder: Path, file_names: Sequence[str]) -> Iterator[Path]:
     """Yield the path of each image; raise BrokenInstancesError where one has no name."""
     names = [_parts_of(name) for name in file_names]
     step = max(1, len(names) // _MOST_PROBED)
@@ -207,24 +172,19 @@ def _paths_of(folder: Path, file_names: Sequence[str]) -> Iterator[str]:
     for name, parts in zip(file_names, names, strict=True):
         if not parts:
             raise BrokenInstancesError(f"an image is called {brief(name)}; no file can be")
-        yield str(_place(folder, parts, skip))
+        yield _place(folder, parts, skip)
 
 
-def _classes(instances: Instances, file: Path) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return the class names in the order of the ids, and the class of each category, (C,)."""
-    order = np.argsort(np.array(instances.category_ids, np.int64), kind="stable").tolist()
+def _class_names(instances: Instances, file: Path) -> dict[int, str]:
+    """Return the class name of each category by its index, in the order of the ids."""
+    order = sorted(range(len(instances.category_ids)), key=instances.category_ids.__getitem__)
     if _has_dummy(instances, order):
         del order[0]
     names = [instances.category_names[index] for index in order]
-    class_names = tuple(dict.fromkeys(names))
-    if len(class_names) < len(names):
-        repeated = [name for name, number in Counter(names).items() if number > 1]
+    if repeated := [name for name, number in Counter(names).items() if number > 1]:
         text = "%s: categories of one name are taken for one class: %s"
         log.warning(text, printable(str(file)), brief(repeated))
-    index_of = {name: index for index, name in enumerate(class_names)}
-    class_of = np.zeros(len(instances.category_ids), np.int64)
-    class_of[order] = [index_of[name] for name in names]
-    return class_names, class_of
+    return dict(zip(order, names, strict=True))
 
 
 def _has_dummy(instances: Instances, order: Sequence[int]) -> bool:

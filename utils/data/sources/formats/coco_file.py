@@ -1,6 +1,5 @@
 """COCO's instances JSON read into arrays, for datasets and for the metric alike.
 
-Before: `utils/files/json_members.py`. After: `coco.py`, `sources/coco_annotations.py`.
 Format: https://cocodataset.org/#format-data, "Object Detection".
 """
 
@@ -8,19 +7,20 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from utils.data.sources.formats.coco_masks import mask_outline, read_pieces
-from utils.data.sources.formats.coco_segments import Segments, SegmentTable
+from utils.boxes import corners_of
+from utils.data.sources.formats.coco_masks import MaskRuns, outline_of_runs, read_pieces, read_runs
 from utils.errors import brief
 from utils.files.json_members import read_members
+from utils.masks.runs import runs_of_polygons
 from utils.polygons import Polygons, join_parts, starts_of
 
 MAX_BYTES = 1 << 32
@@ -35,23 +35,67 @@ class BrokenInstancesError(ValueError):
 
 
 @dataclass(frozen=True, eq=False)
+class Segments:
+    """The segmentations of T objects: pieces of polygons, or the runs of a mask, or neither."""
+
+    pieces: Polygons  # of all objects, float64 pixels
+    starts: np.ndarray  # (T + 1,) int64: object i has the pieces starts[i] up to starts[i + 1]
+    runs: np.ndarray  # (N,) uint32 of all objects; one of pieces has none
+    run_starts: np.ndarray  # (T + 1,) int64: object i has those from run_starts[i] on
+    sizes: np.ndarray  # (T, 2) int64: height and width of the runs; 0 where there are none
+
+    def count(self, rows: np.ndarray) -> int:
+        """Return how many of some objects, given by their indices, have a segmentation."""
+        has_one = (self.starts[rows + 1] > self.starts[rows]) | (self.sizes[rows, 0] > 0)
+        return int(np.count_nonzero(has_one))
+
+    def pieces_of(self, rows: Sequence[int]) -> list[np.ndarray]:
+        """Return the pieces of some objects, each (K, 2), one behind the other."""
+        starts = self.starts
+        return [
+            self.pieces.outline(piece)
+            for row in rows
+            for piece in range(starts[row], starts[row + 1])
+        ]
+
+    def _runs(self, row: int) -> np.ndarray:
+        return self.runs[self.run_starts[row] : self.run_starts[row + 1]]
+
+    def runs_of(self, row: int, box_xyxy: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+        """Return the runs (N,) uint32 of an object over an image of (height, width).
+
+        box_xyxy: (4,) of the object, which counts where it has no segmentation.
+        """
+        if self.sizes[row, 0]:
+            return self._runs(row)
+        return runs_of_polygons(self.pieces_of([row]) or [corners_of(box_xyxy)], size)
+
+    def outline(self, row: int) -> np.ndarray:
+        """Return one outline (K, 2) of an object, its pieces joined; K is 0 without any."""
+        if height := self.sizes[row, 0]:
+            size = int(height), int(self.sizes[row, 1])
+            return outline_of_runs(MaskRuns(self._runs(row).astype(np.int64), size))
+        pieces = self.pieces_of([row])
+        return join_parts(pieces) if pieces else np.zeros((0, 2))
+
+
+@dataclass(frozen=True, eq=False)
 class Instances:
     """What an instances JSON says of N images and T objects, in its order; nothing is left out."""
 
     image_ids: tuple[int, ...]
     file_names: tuple[str, ...]
-    sizes: np.ndarray  # (N, 2) int64, height and width; 0 where it says none
+    sizes: np.ndarray  # (N, 2) int64, height and width; 0 where it gives none
     category_ids: tuple[int, ...]
     category_names: tuple[str, ...]
     supercategories: tuple[str, ...]
-    ids: np.ndarray  # (T,) int64, of the objects, for messages; -1 where it says none
+    ids: np.ndarray  # (T,) int64, of the objects, for messages; -1 where it gives none
     image: np.ndarray  # (T,) int64, the index of the object's image; -1: no image has its id
     category: np.ndarray  # (T,) int64, likewise
     boxes_ltwh: np.ndarray  # (T, 4) float64: left, top, width, height, pixels
-    area: np.ndarray  # (T,) float64, square pixels; NaN where it says none, or `area_faults` why
+    area: np.ndarray  # (T,) float64, square pixels; NaN where it gives none, or `area_faults` why
     is_crowd: np.ndarray  # (T,) bool
-    polygons: Polygons  # of the T objects, float64; crowds have none
-    segments: Segments | None  # of the T objects, crowds too; None where they were not read
+    segments: Segments | None  # of the T objects; None where they were not read
     faults: Mapping[int, str]  # why an object cannot be used, by its index
     area_faults: Mapping[int, str]
 
@@ -59,33 +103,34 @@ class Instances:
         """Return the name of an object in messages."""
         return _named(row, self.ids[row])
 
+    def rows_of_images(self) -> list[np.ndarray]:
+        """Return the objects of each image by their indices, in the file's order."""
+        order = np.argsort(self.image, kind="stable")
+        starts = np.searchsorted(self.image[order], np.arange(len(self.image_ids)))
+        return np.split(order, starts)[1:]  # the first are those of no image
+
 
 def _named(row: int, identity: int) -> str:
     return f"annotation {identity}" if identity >= 0 else f"entry {row} of 'annotations'"
 
 
-def read_instances(path: Path, outlines: bool = True, segments: bool = False) -> Instances:
+def read_instances(path: Path, segments: bool = True, of_crowds: bool = False) -> Instances:
     """Read an instances JSON.
 
     Args:
-        outlines: without them no object has a polygon.
-        segments: keep the pieces and masks of objects too, as they are.
+        segments: read the segmentations.
+        of_crowds: those of crowds too.
 
     Raises:
         OSError: as `regular.open_regular`.
         BrokenInstancesError: not JSON, not an instances file, or an image, category or object
             without its id.
     """
-    images, categories = _Images(), _Categories()
-    objects = _Objects(outlines, SegmentTable() if segments else None)
-    tables: dict[str, _Table] = {
-        "images": images,
-        "annotations": objects,
-        "categories": categories,
-    }
+    images, categories, objects = _Images(), _Categories(), _Objects(segments, of_crowds)
+    add = dict(zip(SECTIONS, (images.add, objects.add, categories.add), strict=True))
     with _refusing():
         for section, entries in _sections(path):
-            _add_all(tables[section], section, entries)
+            _add_all(add[section], section, entries)
         return objects.joined(images, categories)
 
 
@@ -95,20 +140,15 @@ def read_file_names(path: Path, most: int) -> list[str]:
     with _refusing():
         for section, entries in _sections(path):
             if section == "images":
-                _add_all(images, section, islice(entries, most))
+                _add_all(images.add, section, islice(entries, most))
                 break
     return images.names
 
 
-class _Table(Protocol):
-    def add(self, entry: Any) -> None:
-        """Add an entry of a section; raise _UnusableError if it cannot be used."""
-
-
-def _add_all(table: _Table, section: str, entries: Iterable[Any]) -> None:
+def _add_all(add: Callable[[Any], None], section: str, entries: Iterator[Any]) -> None:
     for number, entry in enumerate(entries):
         try:
-            table.add(entry)
+            add(entry)
         except _UnusableError as error:
             raise BrokenInstancesError(f"entry {number} of '{section}'{error}") from error
 
@@ -157,11 +197,11 @@ def _whole(entry: Any, key: str) -> int:
     raise _UnusableError(f": {key} {brief(value)} is no whole number")
 
 
+@dataclass
 class _Images:
-    def __init__(self) -> None:
-        self.ids: list[int] = []
-        self.names: list[str] = []
-        self.sizes: list[tuple[int, int]] = []
+    ids: list[int] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    sizes: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, entry: Any) -> None:
         identity, name = _whole(entry, "id"), _value(entry, "file_name")
@@ -183,7 +223,7 @@ def _is_file_name(name: Any) -> bool:
 
 
 def _side(entry: Mapping[str, Any], key: str) -> int:
-    """Return a side of an image in pixels; 0 where the entry says none."""
+    """Return a side of an image in pixels; 0 where the entry gives none."""
     if entry.get(key) is None:
         return 0
     side = _whole(entry, key)
@@ -192,11 +232,11 @@ def _side(entry: Mapping[str, Any], key: str) -> int:
     return side
 
 
+@dataclass
 class _Categories:
-    def __init__(self) -> None:
-        self.ids: list[int] = []
-        self.names: list[str] = []
-        self.supercategories: list[str] = []
+    ids: list[int] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    supercategories: list[str] = field(default_factory=list)
 
     def add(self, entry: Any) -> None:
         identity, name = _whole(entry, "id"), _value(entry, "name")
@@ -207,22 +247,17 @@ class _Categories:
         self.supercategories.append(str(entry.get("supercategory") or "")[:_LONGEST_NAME])
 
 
-@dataclass
 class _Objects:
     """The columns of the objects, which grow without an object of Python for each."""
 
-    outlines: bool
-    segments: SegmentTable | None
-    ids: array[int] = field(default_factory=lambda: array("q"))
-    image_ids: array[int] = field(default_factory=lambda: array("q"))
-    category_ids: array[int] = field(default_factory=lambda: array("q"))
-    boxes: array[float] = field(default_factory=lambda: array("d"))
-    areas: array[float] = field(default_factory=lambda: array("d"))
-    crowds: array[int] = field(default_factory=lambda: array("b"))
-    points: array[float] = field(default_factory=lambda: array("d"))
-    num_points: array[int] = field(default_factory=lambda: array("q"))
-    faults: dict[int, str] = field(default_factory=dict)
-    area_faults: dict[int, str] = field(default_factory=dict)
+    def __init__(self, segments: bool, of_crowds: bool) -> None:
+        self._segments, self._of_crowds = segments, of_crowds
+        self.ids, self.image_ids, self.category_ids = array("q"), array("q"), array("q")
+        self.boxes, self.areas, self.crowds = array("d"), array("d"), array("b")
+        self.points, self.num_points, self.num_pieces = array("d"), array("q"), array("q")
+        self.runs, self.num_runs, self.mask_sizes = array("I"), array("q"), array("q")
+        self.faults: dict[int, str] = {}
+        self.area_faults: dict[int, str] = {}
 
     def add(self, entry: Any) -> None:
         image, category = _whole(entry, "image_id"), _whole(entry, "category_id")
@@ -236,9 +271,10 @@ class _Objects:
         if is_crowd not in (0, 1):
             self._fault(f"iscrowd {brief(is_crowd)}; 0 or 1 is needed")
         self.crowds.append(is_crowd == 1)
-        segmentation = entry.get("segmentation")
-        self._add_outline(segmentation if self.outlines and not is_crowd else None)
-        self._add_segment(segmentation)
+        if self._segments:
+            self._add_segmentation(
+                None if is_crowd and not self._of_crowds else entry.get("segmentation")
+            )
 
     def _fault(self, text: str) -> None:
         self.faults.setdefault(len(self.ids) - 1, text)
@@ -258,53 +294,33 @@ class _Objects:
             self.area_faults[len(self.ids) - 1] = f"area {brief(area)}; 0 or more is needed"
         self.areas.append(area if known else np.nan)
 
-    def _add_outline(self, segmentation: Any) -> None:
-        before = len(self.points)
-        with self._noting_faults(segmentation):
-            if isinstance(segmentation, dict):
-                self.points.frombytes(mask_outline(segmentation).tobytes())
-            elif segmentation:
-                self._add_polygon(segmentation)
-        self.num_points.append((len(self.points) - before) // 2)
-
-    def _add_segment(self, segmentation: Any) -> None:
-        if self.segments is not None:
-            with self._noting_faults(segmentation):
-                self.segments.add(segmentation)
-
-    @contextmanager
-    def _noting_faults(self, segmentation: Any) -> Iterator[None]:
+    def _add_segmentation(self, segmentation: Any) -> None:
+        num_pieces, num_runs, size = 0, 0, (0, 0)
         try:
-            yield
+            if isinstance(segmentation, dict):
+                lengths, size = read_runs(segmentation)
+                self.runs.frombytes(lengths.astype(np.uint32).tobytes())
+                num_runs = len(lengths)
+            elif segmentation:
+                for piece in read_pieces(segmentation):
+                    self.points.extend(piece)
+                    self.num_points.append(len(piece) // 2)
+                    num_pieces += 1
         except (TypeError, ValueError) as error:
             reason = error if isinstance(error, ValueError) else brief(segmentation)
             self._fault(f"its segmentation cannot be used: {reason}")
-
-    def _add_polygon(self, segmentation: Any) -> None:
-        """Add the points of a polygon, or of several parts, which are joined."""
-        parts = read_pieces(segmentation)
-        if len(parts) == 1:
-            self.points.extend(parts[0])
-        elif parts:
-            outlines = [np.frombuffer(part, np.float64).reshape(-1, 2) for part in parts]
-            self.points.frombytes(join_parts(outlines).tobytes())
+        self.num_pieces.append(num_pieces)
+        self.num_runs.append(num_runs)
+        self.mask_sizes.extend(size)
 
     def joined(self, images: _Images, categories: _Categories) -> Instances:
         """Return the tables as one."""
-        image_of, category_of = (
-            _index_of("image", images.ids),
-            _index_of("category", categories.ids),
-        )
-        boxes = np.frombuffer(self.boxes, np.float64).reshape(-1, 4)
-        points = np.frombuffer(self.points, np.float64).reshape(-1, 2)
-        starts = starts_of(np.frombuffer(self.num_points, np.int64))
+        image_of = _index_of("image", images.ids)
+        category_of = _index_of("category", categories.ids)
+        boxes = np.array(self.boxes).reshape(-1, 4)
         for row in np.flatnonzero(~(_are_numbers(boxes) & (boxes[:, 2:] >= 0).all(1))).tolist():
             self.faults.setdefault(row, f"bbox {brief(boxes[row].tolist())}; {_BOX}")
-        self._note_far_points(points, starts)
-        segments = self.segments.joined() if self.segments is not None else None
-        if segments is not None:
-            pieces = segments.pieces
-            self._note_far_points(pieces.points_xy, pieces.starts[segments.starts])
+        segments = self._joined_segments() if self._segments else None
         category = np.array([category_of.get(number, -1) for number in self.category_ids], np.int64)
         for row in np.flatnonzero(category < 0).tolist():
             unknown = f"'categories' has no id {self.category_ids[row]}"
@@ -316,26 +332,34 @@ class _Objects:
             tuple(categories.ids),
             tuple(categories.names),
             tuple(categories.supercategories),
-            np.frombuffer(self.ids, np.int64),
+            np.array(self.ids, np.int64),
             np.array([image_of.get(number, -1) for number in self.image_ids], np.int64),
             category,
             boxes,
-            np.frombuffer(self.areas, np.float64),
-            np.frombuffer(self.crowds, np.int8).astype(bool),
-            Polygons(points, starts),
+            np.array(self.areas),
+            np.array(self.crowds, np.int8).astype(bool),
             segments,
-            {row: f"{_named(row, self.ids[row])}: {text}" for row, text in self.faults.items()},
-            {
-                row: f"{_named(row, self.ids[row])}: {text}"
-                for row, text in self.area_faults.items()
-            },
+            self._with_names(self.faults),
+            self._with_names(self.area_faults),
         )
 
-    def _note_far_points(self, points: np.ndarray, starts: np.ndarray) -> None:
-        """Note the objects whose points, from starts[i] to starts[i + 1], are of no image."""
+    def _joined_segments(self) -> Segments:
+        points = np.frombuffer(self.points, np.float64).reshape(-1, 2)
+        segments = Segments(
+            Polygons(points, starts_of(np.array(self.num_points, np.int64))),
+            starts_of(np.array(self.num_pieces, np.int64)),
+            np.frombuffer(self.runs, np.uint32),
+            starts_of(np.array(self.num_runs, np.int64)),
+            np.array(self.mask_sizes, np.int64).reshape(-1, 2),
+        )
         wrong = np.flatnonzero(~_are_numbers(points))
-        for row in np.unique(np.searchsorted(starts, wrong, "right") - 1).tolist():
+        first_points = segments.pieces.starts[segments.starts]
+        for row in np.unique(np.searchsorted(first_points, wrong, "right") - 1).tolist():
             self.faults.setdefault(row, "its segmentation has coordinates far beyond any image")
+        return segments
+
+    def _with_names(self, faults: Mapping[int, str]) -> dict[int, str]:
+        return {row: f"{_named(row, self.ids[row])}: {text}" for row, text in faults.items()}
 
 
 def _are_numbers(rows: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""COCO's segmentations -> one outline: polygons of several parts, and masks coded by their runs.
+"""COCO's segmentations: polygons of several pieces, and masks coded by their runs.
 
-Before: `coco_file.py`. Formats: https://cocodataset.org/#format-data; the text form of runs is
-that of pycocotools' `mask.frPyObjects` and `mask.decode`, measured there.
+Formats: https://cocodataset.org/#format-data; the text form of runs is that of pycocotools'
+`mask.frPyObjects` and `mask.decode`, measured there.
 """
 
 from __future__ import annotations
@@ -39,16 +39,6 @@ def read_pieces(segmentation: Sequence[Any]) -> list[array[float]]:
     return [piece for piece in pieces if len(piece) >= 6]  # two points enclose nothing
 
 
-def mask_outline(segmentation: Mapping[str, Any]) -> np.ndarray:
-    """Return the outline (K, 2) of a mask, exactly along the edges of its pixels; K may be 0.
-
-    The argument and the errors are those of `read_runs`.
-    """
-    runs, (height, _) = read_runs(segmentation)
-    parts = _loops(*_corners(runs, height))
-    return join_parts(parts) if parts else np.zeros((0, 2))
-
-
 def read_runs(segmentation: Mapping[str, Any]) -> MaskRuns:
     """Read a mask.
 
@@ -61,9 +51,16 @@ def read_runs(segmentation: Mapping[str, Any]) -> MaskRuns:
     size = segmentation.get("size")
     if not (isinstance(size, list) and len(size) == 2 and all(map(_is_side, size))):
         raise ValueError(f"a mask of size {brief(size)}; [height, width] is needed")
-    runs = _read_counts(segmentation.get("counts"))
     height, width = size
-    if (runs < 0).any() or runs.sum() != height * width:
+    counts = segmentation.get("counts")
+    try:
+        runs = from_text(counts).astype(np.int64) if isinstance(counts, str) else np.array(counts)
+    except ValueError as error:
+        raise ValueError(f"the runs of its mask are {brief(counts)}: {error!s:.100}") from error
+    if not isinstance(counts, (str, list)) or runs.ndim != 1 or runs.dtype != np.int64:
+        raise ValueError(f"the runs of its mask are {brief(counts)}")
+    # The sum of what is clipped stays far below 64 bits.
+    if (runs < 0).any() or runs.clip(0, MOST_PIXELS + 1).sum() != height * width:
         raise ValueError(f"the runs of its mask do not fill {width}x{height} px")
     return MaskRuns(runs, (height, width))
 
@@ -72,20 +69,10 @@ def _is_side(value: Any) -> bool:
     return type(value) is int and 0 < value <= MAX_SIDE
 
 
-def _read_counts(counts: Any) -> np.ndarray:
-    """Return the lengths of the runs, int64."""
-    if isinstance(counts, str):
-        try:
-            return from_text(counts).astype(np.int64)
-        except ValueError as error:
-            raise ValueError(f"the runs of its mask are {brief(counts)}: {error}") from error
-    try:
-        runs = np.array(counts)
-    except ValueError as error:
-        raise ValueError(f"the runs of its mask are {brief(counts)}") from error
-    if not isinstance(counts, list) or runs.ndim != 1 or runs.dtype != np.int64:
-        raise ValueError(f"the runs of its mask are {brief(counts)}")
-    return runs.clip(-1, MOST_PIXELS + 1)  # their sum stays far below 64 bits
+def outline_of_runs(mask: MaskRuns) -> np.ndarray:
+    """Return the outline (K, 2) of a mask, exactly along the edges of its pixels; K may be 0."""
+    parts = _loops(*_corners(mask.lengths, mask.size[0]))
+    return join_parts(parts) if parts else np.zeros((0, 2))
 
 
 def _corners(runs: np.ndarray, height: int) -> tuple[np.ndarray, np.ndarray]:

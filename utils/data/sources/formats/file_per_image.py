@@ -1,29 +1,29 @@
-"""Formats with one annotation file per image: their folders, and which file is of which image.
-
-Before: `voc.py`, `labelme.py`. After: `annotations.py`.
-"""
+"""Formats with one annotation file per image: their folders, and which file is of which image."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
-
 from utils.data.image.limits import IMAGE_SUFFIXES
-from utils.data.sources.formats.annotations import UNKNOWN, Annotations, AnnotationsBuilder
-from utils.data.sources.formats.file_names import (
-    FileIndex,
+from utils.data.sources.formats.folders import split_folders, split_in, split_of
+from utils.data.sources.formats.format import (
+    AnnotatedFolder,
+    FileNotes,
+    Format,
+    ImageLabels,
+    Splits,
+)
+from utils.data.sources.formats.names import (
+    FileNames,
     base_name,
     read_names,
     without_image_suffix,
 )
-from utils.data.sources.formats.folders import split_folders, split_in, split_of
-from utils.data.sources.formats.format import AnnotatedFolder, Format
 from utils.screen.progress import Progress
 
 # In lower case, the likeliest first.
@@ -31,31 +31,9 @@ IMAGE_FOLDERS = ("jpegimages", "images", "imgs", "img")
 ANNOTATION_FOLDERS = ("annotations", "xmls", "xml", "jsons", "json", "labels", "ann")
 _LOOKED_INTO = 100  # files, to tell whether a folder is in a format
 _THREADS = 4
-_NO_OUTLINE = np.zeros((0, 2))
 
-Splits = Mapping[str, list[AnnotatedFolder]]
-
-
-@dataclass
-class ImageAnnotation:
-    """What the annotation file of one image says."""
-
-    image_name: str = ""  # as the tool knew it: it may have folders of another machine
-    size: tuple[int, int] = UNKNOWN  # (height, width)
-    objects: list[tuple[str, tuple[float, float, float, float], np.ndarray]] = field(
-        default_factory=list
-    )  # arguments of `AnnotationsBuilder.object`
-    left_out: list[str] = field(default_factory=list)
-    broken: str = ""  # why it cannot be used
-
-    def add(
-        self,
-        class_name: str,
-        box_xyxy: tuple[float, float, float, float],
-        outline_xy: np.ndarray = _NO_OUTLINE,
-    ) -> None:
-        """Add an object, as `AnnotationsBuilder.object` does."""
-        self.objects.append((class_name, box_xyxy, outline_xy))
+# The image that a file names, which may have folders of another machine, and what it says of it.
+Parsed = tuple[str, ImageLabels]
 
 
 @dataclass(frozen=True)
@@ -66,7 +44,7 @@ class FilePerImage:
     suffix: str  # of the annotation files: ".xml"
     is_one: Callable[[Path], bool]
     """Whether a file is in the format; it may read the beginning of it."""
-    parse: Callable[[Path], ImageAnnotation | None]
+    parse: Callable[[Path], Parsed | None]
     """Read a file; None if it is not in the format, OSError or ValueError if it is broken."""
 
     def as_format(self, find: Callable[[Path], Splits] | None = None) -> Format:
@@ -78,12 +56,12 @@ class FilePerImage:
         return path.is_dir() and self._holds(path, path)
 
     def _holds(self, folder: Path, images: Path) -> bool:
-        return self._is_any(FileIndex(folder, (self.suffix,)).paths, images)
+        return self._is_any(FileNames(folder, (self.suffix,)).paths, images)
 
-    def _is_any(self, files: Collection[Path], images: Path) -> bool:
+    def _is_any(self, files: Sequence[Path], images: Path) -> bool:
         """Return whether one of the files is of the format; those with an image come first."""
         if len(files) > _LOOKED_INTO:
-            named = {base_name(name) for name in FileIndex(images, IMAGE_SUFFIXES).by_name}
+            named = {path.stem for path in FileNames(images).paths}
             files = sorted(files, key=lambda path: path.stem not in named)
         return any(map(self.is_one, islice(files, _LOOKED_INTO)))
 
@@ -100,9 +78,9 @@ class FilePerImage:
         splits: dict[str, list[AnnotatedFolder]] = {}
         for folder in split_folders(path):
             parts = self._in_own_folder(folder) or self._beside_images(folder)
-            splits.setdefault(split_of(folder.name), []).extend(parts.get("", ()))
-        found = {split: parts for split, parts in splits.items() if parts}
-        return found or self._beside_images(path)
+            if found := parts.get(""):
+                splits.setdefault(split_of(folder.name), []).extend(found)
+        return splits or self._beside_images(path)
 
     def _in_own_folder(self, root: Path) -> Splits:
         images = _child(root, IMAGE_FOLDERS) or root
@@ -119,12 +97,11 @@ class FilePerImage:
 
     def _beside_images(self, root: Path) -> Splits:
         images = _child(root, IMAGE_FOLDERS) or root
-        names = sorted(entry.name for entry in _entries(root) if entry.name.endswith(self.suffix))
-        if not self._is_any([root / name for name in names], images):
-            return {}
-        return {"": [AnnotatedFolder(self.name, root, images)]}
+        files = sorted(path for path in root.iterdir() if path.name.endswith(self.suffix))
+        is_one = self._is_any(files, images)
+        return {"": [AnnotatedFolder(self.name, root, images)]} if is_one else {}
 
-    def read(self, folder: AnnotatedFolder) -> Annotations:
+    def read(self, folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
         """Read the annotation files of a folder, or of the images in its list.
 
         The image of a file is that of the same name; else the one that the file names, in the same
@@ -134,66 +111,60 @@ class FilePerImage:
         Raises:
             DatasetError: the list cannot be read.
         """
-        images = FileIndex(folder.images, IMAGE_SUFFIXES)
-        files = FileIndex(folder.annotations, (self.suffix,))
-        named: Mapping[str, Path | None] = files.by_name
+        images = FileNames(folder.images)
+        files = FileNames(folder.annotations, (self.suffix,))
+        named: Mapping[str, Path | None] = files.by_stem
         if folder.image_list is not None:
             names = read_names(folder.image_list, images)
             named = {name: _file_of(name, files, images) for name in names}
-        parsed = dict(zip(named, self._parse_all(list(named.values())), strict=True))
-        # A package.json beside the images is none of ours.
-        found = {name: one for name, one in parsed.items() if one or images.find(name)}
-        places = _places(found, images)
-        rows = [
-            (places[name], annotation or self._foreign(named[name]))
-            for name, annotation in found.items()
-        ]
-        if folder.image_list is None and not _is_shared(folder):
-            rows += [(path, _BACKGROUND) for path in set(images.paths) - set(places.values())]
+        found: dict[str, Parsed] = {}
+        for name, parsed in zip(named, self._parse_all(list(named.values()), notes), strict=True):
+            if parsed is not None:
+                found[name] = parsed
+            elif images.has(name):  # else a package.json beside the images, none of ours
+                reason = f"{base_name(str(named[name]))} is not in the format {self.name}"
+                found[name] = "", ImageLabels(Path(), broken=reason)
+        places = _places({name: told for name, (told, _) in found.items()}, images)
+        read = []
+        for name, (_, labels) in found.items():
+            labels.path = places[name]
+            read.append(labels)
         if folder.image_list is None:
-            rows.sort(key=lambda row: row[0].parts)  # as label files' images are
-        return _built(rows)
+            if not _is_shared(folder):
+                read += map(ImageLabels, {*images.paths} - {*places.values()})
+            read.sort(key=lambda labels: labels.path.parts)  # as label files' images are
+        yield from read
 
-    def _foreign(self, file: Path | None) -> ImageAnnotation:
-        return ImageAnnotation(broken=f"{file and file.name} is not in the format {self.name}")
-
-    def _parse_all(self, files: Sequence[Path | None]) -> list[ImageAnnotation | None]:
-        """Return what each file says; of no file, that there are no objects."""
+    def _parse_all(self, files: Sequence[Path | None], notes: FileNotes) -> Iterator[Parsed | None]:
+        """Yield what each file says; of no file, that there are no objects."""
         with Progress(len(files), "reading the annotations", "files") as shown:
 
-            def parse(file: Path | None) -> ImageAnnotation | None:
+            def parse(file: Path | None) -> Parsed | None:
                 shown.update()
-                return _BACKGROUND if file is None else self._parse(file)
+                try:
+                    return ("", ImageLabels(Path())) if file is None else self.parse(file)
+                except OSError as error:
+                    notes.is_complete = False
+                    reason = error.strerror
+                except ValueError as error:
+                    reason = str(error)
+                return "", ImageLabels(Path(), broken=f"{base_name(str(file))}: {reason}")
 
             # They wait for a slow disk together. Parsing takes one core, and may take a few times
             # the size of a file, so there are no more.
             with ThreadPoolExecutor(_THREADS) as pool:
-                return list(pool.map(parse, files))
-
-    def _parse(self, file: Path) -> ImageAnnotation | None:
-        try:
-            return self.parse(file)
-        except OSError as error:
-            return ImageAnnotation(broken=f"{file.name}: {error.strerror}")
-        except ValueError as error:
-            return ImageAnnotation(broken=f"{file.name}: {error}")
+                yield from pool.map(parse, files)
 
 
-_BACKGROUND = ImageAnnotation()
-
-
-def _file_of(name: str, files: FileIndex, images: FileIndex) -> Path | None:
+def _file_of(name: str, files: FileNames, images: FileNames) -> Path | None:
     """Return the annotation file of an image; none that fits another image better."""
     stem = without_image_suffix(name)
     near = None if (file := files.at(stem)) else files.near(stem)
     if near is None:
         return file
-    image, other = images.find(name), images.find(_stem(near.relative_to(files.folder).as_posix()))
-    return near if image and other and _stem(str(image)) == _stem(str(other)) else None
-
-
-def _stem(path: str) -> str:
-    return os.path.splitext(path)[0]
+    own = os.path.splitext(near.relative_to(files.folder).as_posix())[0]
+    image, other = (images.at(each) or images.near(each) for each in (name, own))
+    return near if image and other and image.with_suffix("") == other.with_suffix("") else None
 
 
 def _is_shared(folder: AnnotatedFolder) -> bool:
@@ -204,55 +175,38 @@ def _is_shared(folder: AnnotatedFolder) -> bool:
 
 def _child(folder: Path, names: Sequence[str]) -> Path | None:
     """Return the folder in a folder that has the first of these names, in any case."""
-    found = [entry.name for entry in _entries(folder) if entry.name.lower() in names]
-    inner = sorted((names.index(name.lower()), name) for name in found if (folder / name).is_dir())
-    return folder / inner[0][1] if inner else None
+    found = [path for path in folder.iterdir() if path.name.lower() in names and path.is_dir()]
+    return min(found, key=lambda path: (names.index(path.name.lower()), path.name), default=None)
 
 
-def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    with os.scandir(folder) as entries:
-        yield from entries
+def _places(told: Mapping[str, str], images: FileNames) -> Mapping[str, Path]:
+    """Return where the image of each annotation is, or would be; no two have one image.
 
-
-def _places(found: Mapping[str, ImageAnnotation | None], images: FileIndex) -> Mapping[str, Path]:
-    """Return where the image of each annotation is, or would be; no two have one image."""
-    told = {name: base_name(one.image_name) if one else "" for name, one in found.items()}
-
-    def beside(name: str) -> str:
-        return os.path.join(os.path.dirname(name), told[name])
+    Args:
+        told: by the annotation's name, the image that it names.
+    """
 
     def suffix(name: str) -> str:
         found = os.path.splitext(told[name])[1]
         return found if found.lower() in IMAGE_SUFFIXES else ""
 
+    def told_image(name: str) -> Path | None:
+        beside = os.path.join(os.path.dirname(name), base_name(told[name]))
+        return images.at(beside) or images.near(beside)
+
     ways: tuple[Callable[[str], Path | None], ...] = (
         lambda name: images.at(name, suffix(name)),
         lambda name: images.near(name, suffix(name)),
-        lambda name: images.find(beside(name)),
+        told_image,
     )
     places: dict[str, Path] = {}
     taken: set[Path] = set()
     for way in ways:
-        for name in found:
+        for name in told:
             if name not in places and (path := way(name)) and path not in taken:
                 places[name] = path
                 taken.add(path)
-    return {name: places.get(name) or _absent(images, name, suffix(name)) for name in found}
-
-
-def _absent(images: FileIndex, name: str, suffix: str) -> Path:
-    """Return where an image would be, for the message that it is not there."""
-    return images.folder / (without_image_suffix(base_name(name)) + (suffix or ".jpg"))
-
-
-def _built(rows: Iterable[tuple[Path, ImageAnnotation]]) -> Annotations:
-    builder = AnnotationsBuilder()
-    for path, annotation in rows:
-        builder.image(path, annotation.size)
-        for one in annotation.objects:
-            builder.object(*one)
-        for kind in annotation.left_out:
-            builder.leave_out(kind)
-        if annotation.broken:
-            builder.refuse(annotation.broken)
-    return builder.build()
+    for name in told.keys() - places.keys():  # where it would be, to report that it is absent
+        stem = without_image_suffix(base_name(name))
+        places[name] = images.folder / (stem + (suffix(name) or ".jpg"))
+    return places

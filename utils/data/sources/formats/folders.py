@@ -1,17 +1,14 @@
-"""Where the parts of a dataset lie: splits by the names that people give them, images near a file.
-
-Before: a format's `find`. After: its `read`.
-"""
+"""Where the parts of a dataset lie: splits by their usual names, images near a file."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from pathlib import Path
 
-from utils.data.sources.formats.file_names import image_files
-from utils.data.sources.formats.format import AnnotatedFolder
+from utils.data.sources.formats.format import AnnotatedFolder, Splits
+from utils.data.sources.formats.names import has_image
 from utils.errors import DatasetError
 
 SPLIT_NAMES = {
@@ -44,7 +41,7 @@ def find_files(
     suffix: str,
     accepts: Callable[[Path], bool],
     nearby: Collection[str] = (),
-) -> Mapping[str, list[AnnotatedFolder]]:
+) -> Splits:
     """Find annotation files that each hold all images of a split.
 
     A file that `path` names belongs to no split, but the images of my-test.json may lie in test/.
@@ -58,14 +55,11 @@ def find_files(
     Raises:
         DatasetError: two files are for one split.
     """
-    if path.is_file():
-        files = [path] if path.suffix.lower() == suffix and accepts(path) else []
-    elif path.is_dir():
-        files = [file for file in _files_in(path, suffix, nearby) if accepts(file)]
-    else:
-        files = []
+    places = _files_in(path, suffix, nearby) if path.is_dir() else iter([path])
     found: dict[str, list[AnnotatedFolder]] = {}
-    for file in files:
+    for file in places:
+        if not (file.suffix.lower() == suffix and file.is_file() and accepts(file)):
+            continue
         name = _split_of_file(file, path)
         split = "" if file == path else name
         if split in found:
@@ -73,7 +67,7 @@ def find_files(
                 f"{found[split][0].annotations} and {file} are both in the format {format_name}"
                 f"{f', for {split!r}' * bool(split)}; name one of them, or move one away"
             )
-        found[split] = [AnnotatedFolder(format_name, file, images_near(file, name, nearby))]
+        found[split] = [AnnotatedFolder(format_name, file, _images_near(file, name, nearby))]
     return found
 
 
@@ -88,10 +82,10 @@ def _files_in(folder: Path, suffix: str, nearby: Collection[str]) -> Iterator[Pa
         for part in (place, *(place / name for name in nearby)):
             files = list(islice(part.glob(f"*{suffix}"), MAX_FILES + 1))
             if len(files) <= MAX_FILES:
-                yield from sorted(file for file in files if file.is_file())
+                yield from sorted(files)
 
 
-def images_near(file: Path, split: str, nearby: Collection[str] = ()) -> Path:
+def _images_near(file: Path, split: str, nearby: Collection[str]) -> Path:
     """Return the folder of the images of an annotation file: the first below that holds some.
 
     A folder named for the split, the same in `images/`, `images/`, and the folder of the file; or
@@ -105,4 +99,4 @@ def images_near(file: Path, split: str, nearby: Collection[str] = ()) -> Path:
         for root in roots
     ]
     places = [*own, *(root / "images" for root in roots), *roots]
-    return next((place for place in places if next(image_files(place), None)), roots[-1])
+    return next(filter(has_image, places), roots[-1])

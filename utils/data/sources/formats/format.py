@@ -1,15 +1,28 @@
-"""The interface of a label format: how it is recognised, and how it is read.
-
-Before: `table.py` asks each format in turn. After: `sources/annotated_images.py`.
-"""
+"""What a label format is, and the loop that checks and keeps what any of them reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from utils.data.sources.formats.annotations import Annotations
+import numpy as np
+
+from utils.errors import brief
+from utils.files.regular import open_regular
+from utils.polygons import Polygons, starts_of
+
+NORMALISED = (1, 1)  # the size to which coordinates from 0 to 1 are relative
+UNKNOWN = (0, 0)  # coordinates are pixels of an image whose size the annotation does not give
+NO_OUTLINE = np.zeros((0, 2))
+LARGEST = 1e9  # pixels, of a coordinate
+MAX_NUMBER_LENGTH = 40  # characters
+
+Box = tuple[float, float, float, float]
 
 
 class AnnotatedFolder(NamedTuple):
@@ -23,6 +36,43 @@ class AnnotatedFolder(NamedTuple):
     is_shared: bool = False  # images that the annotations leave out may belong to other ones
 
 
+Splits = Mapping[str, list[AnnotatedFolder]]
+
+
+@dataclass
+class ImageLabels:
+    """What annotations say of one image."""
+
+    path: Path
+    size: tuple[int, int] = UNKNOWN  # (height, width) of the image on which it was labelled
+    called: str = "an image of the annotations"  # in messages
+    trouble: str = ""  # why it is not known which file it is; `path` is then one of the candidates
+    objects: list[tuple[str, Box, np.ndarray]] = field(default_factory=list)  # class, xyxy, outline
+    left_out: list[str] = field(default_factory=list)  # kinds of objects that are not trained on
+    broken: str = ""  # the first reason why it cannot be used
+
+    def add(self, class_name: str, box_xyxy: Box, outline_xy: np.ndarray = NO_OUTLINE) -> None:
+        """Add an object; its outline (K, 2) has no point if it has only a box."""
+        self.objects.append((class_name, box_xyxy, outline_xy))
+
+    def add_outline(self, class_name: str, outline_xy: np.ndarray) -> None:
+        """Add an object whose box is the smallest around its outline (K, 2)."""
+        self.add(class_name, box_around(outline_xy), outline_xy)
+
+    def refuse(self, reason: str) -> None:
+        """Note why the image cannot be used; the first reason is kept."""
+        self.broken = self.broken or reason
+
+
+@dataclass
+class FileNotes:
+    """What a format notes while it reads, beside the images."""
+
+    class_names: list[str] = field(default_factory=list)  # in the format's own order
+    left_out: Counter[str] = field(default_factory=Counter)  # of no image, by kind: "crowds"
+    is_complete: bool = True  # False: a file could not be read, and perhaps can be next time
+
+
 def _nothing_else(folder: AnnotatedFolder) -> Iterable[Path]:
     return ()
 
@@ -33,10 +83,124 @@ class Format(NamedTuple):
     name: str  # as its makers call it: "COCO JSON"
     accepts: Callable[[Path], bool]
     """Whether a file or folder is in this format; it may read the beginning of a file."""
-    find: Callable[[Path], Mapping[str, list[AnnotatedFolder]]]
+    find: Callable[[Path], Splits]
     """The splits of a folder, or of a file with its images beside it: "train", "val", "test", or
     "" where nothing says which images are for what. Empty where there is none of this format."""
-    read: Callable[[AnnotatedFolder], Annotations]
-    """What is said of the images; DatasetError when the file itself is broken."""
+    read: Callable[[AnnotatedFolder, FileNotes], Iterator[ImageLabels]]
+    """Yield what is said of each image; DatasetError when the file itself is broken."""
     also_reads: Callable[[AnnotatedFolder], Iterable[Path]] = _nothing_else
     """What `read` opens beside the annotations and the list; a change there is a change of them."""
+
+
+@dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
+class Annotations:
+    """N images and their T objects, as a labelling tool left them; nothing is clipped or dropped.
+
+    Coordinates are in pixels of the size that the annotation gives, (0, 0) at the left and top
+    edge of the image; or from 0 to 1 where the size is `NORMALISED`.
+    """
+
+    class_names: tuple[str, ...]  # in the format's order, then sorted
+    paths: tuple[str, ...]  # of the image files
+    sizes: np.ndarray  # (N, 2) int64, height and width; or `NORMALISED`, or `UNKNOWN`
+    starts: np.ndarray  # (N + 1,) int64: image i has the objects starts[i] up to starts[i + 1]
+    class_index: np.ndarray  # (T,) int64, into class_names
+    boxes_xyxy: np.ndarray  # (T, 4) float64
+    polygons: Polygons  # of the T objects, float64; no points: the object has only a box
+    broken: Mapping[int, str]  # why an image cannot be used, by its index
+    left_out: Mapping[str, int]  # objects that are not trained on, by kind: "crowds"
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+
+def collect(images: Iterable[ImageLabels], notes: FileNotes) -> Annotations:
+    """Return the annotations of all images; two images of one file are both broken."""
+    paths: list[str] = []
+    sizes: list[tuple[int, int]] = []
+    class_index, counts, num_points = array("q"), array("q"), array("q")
+    boxes, points = array("d"), array("d")
+    numbers: dict[str, int] = {}
+    broken: dict[int, str] = {}
+    of_file: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+    for index, image in enumerate(images):
+        paths.append(str(image.path))
+        sizes.append(image.size)
+        counts.append(len(image.objects))
+        for class_name, box, outline in image.objects:
+            class_index.append(numbers.setdefault(class_name, len(numbers)))
+            boxes.extend(box)
+            points.frombytes(np.asarray(outline, np.float64).tobytes())
+            num_points.append(len(outline))
+        notes.left_out.update(image.left_out)
+        if reason := image.trouble or image.broken:
+            broken[index] = reason
+        if not image.trouble:
+            of_file[paths[-1]].append((index, image.called))
+    class_names = (*notes.class_names, *sorted(set(numbers) - set(notes.class_names)))
+    number_of = {name: number for number, name in enumerate(class_names)}
+    class_of = np.array([number_of[name] for name in numbers], np.int64)
+    return Annotations(
+        class_names,
+        tuple(paths),
+        np.array(sizes, np.int64).reshape(-1, 2),
+        starts_of(np.array(counts)),
+        class_of[np.array(class_index, np.int64)],
+        np.frombuffer(boxes, np.float64).reshape(-1, 4),
+        Polygons(np.frombuffer(points, np.float64).reshape(-1, 2), starts_of(np.array(num_points))),
+        dict(_repeated(of_file.values())) | broken,
+        dict(notes.left_out),
+    )
+
+
+def _repeated(images_of_files: Iterable[list[tuple[int, str]]]) -> Iterator[tuple[int, str]]:
+    """Yield the images that share a file, with the reason: whose labels are right is not known."""
+    for images in images_of_files:
+        if len(images) > 1:
+            (_, first), (_, second), *_ = images
+            reason = (
+                f"{first} and {second} are both this file; remove one, or put the files into "
+                "folders as the labelling tool has them"
+            )
+            yield from ((index, reason) for index, _ in images)
+
+
+def box_around(outline_xy: np.ndarray) -> Box:
+    """Return the smallest box (xyxy) around an outline (K, 2)."""
+    (left, top), (right, bottom) = outline_xy.min(0).tolist(), outline_xy.max(0).tolist()
+    return left, top, right, bottom
+
+
+def read_head(path: Path, num_bytes: int) -> bytes:
+    """Return the first bytes of a file without a byte order mark; b"" if it cannot be read."""
+    try:
+        with open_regular(path) as file:
+            return file.read(num_bytes).removeprefix(b"\xef\xbb\xbf")
+    except OSError:
+        return b""
+
+
+def read_number(value: Any, name: str) -> float:
+    """Return a number, or the number that a text stands for; ValueError if it is none."""
+    try:
+        number = float(value) if len(str(value)) <= MAX_NUMBER_LENGTH else math.nan
+    except (TypeError, ValueError):
+        number = math.nan
+    if not abs(number) <= LARGEST:
+        raise ValueError(f"{name} is {brief(value)}; a number is needed")
+    return number
+
+
+def read_points(value: Any, text: str | None = None) -> np.ndarray:
+    """Return points (K, 2) float64, of pairs of numbers or of texts; else raise ValueError.
+
+    text: what the value was made of, for the message.
+    """
+    try:
+        points = np.array(value, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        points = np.zeros(0)
+    if points.ndim != 2 or points.shape[1] != 2 or not (np.abs(points) <= LARGEST).all():
+        given = brief(value if text is None else text)
+        raise ValueError(f"points are {given}; pairs of x and y are needed")
+    return points

@@ -1,37 +1,66 @@
-"""The label formats that `--data` takes, beside YOLO's own.
-
-Before: `sources/recognised.py`, `sources/dataset_yaml.py`. After: the format's own file.
-"""
+"""The label formats that `--data` takes beside YOLO's own; what they read is kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import importlib
+import importlib.util
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
-from utils.data.sources.formats.annotations import Annotations
+import numpy as np
+
 from utils.data.sources.formats.coco import COCO
-from utils.data.sources.formats.cvat import CVAT
-from utils.data.sources.formats.format import AnnotatedFolder, Format
-from utils.data.sources.formats.kept_annotations import read_kept
-from utils.data.sources.formats.label_studio import LABEL_STUDIO
-from utils.data.sources.formats.labelme import LABELME
-from utils.data.sources.formats.openimages import OPENIMAGES
+from utils.data.sources.formats.format import (
+    AnnotatedFolder,
+    Annotations,
+    FileNotes,
+    Format,
+    Splits,
+    collect,
+)
 from utils.data.sources.formats.voc import VOC
 from utils.errors import DatasetError
+from utils.files.array_cache import Arrays, read_arrays, state_of_files, version_of, write_arrays
+from utils.files.json import parse_json
+from utils.polygons import Polygons
 
-# The first that accepts a path reads it.
-FORMATS: tuple[Format, ...] = (VOC, COCO, LABELME, CVAT, LABEL_STUDIO, OPENIMAGES)
+WINGS = ("utils.data.formats",)  # packages with more formats, each in a tuple FORMATS
+KIND = "annotations"  # of what is kept
+FEWEST_IMAGES = 500  # fewer are read as soon as a cache is
+_READERS = (
+    "utils/data/sources/formats/*.py",
+    "utils/data/formats/*.py",
+    "utils/files/*.py",
+    "utils/polygons.py",
+)
 
 
-def find_formats(path: Path) -> Iterator[tuple[str, Mapping[str, list[AnnotatedFolder]]]]:
+@cache
+def formats() -> tuple[Format, ...]:
+    """Return the formats; the first that accepts a path reads it."""
+    wings = [importlib.import_module(wing) for wing in WINGS if importlib.util.find_spec(wing)]
+    return (VOC, COCO, *(kind for wing in wings for kind in wing.FORMATS))
+
+
+def find_formats(path: Path) -> Iterator[tuple[str, Splits]]:
     """Yield each format in which a dataset folder or annotation file is, with its splits.
 
     Raises:
         DatasetError: it is in the next format, and cannot be used.
     """
-    for kind in FORMATS:
+    for kind in formats():
         if found := kind.find(path):
             yield kind.name, found
+
+
+def format_names() -> str:
+    """Return the names of all formats, for messages."""
+    return ", ".join(kind.name for kind in formats())
 
 
 def format_of(annotations: Path) -> str:
@@ -40,18 +69,91 @@ def format_of(annotations: Path) -> str:
     Raises:
         DatasetError: it is in none of them.
     """
-    for kind in FORMATS:
+    for kind in formats():
         if kind.accepts(annotations):
             return kind.name
-    names = ", ".join(kind.name for kind in FORMATS)
-    raise DatasetError(f"{annotations}: no annotations in a format that is read here: {names}")
+    raise DatasetError(
+        f"{annotations}: no annotations in a format that is read here: {format_names()}"
+    )
 
 
 def read_annotations(folder: AnnotatedFolder) -> Annotations:
     """Read the annotations of a folder; those of many images are kept for the next time.
 
+    COCO's 118,000 images are described in half a gigabyte of JSON, and each run asks for them
+    twice: for the names of their classes, then for the objects.
+
     Raises:
         DatasetError: a file that cannot be read, or is not in its format.
     """
-    (reader,) = [kind for kind in FORMATS if kind.name == folder.format]
-    return read_kept(folder, reader)
+    (reader,) = [kind for kind in formats() if kind.name == folder.format]
+    version = _state(folder, reader)
+    name = hashlib.blake2b(repr(_absolute(folder)).encode("utf-8", "replace"), digest_size=16)
+    kept = version and read_arrays(KIND, name.hexdigest(), version)
+    if kept:
+        return _annotations_of(kept)
+    notes = FileNotes()
+    annotations = collect(reader.read(folder, notes), notes)
+    if version and len(annotations) >= FEWEST_IMAGES and notes.is_complete:
+        write_arrays(KIND, name.hexdigest(), version, _arrays_of(annotations))
+    return annotations
+
+
+def _absolute(folder: AnnotatedFolder) -> list[str]:
+    return [os.path.abspath(part) if isinstance(part, Path) else str(part) for part in folder]
+
+
+def _state(folder: AnnotatedFolder, reader: Format) -> bytes | None:
+    """Return a hash of all that a reader sees; None if a later change may not show.
+
+    That is size and times of the annotations, and the names of the images: which of them are there
+    decides what a name in the annotations stands for.
+    """
+    now_ns = time.time_ns()
+    digest = hashlib.blake2b(version_of(*_READERS) + repr(folder).encode("utf-8", "replace"))
+    for path in filter(None, (folder.annotations, folder.image_list, *reader.also_reads(folder))):
+        for files in _files(path):
+            state = state_of_files(files, now_ns)
+            if state is None:
+                return None
+            digest.update(state)
+    for files in _files(folder.images):
+        digest.update("\0".join([*files, ""]).encode("utf-8", "surrogatepass"))
+    return digest.digest()
+
+
+def _files(path: Path) -> Iterator[Sequence[str]]:
+    """Yield a file, or the sorted files of a folder and of each folder in it."""
+    if not path.is_dir():
+        yield [str(path)]
+    for place, folders, names in os.walk(path):
+        folders.sort()
+        yield [os.path.join(place, name) for name in sorted(names)]
+
+
+def _arrays_of(found: Annotations) -> Arrays:
+    texts = [found.class_names, found.paths, [*found.broken.items()], dict(found.left_out)]
+    return {
+        "texts": np.frombuffer(json.dumps(texts).encode(), np.uint8),
+        "sizes": found.sizes,
+        "starts": found.starts,
+        "class_index": found.class_index,
+        "boxes_xyxy": found.boxes_xyxy,
+        "points_xy": found.polygons.points_xy,
+        "point_starts": found.polygons.starts,
+    }
+
+
+def _annotations_of(arrays: Arrays) -> Annotations:
+    class_names, paths, broken, left_out = parse_json(arrays["texts"].tobytes())
+    return Annotations(
+        tuple(class_names),
+        tuple(paths),
+        arrays["sizes"],
+        arrays["starts"],
+        arrays["class_index"],
+        arrays["boxes_xyxy"],
+        Polygons(arrays["points_xy"], arrays["point_starts"]),
+        dict(broken),
+        left_out,
+    )

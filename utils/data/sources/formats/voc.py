@@ -1,14 +1,11 @@
 """Pascal VOC: an XML file for each image, and lists of the images of each split.
 
-Before: `table.py`. After: `file_per_image.py`.
-
 Source: the development kit of VOC2012, host.robots.ox.ac.uk/pascal/VOC, "Annotation"; files as
 labelImg, Roboflow and CVAT write them.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -16,16 +13,20 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.data.sources.formats.annotations import UNKNOWN
-from utils.data.sources.formats.file_per_image import FilePerImage, ImageAnnotation, Splits
+from utils.data.sources.formats.file_per_image import FilePerImage, Parsed
 from utils.data.sources.formats.folders import split_of
-from utils.data.sources.formats.format import AnnotatedFolder
-from utils.errors import DatasetError, brief
-from utils.files.regular import open_regular
+from utils.data.sources.formats.format import (
+    NO_OUTLINE,
+    UNKNOWN,
+    AnnotatedFolder,
+    ImageLabels,
+    Splits,
+    read_head,
+    read_number,
+)
+from utils.errors import DatasetError
 from utils.files.xml import Element, read_xml
 
-MAX_NUMBER_LENGTH = 40
-LARGEST = 1e9  # pixels
 _ROOT = re.compile(rb"<annotation[\s/>]")
 _HEAD_BYTES = 1 << 12
 _YEAR = re.compile(r"VOC20\d\d")
@@ -96,15 +97,10 @@ def _list_of(split: str, paths: Sequence[Path]) -> Path:
 
 def is_voc(path: Path) -> bool:
     """Return whether an XML file begins as one of VOC."""
-    try:
-        with open_regular(path) as file:
-            head = file.read(_HEAD_BYTES)
-    except OSError:
-        return False
-    return bool(_ROOT.search(head.replace(b"\0", b"")))  # in UTF-16 too
+    return bool(_ROOT.search(read_head(path, _HEAD_BYTES).replace(b"\0", b"")))  # in UTF-16 too
 
 
-def parse(path: Path) -> ImageAnnotation | None:
+def parse(path: Path) -> Parsed | None:
     """Read the XML file of an image.
 
     Objects that are marked as difficult are left out. The two corners of a box may be
@@ -116,15 +112,15 @@ def parse(path: Path) -> ImageAnnotation | None:
     root = read_xml(path)
     if root.tag != "annotation":
         return None
-    found = ImageAnnotation(_text(root, "filename"), _size(root))
+    labels = ImageLabels(Path(), _size(root))
     for number, element in enumerate(root.findall("object"), start=1):
         try:
-            _add(found, element)
+            _add(labels, element)
         except ValueError as error:
             raise ValueError(f"object {number}: {error}") from error
     if _text(root, "source/database").startswith(_COUNTS_FROM_ONE):
-        _count_from_zero(found)
-    return found
+        _count_from_zero(labels)
+    return _text(root, "filename"), labels
 
 
 def _text(element: Element, name: str) -> str:
@@ -134,34 +130,24 @@ def _text(element: Element, name: str) -> str:
 def _size(root: Element) -> tuple[int, int]:
     """Return (height, width); tools that did not know it leave it out, or write 0."""
     texts = [_text(root, f"size/{name}") for name in ("height", "width")]
-    height, width = (int(_number(text, "a side of the image") if text else 0) for text in texts)
+    height, width = (int(read_number(text or 0, "a side of the image")) for text in texts)
     return (height, width) if min(height, width) > 1 else UNKNOWN
 
 
-def _number(text: str, what: str) -> float:
-    try:
-        value = float(text) if len(text) <= MAX_NUMBER_LENGTH else math.nan
-    except ValueError:
-        value = math.nan
-    if not abs(value) <= LARGEST:
-        raise ValueError(f"{what} is {brief(text)}; a number is needed")
-    return value
-
-
-def _add(found: ImageAnnotation, element: Element) -> None:
+def _add(labels: ImageLabels, element: Element) -> None:
     class_name = _text(element, "name")
     if not class_name:
         raise ValueError("it has no name")
     if _text(element, "difficult").lower() in ("1", "true"):
-        found.left_out.append("difficult objects")
+        labels.left_out.append("difficult objects")
         return
     outline = _outline(element)
     box = element.find("bndbox")
     if box is None:
         raise ValueError("it has no bndbox")
-    left, top, right, bottom = (_number(_text(box, name), name) for name in _CORNERS)
+    left, top, right, bottom = (read_number(_text(box, name), name) for name in _CORNERS)
     corners = min(left, right), min(top, bottom), max(left, right), max(top, bottom)
-    found.add(class_name, corners, outline)
+    labels.add(class_name, corners, outline)
 
 
 def _outline(element: Element) -> np.ndarray:
@@ -171,20 +157,20 @@ def _outline(element: Element) -> np.ndarray:
     points: list[list[float]] = []
     while f"x{len(points) + 1}" in texts:
         names = f"x{len(points) + 1}", f"y{len(points) + 1}"
-        points.append([_number(texts.get(name, ""), name) for name in names])
-    return np.array(points if len(points) > 2 else [], np.float64).reshape(-1, 2)
+        points.append([read_number(texts.get(name, ""), name) for name in names])
+    return np.array(points) if len(points) > 2 else NO_OUTLINE
 
 
-def _count_from_zero(found: ImageAnnotation) -> None:
+def _count_from_zero(labels: ImageLabels) -> None:
     """Let boxes begin at the edges of their first pixels, which were numbers from 1 on.
 
     Many tools have copied the name of the database, but not the counting: then some box begins
     at 0.
     """
-    if all(min(box[:2]) >= 1 for _, box, _ in found.objects):
-        found.objects = [
+    if all(min(box[:2]) >= 1 for _, box, _ in labels.objects):
+        labels.objects = [
             (name, (left - 1, top - 1, right, bottom), outline)
-            for name, (left, top, right, bottom), outline in found.objects
+            for name, (left, top, right, bottom), outline in labels.objects
         ]
 
 

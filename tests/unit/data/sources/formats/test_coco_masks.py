@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pycocotools import mask as pycocotools_mask
 
-from utils.data.sources.formats.coco_masks import mask_outline
+from utils.data.sources.formats.coco_masks import outline_of_runs, read_runs
 from utils.polygons import join_parts
 
 SQUARE = np.array([[0, 0], [4, 0], [4, 4], [0, 4]], np.float64)
@@ -29,6 +29,10 @@ def draw_mask(seed: int) -> np.ndarray:
     size, density = random.integers(1, 24, 2), random.choice([0, 0.1, 0.5, 0.9, 1])
     mask = (random.random(size) < density).astype(np.uint8)
     return cv2.blur(mask * 255, (3, 3)) // 128 if seed % 2 else mask
+
+
+def mask_outline(segmentation: dict[str, object]) -> np.ndarray:
+    return outline_of_runs(read_runs(segmentation))
 
 
 def as_text(mask: np.ndarray) -> dict[str, object]:
@@ -54,15 +58,6 @@ def test_an_outline_covers_exactly_the_pixels_of_its_mask(coded):
 
 
 # What pycocotools decodes warns of NumPy 2's keyword `copy`.
-@pytest.mark.filterwarnings("ignore:__array__ implementation")
-def test_a_large_mask_is_that_of_pycocotools():
-    random = np.random.Generator(np.random.Philox(1))
-    mask = (cv2.GaussianBlur(random.random((90, 70)), (0, 0), 3) > 0.5).astype(np.uint8)
-    segmentation = as_text(mask)
-    decoded = pycocotools_mask.decode(
-        {"size": segmentation["size"], "counts": segmentation["counts"].encode()}
-    )
-    np.testing.assert_array_equal(covered(mask_outline(segmentation), mask.shape), decoded)
 
 
 def test_a_rectangle_has_four_corners_and_a_ring_one_bridge():
@@ -125,11 +120,3 @@ def test_parts_are_joined_by_lines_that_enclose_nothing():
         tuple(point) for part in parts for point in part.tolist()
     }
     assert join_parts([SQUARE]) is SQUARE
-
-
-def test_many_parts_take_time_in_proportion_to_their_number():
-    triangle = np.array([[0.0, 0], [1, 0], [1, 1]])
-    outline = join_parts([triangle + 2 * number for number in range(3000)])
-    # Each part, and of all but the last one the point where it was entered and the one where it
-    # was left a second time.
-    assert 3 * 3000 < len(outline) <= 3000 * (3 + 2)

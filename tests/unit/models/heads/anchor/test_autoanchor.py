@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from models.heads.anchor.autoanchor import choose_anchors
+from models.heads.anchor.anchors import choose_anchors
 from models.heads.anchor.head import AnchorHead
 from tests.shared_files import shared_path
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters

@@ -18,7 +18,12 @@ def follow(balance, losses):
     balance.weights("float32", "cpu")
     balance.see([ops.tensor(np.array(loss, np.float32)) for loss in losses])
     balance.follow()
-    return balance.state()["balance"]
+    return values_of(balance)
+
+
+def values_of(learning):
+    """What a balance, or the loss that has one, has learnt."""
+    return ops.to_numpy(learning.state()["balance"]).tolist()
 
 
 def test_weights_follow_the_inverse_of_the_losses_and_the_reference_stays_one():
@@ -52,8 +57,8 @@ def test_weights_that_stay_are_numbers_without_a_state():
 def test_a_restored_balance_goes_on_bit_for_bit():
     balance, again = LevelBalance(3, 1), LevelBalance(3, 1)
     follow(balance, (0.3, 0.7, 0.11))
-    again.restore(balance.state())
-    assert again.state() == balance.state()
+    again.restore({"balance": values_of(balance)})
+    assert values_of(again) == values_of(balance)
     assert follow(again, (0.2, 0.1, 0.9)) == follow(balance, (0.2, 0.1, 0.9))
 
 
@@ -81,9 +86,9 @@ def test_a_validation_changes_no_weight_and_the_compiled_form_shares_them():
     loss = head.make_loss(hyp, 64, options=LossOptions(autobalance=True))
     step_loss = padded(loss)
     maps = raw_maps(5)[:2]
-    before = loss.state()["balance"]
+    before = values_of(loss)
     step_loss(maps, ONE_TARGET)
-    assert loss.state()["balance"] == before
+    assert values_of(loss) == before
     loss.end_batch()
-    learnt = loss.state()["balance"]
-    assert learnt != before and step_loss.state()["balance"] == learnt
+    learnt = values_of(loss)
+    assert learnt != before and values_of(step_loss) == learnt

@@ -1,10 +1,10 @@
-"""The focal loss of models/heads/anchor/cross_entropy.py by its definition and at extremes."""
+"""The focal loss of models/heads/anchor/loss.py by its definition and at extremes."""
 
 import numpy as np
 import pytest
 
 from backend import autograd, ops
-from models.heads.anchor.cross_entropy import cross_entropy
+from models.heads.anchor.loss import cross_entropy
 from tests.unit.models.heads.anchor.test_loss import numeric_gradient
 
 

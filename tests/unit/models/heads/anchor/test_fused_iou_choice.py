@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from backend import fused, ops
-from models.heads.anchor import fused_iou
-from models.heads.anchor.ciou import complete_iou
-from models.heads.anchor.fused_iou import choose_box_iou
+from models.heads.anchor import ciou
+from models.heads.anchor.ciou import choose_box_iou, complete_iou
 from models.proof import is_proved
 
 PLAIN = {"value": np.array([1.0, -200.0]), "gradient": np.zeros((0, 4))}
@@ -74,7 +73,7 @@ def slightly_off(pred, target, eps=1e-7):
     "kernel", [wrong_for_wide_boxes, without_gradient, not_a_number_for_equal_boxes, slightly_off]
 )
 def test_a_wrong_kernel_gives_way_to_the_plain_formula(caplog, monkeypatch, kernel):
-    monkeypatch.setattr(fused_iou.fused, "complete_iou", kernel)
+    monkeypatch.setattr(ciou.fused, "complete_iou", kernel)
     assert choose_box_iou("cpu") is complete_iou
     (line,) = caplog.messages
     assert line.startswith("--bbox_iou_optim on cpu: the plain path is used (")

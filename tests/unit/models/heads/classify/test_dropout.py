@@ -7,7 +7,7 @@ from backend import nn, ops
 from models.detector import Detector
 from models.graph import parse_model, read_model_yaml
 from models.heads.base import PassImages
-from models.heads.classify.dropout import Dropout
+from models.heads.classify.head import Dropout
 from tests.small import write_tiny_model
 from tests.small_classes import write_tiny_classifier
 from utils.errors import UserError

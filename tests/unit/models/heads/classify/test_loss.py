@@ -69,7 +69,7 @@ def test_losses_are_the_stored_ones(case):
 
 @pytest.mark.parametrize("case", ["c0", "c1", "c2", "c3", "c4"])
 def test_the_mean_of_the_batches_means_is_the_stored_loss_of_a_validation(case):
-    """As `utils/evaluation/progress.py` takes it, whatever the sizes of the batches are."""
+    """As `utils/evaluation/collector.py` takes it, whatever the sizes of the batches are."""
     arrays = stored("classify/accuracy")
     ends = np.cumsum(arrays[f"{case}_batch_sizes"])
     means = [

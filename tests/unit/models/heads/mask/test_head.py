@@ -8,7 +8,7 @@ from backend import autograd, nn, ops
 from models.detector import Detector
 from models.graph import parse_model
 from models.heads.mask.head import MaskHead, MaskRows
-from models.inference.augmented import Augmented
+from models.inference.predictors import Augmented
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.small import TINY, TINY_SEGMENTER
 from utils.data.image.letterbox import Letterbox

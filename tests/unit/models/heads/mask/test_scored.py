@@ -1,4 +1,4 @@
-"""`heads/mask/scored.py`: figures of boxes and masks by name, and the one that decides."""
+"""`heads/mask/head.py`: figures of boxes and masks by name, and the one that decides."""
 
 import json
 from types import SimpleNamespace
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from models.heads.mask.scored import ScoredMasks
+from models.heads.mask.head import ScoredMasks
 from tests.mask_reference import boxes_around, evaluate_masks, masked_truth, segmentations
 from tests.shared_files import shared_path
 from utils.evaluation.masks.metric import BoxesAndMasks
@@ -69,7 +69,7 @@ def test_the_table_has_boxes_and_masks_side_by_side(result):
 
 
 def test_plots_have_the_names_of_the_public_ones(result, tmp_path, monkeypatch):
-    monkeypatch.setattr("models.heads.mask.scored.plot_examples", lambda *arguments: None)
+    monkeypatch.setattr("models.heads.mask.head.plot_examples", lambda *arguments: None)
     ScoredMasks.plot(result, [], tmp_path)
     curves = {f"{of}{name}_curve.png" for of in ("Box", "Mask") for name in ("PR", "P", "R", "F1")}
     assert {path.name for path in tmp_path.iterdir()} == {*curves, "confusion_matrix.png"}

@@ -1,0 +1,183 @@
+"""What export.py does with the images of --data: calibrates 8 bits, and scores model and files."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from backend import autograd
+from backend.checks import CPU
+from backend.words import count
+from models.evaluation import evaluate
+from models.heads.base import Head
+from models.inference.protocol import Predictor, network_input
+from utils.data.image.view import View, whole_view
+from utils.data.loading.loader import ValLoader
+from utils.data.loading.reading import read_ahead
+from utils.data.sources.samples import Sample
+from utils.errors import UserError
+from utils.evaluation.nms import SuppressionSettings
+from utils.export.metadata import MASKS, PIXELS, Metadata
+from utils.export.quantization import Calibration
+
+MOST_IMAGES = 64  # that calibrate; ranges of 128 gain nothing, see docs/en/export.md
+INT8 = "int8"
+# Of `Head.fitness`, by which the best weights are chosen. The same rows give the same figures, up
+# to scores that change places; 8 bits cost some, and above this they have broken the model.
+MOST_LOST = {"float32": 0.001, "float16": 0.005, INT8: 0.05}
+# In 8 bits also as a part of the model's fitness, which may itself be small; the public YOLOv5n
+# lost 0.002 of 0.334. Below `LEAST_FITNESS` differences are chance.
+MOST_LOST_PART, LEAST_FITNESS = 0.2, 0.02
+# Besides, of a file that cuts masks at the size of the prototypes: in pixels their borders lie
+# elsewhere (their IoU with those of the model was above 0.99), which mAP at 0.95 notices.
+COARSE = 0.02
+WARN_ABOVE = 0.01  # fitness loss worth a warning
+BATCH, REPEATS = 8, 9
+
+
+class Dataset(NamedTuple):
+    """The images of --data."""
+
+    name: str
+    class_names: tuple[str, ...]
+    samples: Sequence[Sample]
+    is_of_folders: bool = False  # which label the images
+
+
+def calibration_batch(metadata: Metadata) -> int:
+    """Return the fewest images that a call of the file takes: all their maps are held at once."""
+    return 1 if metadata.dynamic else metadata.batch_size
+
+
+def calibration_images(
+    samples: Sequence[Sample], metadata: Metadata, view: Callable[..., View] = whole_view
+) -> Calibration:
+    """Return a function that yields images of a split, chosen evenly, each time the same.
+
+    They are as the file takes them: (B, 3, H, W) float32, as detect.py views them, the last batch
+    filled with its last image; or (H, W, 3) uint8 where the graph does that.
+
+    Args:
+        view: `Task.view`.
+    """
+    number = min(MOST_IMAGES, len(samples))
+    places = np.linspace(0, len(samples) - 1, number).round().astype(int)
+    chosen = [samples[place] for place in places.tolist()]
+
+    def images() -> Iterator[np.ndarray]:
+        if metadata.image == PIXELS:
+            yield from read_ahead(chosen)
+            return
+        size, sides = calibration_batch(metadata), metadata.image_size
+        for start in range(0, number, size):
+            batch = list(read_ahead(chosen[start : start + size]))
+            batch += batch[-1:] * (size - len(batch))
+            views = [view(image, max(sides), metadata.stride, sides).pixels for image in batch]
+            yield np.stack(views).transpose(0, 3, 1, 2) / np.float32(255)
+
+    return images
+
+
+class Score(NamedTuple):
+    """A line of the table: the model, or a file.
+
+    Attributes:
+        figures: as the head names them.
+        milliseconds: of one image, the median.
+        megabytes, difference: of a file; "" of the model.
+    """
+
+    name: str
+    figures: Mapping[str, float]
+    fitness: float
+    milliseconds: float
+    megabytes: str = ""
+    difference: str = ""
+
+
+def require_same_classes(dataset: Dataset, head: Head) -> None:
+    """Raise UserError if a dataset has another number of classes than the model."""
+    if len(dataset.class_names) != head.num_classes:
+        raise UserError(
+            f"--data {dataset.name} has {count(len(dataset.class_names), 'class', 'classes')}, the "
+            f"model {head.num_classes}; they must be equal"
+        )
+
+
+def score(
+    name: str,
+    predictor: Predictor,
+    dataset: Dataset,
+    metadata: Metadata,
+    settings: SuppressionSettings,
+) -> Score:
+    """Run on all images of a dataset, viewed alike for the model and all files, and time it."""
+    samples, size, head = dataset.samples, metadata.image_size, predictor.head
+    batch = max(metadata.batch_size, BATCH)
+    with ValLoader(
+        samples, max(size), batch, 0, metadata.stride, fixed_size=size, items=head.task.val_items
+    ) as loader:
+        first = next(iter(loader)).images[: metadata.batch_size]
+        result = evaluate(predictor, loader, samples, dataset.class_names, CPU, settings).result
+    took = milliseconds(predictor, first, settings.confidence_threshold)
+    return Score(name, head.figures(result), head.fitness(result), took)
+
+
+def milliseconds(predictor: Predictor, images: np.ndarray, confidence_threshold: float) -> float:
+    """Return the median time of an image (B, 3, H, W) uint8: network and decoding."""
+    taken = network_input(predictor, images, CPU)
+    times = []
+    for _ in range(1 + REPEATS):
+        begin = time.perf_counter()
+        with autograd.no_grad():
+            predictor.decode_above(predictor(taken), confidence_threshold)
+        times.append(time.perf_counter() - begin)
+    return 1000 * statistics.median(times[1:]) / len(images)
+
+
+def fault_of_score(found: Score, model: Score, metadata: Metadata) -> str:
+    """Return in words how much worse a file is than the model, if that is too much; else ""."""
+    lost, most = model.fitness - found.fitness, MOST_LOST[metadata.precision]
+    if metadata.precision == INT8 and model.fitness >= LEAST_FITNESS:
+        most = min(most, MOST_LOST_PART * model.fitness)
+    if metadata.output == MASKS:
+        most += COARSE
+    if lost <= most:
+        return ""
+    return (
+        f"on --data it detects worse than the model: fitness {found.fitness:.4f}, the model's "
+        f"{model.fitness:.4f}; at most {most:.2g} less is accepted"
+    )
+
+
+def warning_of_score(found: Score, model: Score, metadata: Metadata) -> str:
+    """Return what a user should know of a file that is kept; "" if nothing."""
+    lost = model.fitness - found.fitness
+    if metadata.precision == INT8 and model.fitness < LEAST_FITNESS:
+        return (
+            f"{found.name}: the model's own fitness on --data is {model.fitness:.4f}, too low to "
+            "tell what 8 bits cost; give the dataset that it was trained for"
+        )
+    if lost > WARN_ABOVE:
+        return f"{found.name}: fitness on --data is {lost:.4f} lower than the model's"
+    return ""
+
+
+def table(scores: Sequence[Score], head: Head) -> list[str]:
+    """Return the lines of the table; the first score is the model's."""
+    rows = [("", "MB", *head.figure_names.values(), "ms/image", "largest difference")]
+    for one in scores:
+        values = (f"{value:.4f}" for value in one.figures.values())
+        rows.append((one.name, one.megabytes, *values, f"{one.milliseconds:.1f}", one.difference))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [_line(row, widths) for row in rows]
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    first, *others = zip(row, widths, strict=True)
+    cells = [f"{first[0]:<{first[1]}}", *(f"{text:>{width}}" for text, width in others)]
+    return "  ".join(cells).rstrip()

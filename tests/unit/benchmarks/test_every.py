@@ -1,0 +1,96 @@
+"""python -m benchmarks: every script as a process of its own, within a time limit."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import __main__ as every
+from benchmarks import side_by_side
+from utils.errors import UserError
+from utils.files.project import PROJECT
+
+
+def run_every(monkeypatch, *flags, ended=None):
+    """The commands that one command runs; `ended` has the exit codes of jobs, of others it is 0."""
+    lines = {}
+
+    def run_within(line, environment, seconds, output=None):
+        name = Path(line[-1]).stem
+        lines[name] = (line, environment, seconds)
+        row = side_by_side.Timing("case", "name", 2.0, 1.0, 3.0, 1, 1.0)
+        side_by_side.write_json(Path(line[-1]), "machine", [row])
+        return (ended or {}).get(name, 0)
+
+    monkeypatch.setattr(every, "run_within", run_within)
+    monkeypatch.setattr("sys.argv", ["benchmarks", *map(str, flags)])
+    with pytest.raises(SystemExit) as end:
+        every.main()
+    return lines, end.value.code
+
+
+def test_one_command_runs_every_script_and_names_those_that_fail(monkeypatch, tmp_path, capsys):
+    folder = tmp_path / "bench"
+    ended = {"ema": 1, "val": None}
+    lines, code = run_every(monkeypatch, "--device", "cpu", "--output", folder, ended=ended)
+    assert code == 1
+    printed = capsys.readouterr().out
+    assert printed.endswith(f"report in {folder / 'report.md'}\nema: failed with exit code 1\n"
+                            "val: ended by --minutes\n")  # fmt: skip
+    assert "| ema | failed with exit code 1 | " in (folder / "report.md").read_text()
+    assert list(lines) == list(every.ON_CPU)
+    for name, (line, environment, seconds) in lines.items():
+        assert line[:3] == [sys.executable, "-m", f"benchmarks.{name}"]
+        assert ("OMP_NUM_THREADS", "1") in environment.items() or name != "loader"
+        assert seconds == float("inf")
+
+
+def test_only_some_run_and_the_limit_is_what_is_left(monkeypatch, tmp_path):
+    (tmp_path / "ema.json").write_text("of an earlier run")
+    flags = ("--only", "ema", "ciou", "--minutes", 1.5, "--output", tmp_path)
+    lines, code = run_every(monkeypatch, *flags)
+    assert code == 0 and list(lines) == ["ciou", "ema"]
+    assert all(80 < seconds <= 90 for _, _, seconds in lines.values())
+    moments = iter(range(0, 9000, 60))
+    monkeypatch.setattr(every.time, "monotonic", lambda: next(moments))
+    lines, _ = run_every(monkeypatch, *flags)
+    assert list(lines) == ["ciou"] and not (tmp_path / "ema.json").exists()
+    states = {
+        x["name"]: x["state"] for x in json.loads((tmp_path / "run.json").read_text())["jobs"]
+    }
+    assert states == {"ciou": "done", "ema": "not reached"}
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan"])
+def test_a_limit_that_is_none_and_damaged_results_are_refused_first(monkeypatch, tmp_path, minutes):
+    monkeypatch.setattr(every, "run_within", lambda *_: pytest.fail("a job was run"))
+    (tmp_path / "other.json").write_text("{")
+    for more, message in (([f"--minutes={minutes}"], "--minutes"), ([], "other.json: ")):
+        monkeypatch.setattr("sys.argv", ["benchmarks", *more, "--output", str(tmp_path)])
+        with pytest.raises(UserError, match=message):
+            every.main()
+
+
+def test_a_gpu_is_told_by_its_own_jobs_in_their_order(monkeypatch):
+    monkeypatch.setattr(every.backend, "use", lambda name=None: "torch")
+    lines = {name: " ".join(every.line_of(name, flags, "cuda:0", Path("x.json")))
+             for name, flags in every.ON_GPU.items()}  # fmt: skip
+    assert list(lines)[:2] == ["step_table", "ciou"]
+    assert "benchmarks.step_table --execution compiled" in lines["step_table_compiled"]
+    assert "--device cpu" in lines["loader"] and "--device cuda:0" in lines["val"]
+    assert "pytest" in lines["tests"] and "tests/conformance" in lines["tests"]
+    scripts = {path.stem for path in (PROJECT / "benchmarks").glob("*.py")}
+    assert {name.removesuffix("_compiled") for name in lines} - {"tests"} <= scripts
+    assert every.ON_CPU.keys() <= scripts
+
+
+def test_a_job_is_ended_at_its_limit_with_what_it_started(tmp_path):
+    child = "import time; time.sleep(100)"
+    code = f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {child!r}]); "
+    line = [sys.executable, "-c", code + "print(p.pid, flush=True); p.wait()"]
+    assert every.run_within(line, dict(os.environ), 1.0, tmp_path / "out") is None
+    assert not Path(f"/proc/{int((tmp_path / 'out').read_text())}").exists()
+    done = every.run_within([sys.executable, "-c", "exit(3)"], dict(os.environ), float("inf"))
+    assert done == 3

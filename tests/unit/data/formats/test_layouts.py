@@ -1,0 +1,410 @@
+"""Which folders and files each format is recognised by, and which image each annotation is of."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.annotation_files import (
+    CASES,
+    coco,
+    coco_object,
+    csv_row,
+    cvat,
+    cvat_box,
+    cvat_file,
+    labelme,
+    labelme_shape,
+    read_text,
+    studio_box,
+    task,
+    touch,
+    voc,
+    voc_box,
+    write,
+)
+from tests.shared_files import shared_path
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.formats.format import UNKNOWN, AnnotatedFolder
+from utils.data.sources.formats.table import find_formats, formats, read_annotations
+from utils.data.sources.splits import load_split
+from utils.errors import DatasetError
+
+VOC, LABELME, CVAT, STUDIO, COCO, CSV = CASES
+BOX = voc([voc_box(20, 10, 60, 40)], "none.png")
+SHAPE = labelme([labelme_shape("rectangle", [[1, 2], [9, 9]])], "none.png")
+ROW = f"ImageID,LabelName,XMin,YMin,XMax,YMax,IsGroupOf,a,b,c,d\n{csv_row((0.1, 0.1, 0.3, 0.4))}"
+CSV_TEXT = f"ImageID,,LabelName,,XMin,XMax,YMin,YMax,,,IsGroupOf\n{csv_row((0.1, 0.1, 0.3, 0.4))}"
+NAMES = "LabelName,DisplayName\ndog,Dog\n"
+
+
+def images_of(folder: Path, split: str) -> list[str]:
+    """Return the images of a split that the only format of a folder finds, from the folder."""
+    ((_, found),) = find_formats(folder)
+    annotations = [read_annotations(part) for part in found[split]]
+    return [os.path.relpath(path, folder) for one in annotations for path in one.paths]
+
+
+def subsets(*pairs: tuple[str, str]) -> str:
+    size = 'width="200" height="100" subset="{}"'
+    return cvat_file(*(cvat([], name, size.format(subset)) for name, subset in pairs))
+
+
+# The files of a folder (images are empty), and the images of each split.
+LAYOUTS = [
+    *(({f"{images}/a.jpg": "", f"{images}/b.jpg": "", f"{files}/a.{end}": text},
+       {"": [f"{images}/a.jpg", f"{images}/b.jpg"]})
+      for end, text in (("xml", BOX), ("json", SHAPE))
+      for images, files in (("JPEGImages", "Annotations"), ("images", "xml"), ("img", "."))),
+    *(({f"{split}/{split}.jpg": "" for split in ("train", "valid")}
+       | {f"{split}/{split}.{end}": text for split in ("train", "valid")},
+       {"train": ["train/train.jpg"], "val": ["valid/valid.jpg"]})
+      for end, text in (("xml", BOX), ("json", SHAPE))),
+    *(({place.format("images", split) + f"/{split}.jpg": "" for split in ("train", "val")}
+       | {place.format("xml", split) + f"/{split}.xml": BOX for split in ("train", "val")},
+       {split: [place.format("images", split) + f"/{split}.jpg"] for split in ("train", "val")})
+      for place in ("{0}/{1}", "{1}/{0}")),
+    # Images of another split in one folder are no backgrounds.
+    ({"images/a.jpg": "", "images/b.jpg": "", "images/c.jpg": "",
+      "annotations/train/a.xml": BOX, "annotations/val/b.xml": BOX},
+     {"train": ["images/a.jpg"], "val": ["images/b.jpg"]}),
+    ({"JPEGImages/a.jpg": "", "JPEGImages/b.jpg": "", "Annotations/a.xml": BOX,
+      "Annotations/b.xml": BOX, "ImageSets/Main/train.txt": "b -1\r\na  1\r\n\r\n",
+      "ImageSets/Main/val.txt": "b\n", "ImageSets/Main/trainval.txt": "a\nb\n",
+      "ImageSets/Main/dog_train.txt": "a  1\n", "ImageSets/Main/test.txt": ""},
+     {"train": ["JPEGImages/b.jpg", "JPEGImages/a.jpg"], "val": ["JPEGImages/b.jpg"]}),
+    ({"JPEGImages/a.jpg": "", "Annotations/a.xml": BOX, "ImageSets/trainval.txt": "a",
+      "ImageSets/test.txt": "a"}, {"train": ["JPEGImages/a.jpg"], "test": ["JPEGImages/a.jpg"]}),
+    ({"VOC2007/JPEGImages/a.jpg": "", "VOC2007/Annotations/a.xml": BOX,
+      "VOC2007/ImageSets/Main/train.txt": "a", "VOC2012/JPEGImages/b.jpg": "",
+      "VOC2012/Annotations/b.xml": BOX},
+     {"train": ["VOC2007/JPEGImages/a.jpg", "VOC2012/JPEGImages/b.jpg"]}),
+    ({"train/a.jpg": "", "train/_annotations.coco.json": coco([], ["a.jpg"]), "valid/b.jpg": "",
+      "valid/_annotations.coco.json": coco([], ["b.jpg"])},
+     {"train": ["train/a.jpg"], "val": ["valid/b.jpg"]}),
+    *(({f"{train}/a.jpg": "", f"{val}/b.jpg": "",
+        "annotations/instances_train2017.json": coco([], ["a.jpg"]),
+        "annotations/instances_val2017.json": coco([], ["b.jpg"]),
+        "annotations/instances_val2014.json": coco([], ["absent.jpg"]),
+        "annotations/captions_val2017.json": {"annotations": []}},
+       {"train": [f"{train}/a.jpg"], "val": [f"{val}/b.jpg"]})
+      for train, val in (("train2017", "val2017"), ("images/train2017", "images/val2017"),
+                         ("train", "val"), ("images", "images"), ("train/images", "val/images"))),
+    ({"images/default/a.jpg": "", "annotations/instances_default.json": coco([], ["a.jpg"])},
+     {"": ["images/default/a.jpg"]}),
+    ({"images/Train/a.jpg": "", "images/Validation/deep/b.jpg": "", "images/Validation/a.jpg": "",
+      "annotations.xml": subsets(("a.jpg", "Train"), ("deep/b.jpg", "Validation"),
+                                 ("a.jpg", "Validation"), ("d.jpg", "Train"), ("c.jpg", "Test"))},
+     {"train": ["images/Train/a.jpg", "images/Train/d.jpg"], "test": ["images/Test/c.jpg"],
+      "val": ["images/Validation/deep/b.jpg", "images/Validation/a.jpg"]}),
+    # Labels of an absent image go to no image of other subsets.
+    ({"images/Train/1.jpg": "", "a.xml": subsets(("1.jpg", "Train"), ("1.jpg", "default"))},
+     {"train": ["images/Train/1.jpg"], "": ["images/default/1.jpg"]}),
+    ({"imgs/a.jpg": "", "annotations.xml": subsets(("a.jpg", "default"))}, {"": ["imgs/a.jpg"]}),
+    ({"train/images/a.jpg": "", "valid/images/a.jpg": "", "train/x.xml": cvat_file(cvat([])),
+      "valid/x.xml": cvat_file(cvat([]))},
+     {"train": ["train/images/a.jpg"], "val": ["valid/images/a.jpg"]}),
+    ({"images/a.jpg": "", "train.json": [task([])], "val.json": [task([])]},
+     {"train": ["images/a.jpg"], "val": ["images/a.jpg"]}),
+    ({"train/a.jpg": "", "oidv6-train-annotations-bbox.csv": CSV_TEXT,
+      "class-descriptions-boxable.csv": NAMES}, {"train": ["train/a.jpg"]}),
+    ({"Dataset/validation/Dog/a.jpg": "", "csv_folder/validation-annotations-bbox.csv": CSV_TEXT,
+      "csv_folder/class-descriptions-boxable.csv": NAMES},
+     {"val": ["Dataset/validation/Dog/a.jpg"]}),
+    ({"test/data/a.jpg": "", "test/labels/detections.csv": CSV_TEXT,
+      "test/metadata/classes.csv": NAMES}, {"test": ["test/data/a.jpg"]}),
+    ({"images/a.JPG": "", "boxes.csv": CSV_TEXT}, {"": ["images/a.JPG"]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "expected"), LAYOUTS)
+def test_a_layout_has_its_splits_and_images(tmp_path, files, expected):
+    root = tmp_path / "data"  # the name of the folder above may hold that of a split
+    for name, content in files.items():
+        write(root / name, content)
+    ((_, found),) = find_formats(root)
+    assert {split: images_of(root, split) for split in found} == expected
+
+
+def test_two_files_or_lists_for_one_split_are_an_error(tmp_path):
+    for name in ("train.json", "train-2.json"):
+        write(tmp_path / "one" / name, [task([])])
+    with pytest.raises(DatasetError, match=r"train-2\.json and .*train\.json are both"):
+        list(find_formats(tmp_path / "one"))
+    touch(tmp_path / "two", "JPEGImages/a.jpg")
+    write(tmp_path / "two/Annotations/a.xml", BOX)
+    for name in ("train2", "training"):
+        write(tmp_path / f"two/ImageSets/Main/{name}.txt", "a")
+    with pytest.raises(DatasetError, match=r"train2\.txt and .*training\.txt are both .*'train'"):
+        list(find_formats(tmp_path / "two"))
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "images"),
+    [
+        ("a.json", coco([], ["a.jpg"]), "."),
+        ("a.json", coco([], ["a.jpg"]), "images"),
+        ("annotations/a.json", coco([], ["a.jpg"]), "images"),
+        ("annotations/instances_val2017.json", coco([], ["a.jpg"]), "val2017"),
+        ("annotations/train.json", coco([], ["a.jpg"]), "."),
+        ("my-test.xml", cvat_file(cvat([])), "test"),
+        ("tasks.json", [task([studio_box(1, 1, 9, 9)])], "images"),
+        ("boxes.csv", CSV_TEXT, "deep/folder"),
+    ],
+)
+def test_a_file_finds_its_images_and_is_not_divided(tmp_path, file, text, images):
+    touch(tmp_path, f"{images}/a.jpg")
+    dataset = load_dataset(write(tmp_path / file, text), splits=("train",))
+    (path,) = read_annotations(*dataset.train).paths
+    assert os.path.normpath(path) == os.path.normpath(tmp_path / images / "a.jpg")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "name"),
+    [
+        ("a.xml", "<annotation/>", VOC),
+        ("a.xml", "<?xml version='1.0'?>\n<!-- x --><annotation verified='yes'>", VOC),
+        ("a.xml", "<annotations/>", CVAT),
+        ("a.json", "\ufeff\n " + labelme([]), LABELME),
+        ("a.json", '{"imageData": "' + "A" * 100_000 + '", "shapes": []}', LABELME),
+        ("a.json", '\ufeff \n{"categories" : [\n]', COCO),
+        ("a.json", '[{"annotations": []}]', STUDIO),
+        *((f"a.{end}", text, None) for end in ("xml", "json", "csv") for text in ("", "\0" * 999)),
+        *(("a.json", text, None) for text in ("[]", "{}", "[1]", '[{"shapes": [], "tracks": []}]')),
+        ("a.csv", "ImageID,Source,LabelName,Confidence\n", None),
+        ("a.csv", "MaskPath,ImageID,LabelName,BoxID,BoxXMin\n", None),
+    ],
+)
+def test_a_format_is_known_by_the_beginning_of_a_file(tmp_path, file, content, name):
+    write(tmp_path / file, content)
+    os.mkfifo(tmp_path / f"fifo.{file[2:]}")
+    accepted = {kind.name for kind in formats() for place in (tmp_path, tmp_path / file)
+                if kind.accepts(place)}  # fmt: skip
+    assert accepted == ({name} if name else set())
+
+
+def test_files_named_as_images_are_looked_into_first(tmp_path):
+    touch(tmp_path / "images", "z.jpg")
+    write(tmp_path / "z.json", SHAPE)
+    for number in range(150):
+        write(tmp_path / f"a{number}.json", '{"a": 1}')
+    assert images_of(tmp_path, "") == ["images/z.jpg"]
+
+
+def test_other_files_beside_the_images_are_ignored(tmp_path):
+    touch(tmp_path, "a.jpg", "c.PNG", "._a.jpg", ".cache/d.jpg", "notes.txt")
+    for name, text in (("a", SHAPE), ("package", '{"name": "x"}'), ("list", "[1]")):
+        write(tmp_path / f"{name}.json", text)
+    assert images_of(tmp_path, "") == ["a.jpg", "c.PNG"]
+    write(tmp_path / "c.json", '{"name": "x"}')
+    found = read_annotations(AnnotatedFolder(LABELME, tmp_path, tmp_path))
+    assert found.broken == {1: "c.json is not in the format LabelMe"}
+
+
+def test_an_image_of_a_file_has_its_name_or_else_the_one_in_the_file(tmp_path):
+    touch(
+        tmp_path, "a.jpg", "a.png", "b.bmp", "other name.jpg", "inner/d.jpg", "v1.2.jpg", "猫.jpg"
+    )
+    for name, image in (
+        ("a", "a.png"),  # of two with its name
+        ("b", "a.jpg"),  # copied; a.jpg is not its image
+        ("c", "..\\x\\other name.jpg"),
+        ("inner/d", "d"),
+        ("v1.2", ""),
+        ("猫", ""),
+        ("gone", "gone.jpg"),
+        ("z", "/home/a.png"),  # the image of a.xml
+    ):
+        write(tmp_path / f"{name}.xml", voc([], image))
+    found = read_annotations(AnnotatedFolder(VOC, tmp_path, tmp_path))
+    sizes = zip(found.paths, found.sizes.tolist(), strict=True)
+    labelled = {os.path.relpath(path, tmp_path) for path, size in sizes if size != list(UNKNOWN)}
+    # The scan reports that gone.jpg and z.png are not there.
+    assert labelled == {"a.png", "b.bmp", "inner/d.jpg", "gone.jpg", "other name.jpg", "v1.2.jpg",
+                        "z.png", "猫.jpg"}  # fmt: skip
+    assert len(found) == len(labelled) + 1
+
+
+@pytest.mark.parametrize(
+    ("images", "files", "labelled", "listed"),
+    [
+        (("cam2/1.jpg", "cam2/2.jpg"), ("cam1/1", "cam2/2"), {"cam2/2.jpg"}, [False, True]),
+        (("one/a.jpg", "two/a.jpg", "one/b.jpg"), ("a", "b"), {"one/b.jpg"}, [False, True]),
+        (("a.jpg", "in/b.jpg", "cam/c.jpg"), ("in/a", "b", "x/cam/c"), {"in/b.jpg", "cam/c.jpg"},
+         [False]),
+        (("a.jpg", "in/b.jpg", "cam/c.jpg"), ("part/a", "b", "x/cam/c"),
+         {"a.jpg", "in/b.jpg", "cam/c.jpg"}, [False, True]),
+    ],
+)  # fmt: skip
+def test_a_file_is_never_that_of_an_image_in_another_folder(
+    tmp_path, images, files, labelled, listed
+):
+    touch(tmp_path / "images", *images)
+    for name in files:
+        write(tmp_path / "annotations" / f"{name}.xml", BOX)
+    for is_listed in listed:
+        image_list = write(tmp_path / "list.txt", "\n".join(images)) if is_listed else None
+        folder = AnnotatedFolder(VOC, tmp_path / "annotations", tmp_path / "images", image_list)
+        found = read_annotations(folder)
+        counts = zip(found.paths, np.diff(found.starts).tolist(), strict=True)
+        there = {os.path.relpath(path, folder.images): number for path, number in counts
+                 if os.path.exists(path)}  # fmt: skip
+        assert there == {name: int(name in labelled) for name in images}
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("a.png", "a.png"),
+        ("images/sub/a.png", "sub/a.png"),
+        ("C:\\data\\sub\\a.png", "sub/a.png"),
+        ("/home/me/data/images/a.png", "a.png"),
+        ("../../../sub/a.png", "sub/a.png"),
+        ("a/../../sub/a.png", "sub/a.png"),
+        ("https://host/data/a.png", "a.png"),
+        ("größe 1 🦉.png", "größe 1 🦉.png"),
+        ("a" * 2000 + ".png", "a" * 2000 + ".png"),  # longer than a name can be
+    ],
+)
+def test_coco_names_are_found_in_the_image_folder_and_nowhere_else(tmp_path, name, place):
+    folder = tmp_path / "data" / "images"
+    touch(folder, "a.png", "sub/a.png", *([place] if len(place) < 200 else []))
+    touch(tmp_path / "sub", "a.png")
+    file = write(folder / "a.json", coco([], [name]))
+    assert read_annotations(AnnotatedFolder(COCO, file, folder)).paths == (str(folder / place),)
+
+
+@pytest.mark.parametrize(
+    ("image", "file"),
+    [
+        ("/data/upload/1/0a1b2c3d-a.jpg", "a.jpg"),
+        ("/data/local-files/?d=some%2Ffolder/a.jpg", "a.jpg"),
+        ("/data/local-files/?d=C:\\pictures\\a.jpg", "a.jpg"),
+        ("https://host/x/a.jpg?X-Amz-Credential=b%2Fc", "a.jpg"),
+        ("/data/upload/1/0a1b2c3d-my_cat_1.jpg", "my cat (1).jpg"),
+        ("/data/upload/1/0a1b2c3d-b.jpg", "0a1b2c3d-b.jpg"),
+        ("s3://bucket/图 🐈#50%.jpg", "图 🐈#50%.jpg"),
+        ("https://host/%E5%9B%BE.jpg", "图.jpg"),
+        ("https://host/data/upload/0a1b2c3d-c.jpg", "cam2/c.jpg"),
+        ("s3://bucket/cam2/d.jpg", "cam2/d.jpg"),
+    ],
+)
+def test_label_studio_images_are_found_by_their_name(tmp_path, image, file):
+    touch(tmp_path, file, "cam1/d.jpg")
+    item = task([], image)
+    item["data"] = {"text": "a fine day", "photo": image}
+    (path, *_), broken = (found := read_text(tmp_path, STUDIO, [item])).paths, found.broken
+    assert path == str(tmp_path / file) and not broken
+
+
+@pytest.mark.parametrize("image", ["", None, 5, "data:image/png;base64,AAAA", "x" * 5000 + ".jpg"])
+def test_a_task_without_the_name_of_a_file_is_refused(tmp_path, image):
+    (reason,) = read_text(tmp_path, STUDIO, [task([], image)]).broken.values()
+    assert "the name of a file is needed" in reason and len(reason) < 300
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        (
+            CVAT,
+            cvat_file(cvat([], "1/a.jpg"), cvat([], "2/a.jpg")),
+            "'2/a.jpg' are both",
+        ),
+        (
+            STUDIO,
+            [task([], f"s3://x/{n}/a.jpg", id=n) for n in (1, 2)],
+            "task 1 and task 2 are both",
+        ),
+        (COCO, coco([], ["a.jpg", "./a.jpg"]), "'a.jpg' and './a.jpg' are both this file"),
+    ],
+)
+def test_two_images_on_one_file_are_both_refused(tmp_path, name, text, reason):
+    found = read_text(tmp_path, name, text)
+    assert list(found.broken) == [0, 1] and reason in found.broken[0] == found.broken[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [(STUDIO, [task([], "c.jpg")]), (CVAT, cvat_file(cvat([], "c.jpg"))),
+     (CSV, CSV_TEXT.replace("\na,", "\nc,"))],
+)  # fmt: skip
+def test_a_name_that_several_files_have_is_refused(tmp_path, name, text):
+    touch(tmp_path, "one/c.jpg", "two/c.jpg")
+    found = read_text(tmp_path, name, text)
+    assert list(found.broken) == [0] and "2 files have its name" in found.broken[0]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_list_names_some_of_the_images(tmp_path, name):
+    objects = {
+        VOC: voc_box(1, 1, 9, 9), LABELME: labelme_shape("rectangle", [[1, 1], [9, 9]]),
+        CVAT: cvat_box(1, 1, 9, 9), STUDIO: studio_box(1, 1, 9, 9), COCO: coco_object([1, 1, 9, 9]),
+        CSV: csv_row((0.1, 0.1, 0.3, 0.4)),
+    }  # fmt: skip
+    case = CASES[name]
+    touch(tmp_path, "a.jpg", "b.jpg", "cam/b.jpg")
+    for file, text in {case.file: case.text([objects[name]]), **case.more}.items():
+        write(tmp_path / file, text)
+    write(tmp_path / "list.txt", "./b.jpg\n")
+    place = tmp_path if name in (VOC, LABELME) else tmp_path / case.file
+    found = read_annotations(AnnotatedFolder(name, place, tmp_path, tmp_path / "list.txt"))
+    assert found.paths == (str(tmp_path / "b.jpg"),) and len(found.class_index) == 1
+    write(tmp_path / "list.txt", "cam/none.jpg\n")
+    found = read_annotations(AnnotatedFolder(name, place, tmp_path, tmp_path / "list.txt"))
+    assert not len(found.class_index)
+
+
+def test_images_of_other_annotations_are_no_backgrounds_in_a_yaml(tmp_path):
+    touch(tmp_path / "imgs", "a.jpg", "b.jpg", "c.jpg")
+    for name in ("first/a.xml", "second/b.xml"):
+        write(tmp_path / name, BOX)
+    write(tmp_path / "list.txt", "a\nc\n")
+    first, everything = "images: imgs, annotations: first", ["a.jpg", "b.jpg", "c.jpg"]
+    for train, val, expected in (
+        (first, "images: imgs, annotations: second", (["a.jpg"], ["b.jpg"])),
+        (first, "images: ., annotations: second", (["a.jpg"], ["b.jpg"])),
+        (first, first, (everything, everything)),
+        (f"{first}, list: list.txt", "images: imgs, annotations: second", (["a.jpg", "c.jpg"],)),
+    ):
+        write(tmp_path / "data.yaml", f"train: {{{train}}}\nval: {{{val}}}\n")
+        dataset = load_dataset(tmp_path / "data.yaml")
+        for entries, names in zip((dataset.train, dataset.val), expected, strict=False):
+            assert [Path(path).name for path in read_annotations(*entries).paths] == names
+
+
+def test_lists_that_hold_nothing_of_a_file_are_an_error(tmp_path):
+    touch(tmp_path, "a.jpg")
+    write(tmp_path / "a.json", coco([coco_object([1, 1, 9, 9])], ["a.jpg"]))
+    write(tmp_path / "none.txt", "b.jpg")
+    entry = "{images: ., annotations: a.json, list: none.txt}"
+    write(tmp_path / "data.yaml", f"train: {entry}\nval: {entry}\n")
+    with pytest.raises(DatasetError, match=r"a\.json: none of its images is in .*none\.txt"):
+        load_split(load_dataset(tmp_path / "data.yaml"), "val")
+    write(tmp_path / "a.json", coco([], []))
+    with pytest.raises(DatasetError, match=r"a\.json: has no images"):
+        load_split(load_dataset(tmp_path / "a.json", splits=("train",)), "train")
+
+
+def test_a_real_dataset_is_the_one_that_was_converted_from_it():
+    """bccd's label files were written from these XML files, with six decimals."""
+    voc_set = load_dataset(shared_path("data/bccd/voc"))
+    yolo = load_dataset(shared_path("data/bccd/bccd.yaml"))
+    assert voc_set.class_names == ("Platelets", "RBC", "WBC")
+    number_of = np.array([yolo.class_names.index(name) for name in voc_set.class_names])
+    for split, number in (("train", 292), ("val", 72)):
+        pairs = list(zip(load_split(voc_set, split), load_split(yolo, split), strict=True))
+        assert len(pairs) == number
+        for mine, other in pairs:
+            assert mine.image_path.name == other.image_path.name
+            tables = [
+                np.column_stack([classes, boxes])
+                for classes, boxes in (
+                    (number_of[mine.class_index], mine.boxes_cxcywh_norm),
+                    (other.class_index, other.boxes_cxcywh_norm),
+                )
+            ]
+            found, expected = (table[np.lexsort(table.T[::-1])] for table in tables)
+            # Half of the sixth decimal, and float32.
+            np.testing.assert_allclose(found, expected, rtol=0, atol=0.5e-6 + 1e-7)

@@ -1,0 +1,102 @@
+"""Image files by the names that annotations have for them: never a file of another image."""
+
+from pathlib import Path
+
+import pytest
+
+from utils.data.sources.formats.names import FileNames, listed_in
+from utils.errors import DatasetError
+
+
+def find(folder: Path, files: tuple[str, ...], *names: str) -> tuple[str, str]:
+    """Return the path in the folder that is found for names, and the trouble."""
+    for name in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    path, trouble = FileNames(folder).find(names)
+    return str(path.relative_to(folder)), trouble
+
+
+@pytest.mark.parametrize(
+    ("files", "name", "found"),
+    [
+        (("a.jpg",), "a.jpg", "a.jpg"),
+        (("cam1/a.jpg",), "a.jpg", "cam1/a.jpg"),
+        (("a.jpg",), "bucket/cam1/a.jpg", "a.jpg"),
+        (("data/cam1/a.jpg",), "cam1/a.jpg", "data/cam1/a.jpg"),
+        (("cam1/a.jpg",), "bucket/cam1/a.jpg", "cam1/a.jpg"),
+        (("a.jpg", "cam1/a.jpg"), "a.jpg", "a.jpg"),
+        (("a.jpg", "cam1/a.jpg"), "cam1/a.jpg", "cam1/a.jpg"),
+        (("x/cam1/a.jpg", "y/cam1/a.jpg", "cam2/a.jpg"), "z/cam2/a.jpg", "cam2/a.jpg"),
+    ],
+)
+def test_a_name_is_the_file_whose_folders_it_shares(tmp_path, files, name, found):
+    assert find(tmp_path, files, name) == (found, "")
+
+
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        (("cam2/a.jpg",), "cam1/a.jpg"),
+        (("x/cam2/a.jpg",), "x/cam1/a.jpg"),
+        (("cam2/a.jpg", "cam3/a.jpg"), "cam1/a.jpg"),
+        (("a.jpg", "cam2/a.jpg"), "cam1/a.jpg"),
+    ],
+)
+def test_a_file_that_is_absent_is_never_one_of_other_folders(tmp_path, files, name):
+    assert find(tmp_path, files, name) == (name, "")
+
+
+def test_files_that_fit_alike_are_named(tmp_path):
+    _, trouble = find(tmp_path, ("x/cam1/a.jpg", "y/cam1/a.jpg"), "cam1/a.jpg")
+    assert trouble.startswith("2 files have its name")
+
+
+@pytest.mark.parametrize("name", ["//etc/a.jpg", "/etc/a.jpg", "../../etc/a.jpg"])
+def test_a_name_never_leads_out_of_the_folder(tmp_path, name):
+    assert find(tmp_path, (), name) == ("etc/a.jpg", "")
+
+
+def listed(folder: Path, files: tuple[str, ...], text: str) -> list[str]:
+    """Return which of the files a list names."""
+    for name in files:
+        (folder / "images" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "images" / name).touch()
+    (folder / "list.txt").write_text(text, encoding="utf-8")
+    is_listed = listed_in(folder / "list.txt", folder / "images")
+    return [name for name in files if is_listed(folder / "images" / name)]
+
+
+@pytest.mark.parametrize(
+    ("files", "text", "found"),
+    [
+        (("cam1/a.jpg", "cam2/a.jpg"), "cam1/a.jpg", ["cam1/a.jpg"]),
+        (("cam1/a.jpg", "cam2/a.jpg"), "images\\cam2\\a.jpg\n", ["cam2/a.jpg"]),
+        (("a.jpg", "cam1/a.jpg"), "a.jpg", ["a.jpg"]),
+        (("a.jpg", "cam1/a.jpg"), "./cam1/a", ["cam1/a.jpg"]),
+        (("cam2/a.jpg",), "cam1/a.jpg", []),
+        (("a.jpg", "b.jpg"), "\ufeffa.jpg\r\n/home/me/images/b.jpg\r\n", ["a.jpg", "b.jpg"]),
+        (("a.jpg", "b 1.jpg", "c.jpg"), "a  1\nb 1\nc -1\n", ["a.jpg", "b 1.jpg", "c.jpg"]),
+        (("v1.2.jpg", "v1.jpg"), "v1.2\n", ["v1.2.jpg"]),
+        (("a.jpg",), '\n/\n..\n""\n', []),
+    ],
+)
+def test_a_list_names_images_with_their_folders(tmp_path, files, text, found):
+    assert listed(tmp_path, files, text) == found
+
+
+def test_an_absent_image_may_be_listed(tmp_path):
+    (tmp_path / "list.txt").write_text("cam1/a.jpg\nb\n")
+    is_listed = listed_in(tmp_path / "list.txt", tmp_path)
+    assert is_listed(tmp_path / "cam1/a.jpg") and is_listed(tmp_path / "b.jpg")
+    assert not is_listed(tmp_path / "cam2/a.jpg")
+
+
+def test_a_line_that_may_be_two_images_is_an_error(tmp_path):
+    with pytest.raises(DatasetError, match=r"list.txt: 'a': 2 files have its name"):
+        listed(tmp_path, ("cam1/a.jpg", "cam2/a.jpg"), "a\n")
+
+
+def test_a_line_of_blanks_inside_costs_no_more_than_another(tmp_path):
+    blanks = " " * 300_000  # the square of it would take minutes
+    assert listed(tmp_path, ("a.jpg", "b.jpg"), f"a{blanks}1\nb{blanks}x\n") == ["a.jpg"]

@@ -1,0 +1,222 @@
+"""utils/evaluation/legacy against YOLOv5's stored figures and against arithmetic."""
+
+import numpy as np
+import pytest
+
+from tests.coco_reference import detections, ground_truth
+from tests.shared_files import shared_path
+from utils.evaluation.legacy.metric import (
+    LegacyEvaluator,
+    LegacyResult,
+    area_under_curve,
+    find_objects,
+    measure_classes,
+)
+from utils.report.console import legacy_table
+
+# Both sum the same float64 numbers, in another order.
+EXACT = {"rtol": 0, "atol": 1e-9}
+BOXES = [[10, 10, 30, 30], [50, 50, 250, 280], [300, 10, 340, 90]]
+
+
+@pytest.fixture(scope="module")
+def stored() -> dict[str, np.ndarray]:
+    with np.load(shared_path("golden/metrics/metrics.npz")) as file:
+        return dict(file)
+
+
+def measure_stored(stored, case: str):
+    """Return figures of the classes with stored ones, and how many objects each has."""
+    num_objects = np.bincount(stored[f"{case}_tcls"].astype(np.int64), minlength=80)
+    figures = measure_classes(
+        stored[f"{case}_conf"],
+        stored[f"{case}_pcls"].astype(np.int64),
+        stored[f"{case}_tp"],
+        num_objects,
+    )
+    classes = stored[f"{case}_o_cls"]
+    np.testing.assert_array_equal(np.flatnonzero(num_objects), classes)
+    return tuple(figure[classes] for figure in figures), num_objects[classes]
+
+
+@pytest.mark.parametrize("case", ["one", "nc3", "nc80", "nc80_missing"])
+def test_the_stored_average_precisions_are_met(stored, case):
+    (_, _, average_precision), _ = measure_stored(stored, case)
+    np.testing.assert_allclose(average_precision, stored[f"{case}_o_ap"], **EXACT)
+
+
+@pytest.mark.parametrize("case", ["one", "nc3", "nc80", "nc80_missing", "ties"])
+def test_the_stored_precisions_and_recalls_are_met(stored, case):
+    # Of "ties" too: its point lies below every score, where the order of equal ones has no effect.
+    (precision, recall, _), num_objects = measure_stored(stored, case)
+    np.testing.assert_allclose(precision, stored[f"{case}_o_p"], **EXACT)
+    np.testing.assert_allclose(recall, stored[f"{case}_o_r"], **EXACT)
+    total = precision + recall
+    f1 = 2 * precision * recall / np.where(total > 0, total, 1)
+    np.testing.assert_allclose(f1, stored[f"{case}_o_f1"], **EXACT)
+    num_correct = np.round(recall * num_objects)
+    num_wrong = np.round(num_correct / np.where(precision > 0, precision, 1) - num_correct)
+    np.testing.assert_array_equal(num_correct, stored[f"{case}_o_tp"])
+    np.testing.assert_array_equal(num_wrong, stored[f"{case}_o_fp"])
+
+
+@pytest.mark.parametrize("column", range(10))
+def test_among_equal_scores_the_stored_average_precision_is_between_the_extreme_orders(
+    stored, column
+):
+    # YOLOv5 sorted them by an unstable sort: their order is unknown. Ours is the listed one.
+    scores, class_index = stored["ties_conf"], stored["ties_pcls"].astype(np.int64)
+    correct = stored["ties_tp"][:, column : column + 1]
+    num_objects = np.bincount(stored["ties_tcls"].astype(np.int64))
+    lowest, highest = (
+        measure_classes(scores[order], class_index[order], correct[order], num_objects)
+        for order in (np.argsort(correct[:, 0]), np.argsort(~correct[:, 0]))
+    )
+    expected = stored["ties_o_ap"][:, column]
+    assert (lowest[2][:, 0] <= expected + EXACT["atol"]).all()
+    assert (expected <= highest[2][:, 0] + EXACT["atol"]).all()
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_the_stored_areas_under_curves_are_met(stored, number):
+    area = area_under_curve(stored[f"ap{number}_recall"], stored[f"ap{number}_precision"])
+    np.testing.assert_allclose(area, stored[f"ap{number}"], **EXACT)
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_the_stored_detections_find_the_same_objects(stored, number):
+    found, labels = stored[f"pb{number}_det"], stored[f"pb{number}_lab"]
+    correct = find_objects(
+        detections(found[:, :4], found[:, 4], found[:, 5]),
+        ground_truth(labels[:, 0], labels[:, 1:]),
+    )
+    np.testing.assert_array_equal(correct, stored[f"pb{number}_correct"])
+
+
+def evaluate(images, num_classes: int = 3) -> LegacyResult:
+    evaluator = LegacyEvaluator([f"class {index}" for index in range(num_classes)])
+    for image_id, (found, objects) in enumerate(images):
+        evaluator.add(image_id, found, objects)
+    return evaluator.result()
+
+
+def overall(result: LegacyResult) -> tuple[float, float, float, float]:
+    return result.mean_precision, result.mean_recall, result.map50, result.map
+
+
+NOTHING_FOUND = detections([], [], [])
+NO_OBJECTS = ground_truth([], [])
+
+
+def test_no_detections_score_nothing():
+    result = evaluate([(NOTHING_FOUND, ground_truth([0, 2], BOXES[:2]))])
+    assert overall(result) == (0, 0, 0, 0)
+    np.testing.assert_array_equal(result.num_ground_truth, [1, 0, 1])
+    np.testing.assert_array_equal(result.ap, [0, np.nan, 0])
+
+
+@pytest.mark.parametrize("images", [
+    [],
+    [(NOTHING_FOUND, NO_OBJECTS)],
+    [(detections(BOXES, [0.9, 0.8, 0.7], [0, 1, 1]), NO_OBJECTS)],
+], ids=["no images", "empty images", "false alarms"])  # fmt: skip
+def test_without_objects_there_is_nothing_to_measure(images):
+    result = evaluate(images)
+    assert overall(result) == (0, 0, 0, 0)
+    assert result.num_images == len(images)
+    for figures in (result.precision, result.recall, result.ap50, result.ap):
+        np.testing.assert_array_equal(figures, [np.nan] * 3)
+
+
+def test_perfect_detections_have_an_area_just_below_one():
+    images = [(detections(BOXES, [0.9, 0.8, 0.7], [0, 1, 2]), ground_truth([0, 1, 2], BOXES))]
+    # The curve falls from precision 1 at recall 1 - 0.01 to the added end point, precision 0 at
+    # recall 1: the last of 100 trapezoids is half as high.
+    np.testing.assert_allclose(overall(evaluate(images)), (1, 1, 0.995, 0.995), **EXACT)
+
+
+def test_a_class_without_objects_is_left_out_of_the_means():
+    found = detections(BOXES, [0.9, 0.8, 0.7], [0, 1, 2])
+    result = evaluate([(found, ground_truth([0, 2], [BOXES[0], BOXES[2]]))])
+    np.testing.assert_array_equal(result.precision, [1, np.nan, 1])
+    np.testing.assert_allclose(overall(result), (1, 1, 0.995, 0.995), **EXACT)
+
+
+def test_a_class_without_detections_halves_the_means_of_two():
+    result = evaluate([(detections(BOXES[:1], [0.9], [0]), ground_truth([0, 2], BOXES[:2]))])
+    np.testing.assert_array_equal(result.recall, [1, np.nan, 0])
+    np.testing.assert_allclose(overall(result), (0.5, 0.5, 0.4975, 0.4975), **EXACT)
+
+
+def test_average_precision_runs_on_straight_to_recall_one():
+    # One of two objects is found, at recall 0.5 with precision 1. From there the curve falls to
+    # (1, 0): an area of 0.5 and a triangle of 0.25. COCO's metric says 51 / 101.
+    result = evaluate([(detections(BOXES[:1], [0.9], [0]), ground_truth([0, 0], BOXES[:2]))])
+    np.testing.assert_allclose(result.ap[0], 0.75, **EXACT)
+
+
+def test_the_object_goes_to_the_first_listed_detection_at_every_threshold_by_itself():
+    # IoU 0.6 and 1 with the one object, so both claim it up to 0.6 and the second alone beyond.
+    found = detections([[0, 0, 10, 6], [0, 0, 10, 10]], [0.9, 0.8], [0, 0])
+    correct = find_objects(found, ground_truth([0], [[0, 0, 10, 10]]))
+    np.testing.assert_array_equal(correct[0], np.arange(10) < 3)
+    np.testing.assert_array_equal(correct[1], np.arange(10) >= 3)
+
+
+def test_a_detection_finds_no_second_object_when_its_best_is_taken():
+    # The objects are 10 x 10, two pixels apart; both detections overlap the first of them most.
+    objects = ground_truth([0, 0], [[0, 0, 10, 10], [2, 0, 12, 10]])
+    found = detections([[0, 0, 10, 10], [0.5, 0, 10.5, 10]], [0.9, 0.8], [0, 0])
+    correct = find_objects(found, objects)
+    assert correct[0].all() and not correct[1].any()
+
+
+def test_another_class_finds_nothing():
+    found = detections(BOXES[:1], [0.9], [1])
+    assert not find_objects(found, ground_truth([0], BOXES[:1])).any()
+
+
+def test_crowds_are_no_objects():
+    objects = ground_truth([0, 1], BOXES[:2], is_crowd=[True, False])
+    result = evaluate([(detections(BOXES[:2], [0.9, 0.8], [0, 1]), objects)])
+    np.testing.assert_array_equal(result.num_ground_truth, [0, 1, 0])
+    np.testing.assert_allclose(overall(result), (1, 1, 0.995, 0.995), **EXACT)
+
+
+def test_the_order_of_the_images_does_not_matter():
+    # Equal scores in both images; in image 0 the detection is right, in image 1 wrong.
+    images = {0: BOXES[0], 1: BOXES[1]}
+    results = []
+    for order in ((0, 1), (1, 0)):
+        evaluator = LegacyEvaluator(["object"])
+        for image_id in order:
+            found = detections([images[image_id]], [0.5], [0])
+            evaluator.add(image_id, found, ground_truth([0], BOXES[:1]))
+        results.append(evaluator.result())
+    # Recall 0.5 at precision 1, then 0.5 and 0.5, then straight to (1, 0): the curve at recall 0.5
+    # reads 0.5, so the trapezoids before it lose 0.01 / 4.
+    for result in results:
+        np.testing.assert_allclose(result.ap[0], 0.5 - 0.0025 + 0.125, **EXACT)
+
+
+def test_more_than_100_detections_of_an_image_and_class_count():
+    # 100 false alarms before the one that is right, at rank 101, which COCO's metric cuts off.
+    boxes = [[300, 300, 310, 310]] * 100 + BOXES[:1]
+    scores = np.linspace(0.9, 0.1, 101)
+    result = evaluate([(detections(boxes, scores, [0] * 101), ground_truth([0], BOXES[:1]))])
+    # Precision 1 at recall 0 falls straight to 1 / 101 at recall 1, the last trapezoid to 0.
+    envelope = np.full(101, 1 / 101)
+    envelope[-1] = 0
+    np.testing.assert_allclose(result.ap[0], (envelope[1:] + envelope[:-1]).sum() / 200, **EXACT)
+
+
+def test_the_table_says_whose_figures_it_holds():
+    result = evaluate([(detections(BOXES[:1], [0.9], [0]), ground_truth([0, 2], BOXES[:2]))])
+    lines = legacy_table(result).splitlines()
+    assert lines[0].strip().startswith("as YOLOv5 prints it")
+    assert [line.split() for line in lines[1:]] == [
+        ["class", "images", "labels", "P", "R", "mAP50", "mAP50-95"],
+        ["all", "1", "2", "0.5000", "0.5000", "0.4975", "0.4975"],
+        ["class", "0", "1", "1", "1.0000", "1.0000", "0.9950", "0.9950"],
+        ["class", "2", "1", "1", "0.0000", "0.0000", "0.0000", "0.0000"],
+    ]

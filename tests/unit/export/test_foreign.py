@@ -1,0 +1,99 @@
+"""Files of the public exporter that segment or classify: known by their graphs, or refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from models.inference.exported import ExportedPredictor
+from tests.onnx_files import FOREIGN, SIDE, own_texts, write_classifier, write_segmenter
+from utils.data.image.letterbox import fit_letterbox
+from utils.errors import UserError
+from utils.evaluation.nms import SuppressionSettings
+from utils.export.metadata import LOGITS, MASK_ROWS, NORMALIZED
+from utils.export.onnx import OnnxRuntime, read_onnx
+from utils.export.opening import open_runtime
+from utils.masks.runs import mask_of_runs
+
+MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def refused(path, text):
+    with pytest.raises(UserError, match=text) as found:
+        open_runtime(path, 1)
+    assert len(str(found.value)) < 1000
+
+
+def test_a_public_segmenter_is_known_by_its_outputs(tmp_path):
+    metadata = read_onnx(write_segmenter(tmp_path / "a.onnx")).metadata
+    assert (metadata.head, metadata.output) == ("Segment", MASK_ROWS)
+    assert metadata.class_names == ("cat", "dog") and metadata.image_size == (SIDE, SIDE)
+
+
+def test_its_masks_are_found(tmp_path):
+    predictor = ExportedPredictor(OnnxRuntime(write_segmenter(tmp_path / "a.onnx"), 1))
+    (decoded,) = predictor.decode_above(predictor(np.zeros((1, 3, SIDE, SIDE), np.uint8)), 0.2)
+    settings = SuppressionSettings(0.2, multi_label=False)
+    found = predictor.head.finish(decoded, fit_letterbox((SIDE, SIDE), (SIDE, SIDE)), settings)
+    assert found.boxes_xyxy.tolist() == [[8, 8, 24, 24]] and found.class_index.tolist() == [1]
+    wanted = np.zeros((SIDE, SIDE), bool)
+    wanted[8:16, 8:24] = True  # the upper half of its box
+    assert np.array_equal(mask_of_runs(found.masks.row(0), (SIDE, SIDE)), wanted)
+
+
+def test_a_public_classifier_takes_normalized_images(tmp_path):
+    path = write_classifier(tmp_path / "a.onnx")
+    metadata = read_onnx(path).metadata
+    assert (metadata.head, metadata.output, metadata.image) == ("Classify", LOGITS, NORMALIZED)
+    predictor = ExportedPredictor(OnnxRuntime(path, 1))
+    images = np.full((1, 3, SIDE, SIDE), 255, np.uint8)
+    ((logits,),) = predictor(images)
+    wanted = [(1 - MEANS[at]) / DEVIATIONS[at] for at in (0, 1)]
+    np.testing.assert_allclose(logits, wanted, rtol=1e-5)
+    powers = np.exp(np.array(wanted) - max(wanted))
+    (scores,) = predictor.decode_above([(logits,)], 0.0)
+    np.testing.assert_allclose(scores, (powers / powers.sum())[None], rtol=1e-5)
+
+
+def test_the_images_of_a_classifier_of_any_size_are_those_of_its_task(tmp_path):
+    path = write_classifier(tmp_path / "a.onnx", shape=("b", 3, "h", "w"))
+    metadata = read_onnx(path).metadata
+    assert metadata.dynamic and metadata.image_size == (224, 224)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"prototypes": 4}, "rows of 10 numbers, but 2 classes and 4 prototypes need 11"),
+        ({"texts": {"names": "{0: 'a'}"}}, "1 class and 3 prototypes need 9"),
+        ({"texts": {**FOREIGN, "task": "detect"}}, "for the task 'detect'.*made to segment"),
+        ({"texts": {**FOREIGN, "task": "[" * 1000}}, "its metadata has task"),
+        ({"texts": own_texts(output="rows")}, "2 outputs, and its metadata says 1"),
+        ({"texts": own_texts(output="masks", head="Segment")}, r"metadata says \(1, any, 6\)"),
+        ({"texts": own_texts(output="logits", head="Classify")}, "2 outputs.* says 1"),
+        ({"texts": own_texts(image_size=[64, 64])}, "ONNX Runtime failed"),
+    ],
+)
+def test_a_segmenter_that_does_not_fit_its_metadata_is_refused(tmp_path, changes, text):
+    refused(write_segmenter(tmp_path / "a.onnx", **changes), text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"texts": {"names": "['a', 'b', 'c']"}}, r"returns \(1, 2\), and .* says \(1, 3\)"),
+        ({"last": "Softmax"}, "it ends in Softmax"),
+        ({"texts": {**FOREIGN, "task": "pose"}}, "for the task 'pose', and .* made to classify"),
+        ({"texts": own_texts(output="logits", head="Classify", class_names=["a"])}, "says .1, 1."),
+    ],
+)
+def test_a_classifier_that_does_not_fit_its_metadata_is_refused(tmp_path, changes, text):
+    refused(write_classifier(tmp_path / "a.onnx", **changes), text)
+
+
+@pytest.mark.parametrize("head", ["Detect", "Conv", "Nothing", "Classify"])
+def test_a_head_that_returns_no_masks_is_refused(tmp_path, head):
+    texts = own_texts(output="mask_rows", head=head)
+    runtime = OnnxRuntime(write_segmenter(tmp_path / "a.onnx", texts=texts), 1)
+    with pytest.raises(UserError, match=f"a.onnx: .* head '{head}' and returns mask_rows"):
+        ExportedPredictor(runtime, "a.onnx")

@@ -1,0 +1,79 @@
+"""What a file says of itself is parsed, never evaluated, and every field has a type and a range."""
+
+import pytest
+
+from tests.onnx_files import CLASSES, own_texts
+from utils.errors import UserError
+from utils.export.metadata import DETECTIONS, Metadata, metadata_of
+
+SUPPRESSION = {
+    "confidence_threshold": 0.25, "iou_threshold": 0.45, "class_agnostic": False, "classes": None,
+    "max_detections": 100, "multi_label": False,
+}  # fmt: skip
+
+
+def test_what_is_written_is_read_again():
+    metadata = Metadata(
+        ("a", "étoile"), 32, (64, 96), 4, False, output=DETECTIONS, suppression=SUPPRESSION
+    )
+    assert metadata_of(metadata.texts()) == metadata
+
+
+def test_a_text_of_another_program_does_not_matter():
+    assert metadata_of({**own_texts(), "author": "{"}).class_names == CLASSES
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("class_names", []),
+        ("class_names", "cat"),
+        ("class_names", ["cat", 7]),
+        ("class_names", ["cat", ""]),
+        ("class_names", ["x" * 1001]),
+        ("class_names", ["x"] * 10_001),
+        ("class_names", {"0": "cat"}),
+        ("stride", -32),
+        ("stride", 0),
+        ("stride", 32.0),
+        ("stride", True),
+        ("stride", "__import__('os').system('true')"),
+        ("image_size", [32]),
+        ("image_size", [32, 32, 32]),
+        ("image_size", [0, 32]),
+        ("image_size", [32, 1 << 20]),
+        ("image_size", [48, 32]),
+        ("image_size", 32),
+        ("batch_size", 0),
+        ("batch_size", 10**9),
+        ("dynamic", 1),
+        ("image", "jpeg"),
+        ("image", ["floats"]),
+        ("output", "keypoints"),
+        ("precision", "float64"),
+        ("head", ["Detect"]),
+        ("suppression", []),
+        ("suppression", {"iou_threshold": 2}),
+        ("suppression", {"iou_threshold": float("nan")}),
+        ("suppression", {"max_detections": 10**9}),
+        ("suppression", {"another": 1}),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_name(name, value):
+    with pytest.raises(UserError, match=f"its metadata has {name} .*; export it again") as found:
+        metadata_of(own_texts(**{name: value}))
+    assert len(str(found.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[" * 100_000, '{"a": 1, "a": 2}', "1" * 5000, "os.system('true')"]
+)
+def test_what_is_no_json_is_refused(text):
+    with pytest.raises(UserError, match="its metadata has stride"):
+        metadata_of({**own_texts(), "stride": text})
+
+
+@pytest.mark.parametrize("name", [*own_texts()][:-1])
+def test_an_absent_field_is_named(name):
+    with pytest.raises(UserError, match=f"lacks {name}; export it with export.py"):
+        metadata_of(own_texts(**{name: None}))

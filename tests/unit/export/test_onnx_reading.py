@@ -1,0 +1,209 @@
+"""ONNX files are read as data: what is damaged, of another kind or elsewhere is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from tests.onnx_files import (
+    FOREIGN,
+    MEAN,
+    NODE,
+    ROW,
+    SIDE,
+    constant,
+    detector_nodes,
+    make_file,
+    own_texts,
+    write_detector,
+)
+from utils.errors import UserError
+from utils.export.onnx import OnnxRuntime, read_onnx
+
+IMAGES = (1, 3, SIDE, SIDE)
+
+
+def refused(path: Path, text: str) -> None:
+    with pytest.raises(UserError, match=text) as found:
+        OnnxRuntime(path, 1)
+    assert len(str(found.value)) < 1000
+
+
+def changed(path: Path, change) -> Path:
+    model = onnx.load_model_from_string(path.read_bytes())
+    change(model)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+def test_a_detector_runs_in_either_precision(tmp_path, kind):
+    number = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    path = write_detector(tmp_path / "a.onnx", texts=FOREIGN, kind=number, dtype=kind)
+    runtime = OnnxRuntime(path, 1)
+    (found,) = runtime(np.full(IMAGES, 0.5, np.float32))
+    assert runtime.metadata.precision == kind.__name__ and found.dtype == np.float32
+    np.testing.assert_allclose(found, ROW + MEAN / 2, rtol=1e-3)
+
+
+INNER = helper.make_graph([NODE("Evil", ["images"], ["x"], domain="com.evil")], "inner", [], [])
+
+
+@pytest.mark.parametrize(
+    ("node", "text"),
+    [
+        (NODE("Evil", ["images"], ["out0"], domain="com.evil"), "'Evil' is of 'com.evil'; only"),
+        (NODE("EfficientNMS_TRT", ["images"], ["out0"], domain="TRT"), "is of 'TRT'; only ONNX's"),
+        (NODE("If", ["n"], ["out0"], then_branch=INNER), "'Evil' is of 'com.evil'"),
+        (NODE("Relu", ["absent"], ["out0"]), "ONNX Runtime does not take it"),
+        (NODE("Conv", ["images"], ["out0"]), "ONNX Runtime does not take it"),
+    ],
+)
+def test_operators_that_are_not_onnx_own_are_named(tmp_path, node, text):
+    initial = [constant("n", np.bool_(True))]
+    refused(make_file(tmp_path / "a.onnx", [node], initial, domains=["com.evil", "TRT"]), text)
+
+
+def test_functions_sparse_tensors_and_further_inputs_are_refused(tmp_path):
+    path, text = tmp_path / "a.onnx", "it has functions or sparse tensors"
+    function = helper.make_function("d", "f", ["x"], ["y"], [], [helper.make_opsetid("", 17)])
+    sparse = onnx.SparseTensorProto(dims=[2], values=constant("v", np.float32([1])))
+    refused(changed(write_detector(path), lambda model: model.functions.append(function)), text)
+    refused(
+        changed(write_detector(path), lambda x: x.graph.sparse_initializer.append(sparse)), text
+    )
+    other = helper.make_tensor_value_info("other", TensorProto.FLOAT, (1,))
+    refused(changed(write_detector(path), lambda x: x.graph.input.append(other)), "takes 2 inputs")
+
+
+def with_external(path: Path, location: str, size: object = ROW.nbytes, offset: int = 0) -> Path:
+    """Write a detector whose row lies in another file."""
+    nodes, initial = detector_nodes()
+    row = next(tensor for tensor in initial if tensor.name == "row")
+    row.ClearField("raw_data")
+    row.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", offset), ("length", size)):
+        row.external_data.add(key=key, value=str(value))
+    return make_file(path, nodes, initial)
+
+
+def test_external_data_beside_the_model_are_read(tmp_path):
+    (tmp_path / "a.bin").write_bytes(b"12345678" + ROW.tobytes())
+    runtime = OnnxRuntime(with_external(tmp_path / "a.onnx", "a.bin", offset=8), 1)
+    np.testing.assert_array_equal(runtime(np.zeros(IMAGES, np.float32))[0], ROW)
+
+
+@pytest.mark.parametrize("location", ["../a.bin", "/etc/passwd", "sub/a.bin", "..", ".", "", "l"])
+def test_external_data_elsewhere_are_refused(tmp_path, location):
+    folder = tmp_path / "model"
+    (folder / "sub").mkdir(parents=True)
+    for path in (tmp_path / "a.bin", folder / "sub" / "a.bin"):
+        path.write_bytes(ROW.tobytes())
+    (folder / "l").symlink_to(tmp_path / "a.bin")
+    refused(with_external(folder / "a.onnx", location), "only from a file in the model's folder")
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "offset"),
+    [("a.bin", ROW.nbytes, 4), ("a.bin", 1, 0), ("a.bin", "x", 0), ("gone.bin", ROW.nbytes, 0)],
+)
+def test_external_data_that_are_not_there_are_refused(tmp_path, name, size, offset):
+    (tmp_path / "a.bin").write_bytes(ROW.tobytes())
+    refused(with_external(tmp_path / "a.onnx", name, size, offset), "external data|not take it")
+
+
+def test_external_data_that_no_message_holds_are_refused_unread(tmp_path):
+    with (tmp_path / "a.bin").open("wb") as file:
+        file.truncate(2**33)  # takes no disk
+    refused(with_external(tmp_path / "a.onnx", "a.bin", 2**33), "has 8,589,934,592 bytes; at most")
+
+
+def test_every_cut_of_a_file_is_refused(tmp_path):
+    whole = write_detector(tmp_path / "whole.onnx").read_bytes()
+    path = tmp_path / "cut.onnx"
+    for length in range(0, len(whole) - 1, 7):
+        path.write_bytes(whole[:length])
+        with pytest.raises(UserError):
+            OnnxRuntime(path, 1)
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 4096, b"PK\x03\x04", b"\x08\x09" * 2048])
+def test_what_is_no_onnx_is_refused(tmp_path, content):
+    path = tmp_path / "a.onnx"
+    path.write_bytes(content)
+    refused(path, "damaged, or no ONNX file")
+
+
+@pytest.mark.parametrize("kind", [TensorProto.DOUBLE, TensorProto.UINT8, TensorProto.UNDEFINED])
+def test_images_of_another_type_are_refused(tmp_path, kind):
+    def change(model):
+        model.graph.input[0].type.tensor_type.elem_type = kind
+
+    path = changed(write_detector(tmp_path / "a.onnx"), change)
+    refused(path, "it takes numbers of a type that is not its metadata's floats")
+
+
+def test_metadata_that_are_no_utf8_are_refused(tmp_path):
+    path = write_detector(tmp_path / "a.onnx", texts=FOREIGN)
+    path.write_bytes(path.read_bytes().replace(b"'cat'", b"\xff" * 5, 1))
+    with pytest.raises(UserError):
+        OnnxRuntime(path, 1)
+
+
+# Files of the public exporter tell names and stride alone.
+
+
+def test_the_graph_tells_what_the_public_exporter_does_not(tmp_path):
+    texts = {"stride": "32", "names": "{0: 'it''s', 1: \"étoile\"}"}
+    metadata = read_onnx(write_detector(tmp_path / "a.onnx", 4, texts=texts)).metadata
+    assert metadata.class_names == ("it's", "étoile") and not metadata.dynamic
+    assert (metadata.stride, metadata.image_size, metadata.batch_size) == (32, (SIDE, SIDE), 4)
+
+
+def test_a_dynamic_file_of_the_public_exporter_is_dynamic(tmp_path):
+    nodes, initial = detector_nodes()
+    path = make_file(
+        tmp_path / "a.onnx", nodes, initial, ("batch", 3, "height", "width"), (("b", "n", 7),),
+        {"names": "['cat', 'dog']", "stride": "32"},
+    )  # fmt: skip
+    metadata = read_onnx(path).metadata
+    assert metadata.dynamic and metadata.class_names == ("cat", "dog")
+    (found,) = OnnxRuntime(path, 1)(np.zeros((2, 3, 64, 96), np.float32))
+    assert found.shape == (2, 1, 7)
+
+
+@pytest.mark.parametrize(
+    ("texts", "text"),
+    [
+        ({"names": "{0: 'a', 2: 'b'}"}, "a name for each class is needed"),
+        ({"names": "{0: 'a', 1: [b]}"}, "its metadata has class_names"),
+        ({"names": "__import__('os').system('true')"}, "a name for each class is needed"),
+        ({"names": "!!python/object/apply:os.system ['true']"}, "its metadata has names"),
+        ({"names": "{0: 'a', 0: 'b'}"}, "appears twice"),
+        ({"names": "[" * 100_000}, "its metadata has names"),
+        ({"names": "x" * 2_000_000}, "its metadata has names of 2,000,000 characters"),
+        ({"stride": "-32"}, "its metadata has stride -32"),
+        ({"stride": "os.system('true')"}, "its metadata has stride"),
+        ({"stride": "5"}, "no multiples of its stride 5"),
+        ({"task": "pose"}, "it is for the task 'pose', and its graph is made to detect"),
+    ],
+)
+def test_texts_of_the_public_exporter_are_never_run(tmp_path, texts, text):
+    refused(write_detector(tmp_path / "a.onnx", texts={**FOREIGN, **texts}), text)
+
+
+def test_a_graph_of_no_known_task_is_refused(tmp_path):
+    nodes, initial = detector_nodes()
+    nodes.append(NODE("Identity", ["out0"], ["out1"]))
+    outputs = (1, 1, 7), (1, 1, 7)
+    path = make_file(tmp_path / "a.onnx", nodes, initial, outputs=outputs, texts=FOREIGN)
+    refused(path, "a model of the public YOLOv5 takes images .* and returns rows")
+
+
+def test_a_field_that_is_absent_is_named(tmp_path):
+    path = write_detector(tmp_path / "a.onnx", texts=own_texts(stride=None))
+    refused(path, "its metadata lacks stride; export it with export.py")

@@ -1,0 +1,163 @@
+"""OpenVINO's folders: written, run, and refused where something is wrong with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import onnx
+import openvino
+import pytest
+
+from tests.doubling import DYNAMIC, METADATA, random_images, rows_of, write_doubling
+from utils.errors import UserError
+from utils.export.metadata import Metadata
+from utils.export.opening import open_runtime
+from utils.export.openvino import OpenVinoRuntime, write_openvino
+
+
+def written(folder: Path, metadata: Metadata = METADATA, factor: float = 2) -> Path:
+    """A folder that doubles images."""
+    graph = write_doubling(folder / "graph.onnx", factor, metadata.dynamic)
+    write_openvino(graph, folder / "made", metadata, None)
+    return folder / "made"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("openvino"))
+
+
+def test_it_computes_what_the_graph_does_and_has_its_metadata(made):
+    runtime, images = OpenVinoRuntime(made, threads=1), random_images()
+    np.testing.assert_array_equal(runtime(images)[0], rows_of(images))
+    assert runtime.metadata == METADATA
+    assert runtime.name.startswith("OpenVINO 20") and runtime.name.endswith(", CPU")
+
+
+def test_numbers_are_not_rounded_to_bfloat16(tmp_path):
+    """Which has 8 bits: 1.001 would be 1."""
+    images = random_images()
+    (found,) = OpenVinoRuntime(written(tmp_path, factor=1.001))(images)
+    np.testing.assert_allclose(found, rows_of(images, 1.001), rtol=2e-7)
+
+
+def test_a_dynamic_folder_takes_any_number_and_size_of_images(tmp_path):
+    runtime = OpenVinoRuntime(written(tmp_path, DYNAMIC))
+    for images in (random_images(), random_images(3, 64, 32)):
+        np.testing.assert_array_equal(runtime(images)[0], rows_of(images))
+
+
+def test_half_precision_halves_the_weights(tmp_path, made):
+    half = written(tmp_path, dataclasses.replace(METADATA, precision="float16"))
+    sizes = [(folder / "model.bin").stat().st_size for folder in (half, made)]
+    assert sizes[0] < 0.6 * sizes[1]
+    np.testing.assert_array_equal(
+        OpenVinoRuntime(half)(random_images())[0], rows_of(random_images())
+    )
+
+
+def test_threads_that_share_a_runtime_get_their_own_results(made):
+    runtime = OpenVinoRuntime(made)
+    batches = [random_images() + number for number in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        for images, (found,) in zip(batches, pool.map(runtime, batches), strict=True):
+            np.testing.assert_array_equal(found, rows_of(images))
+
+
+def test_it_runs_onnx_files_too(tmp_path):
+    graph = write_doubling(tmp_path / "graph.onnx")
+    model = onnx.load(graph)
+    onnx.helper.set_model_props(model, METADATA.texts())
+    onnx.save(model, graph)
+    runtime = OpenVinoRuntime(graph)
+    assert runtime.metadata == METADATA
+    np.testing.assert_array_equal(runtime(random_images())[0], rows_of(random_images()))
+
+
+def cut(name: str, size: int) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:size])
+
+
+def exchanged(before: str, after: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        text = (folder / "model.xml").read_text(encoding="utf-8")
+        assert before in text
+        (folder / "model.xml").write_text(text.replace(before, after), encoding="utf-8")
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "model.bin").unlink(), "lacks model.bin"),
+        (lambda folder: [path.unlink() for path in folder.iterdir()], "lacks model.xml"),
+        (cut("model.xml", 900), "OpenVINO cannot read it"),
+        (cut("model.bin", 100), "OpenVINO cannot read it"),
+        (exchanged('type="Multiply"', 'type="Foreign"'), "OpenVINO cannot read it"),
+        (exchanged('offset="0"', 'offset="99999999999"'), "OpenVINO cannot read it"),
+        (lambda folder: (folder / "model.xml").write_bytes(b"<net \xff>"), "not UTF-8"),
+        (exchanged('value="&quot;Detect&quot;"', "><a/><"), "OpenVINO cannot|lacks head"),
+        (exchanged("class_names", "other_names"), "metadata lacks class_names"),
+    ],
+)
+def test_damage_is_a_clear_error(tmp_path, made, damage, message):
+    shutil.copytree(made, tmp_path / "copy")
+    damage(tmp_path / "copy")
+    with pytest.raises(UserError, match=message):
+        OpenVinoRuntime(tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"class_names": ("a", "b")}, r"returns \(1, 512, 6\).*says \(1, any, 7\)"),
+        ({"image_size": (64, 64)}, "OpenVINO failed: "),
+    ],
+)
+def test_metadata_of_another_model_are_found_by_the_trial(tmp_path, change, message):
+    folder = written(tmp_path, dataclasses.replace(METADATA, **change))
+    folder = folder.rename(tmp_path / "a_openvino_model")
+    with pytest.raises(UserError, match=message):
+        open_runtime(folder)
+
+
+def saved(folder: Path, taken: str = "f32", inputs: int = 1) -> Path:
+    """A folder with other inputs than a detector has, and a detector's metadata."""
+    ops = openvino.opset13
+    images = ops.parameter([1, 3, 32, 32], getattr(openvino.Type, taken))
+    rows = ops.reshape(ops.convert(images, "f32"), ops.constant([1, 512, 6]), False)
+    others = [ops.parameter([1, 512, 6], np.float32) for _ in range(inputs - 1)]
+    for other in others:
+        rows = ops.add(rows, other)
+    model = openvino.Model([rows], [images, *others], "model")
+    for name, text in METADATA.texts().items():
+        model.set_rt_info(text, ["framework", name])
+    openvino.save_model(model, folder / "model.xml")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("taken", "inputs", "message"),
+    [
+        ("f32", 2, "it has 2 inputs; a detector has one"),
+        ("i64", 1, "it takes numbers of type int64, which is not its metadata's floats"),
+        ("u8", 1, "it takes numbers of type uint8"),
+        ("boolean", 1, "it takes numbers of type bool"),
+    ],
+)
+def test_a_folder_that_takes_something_else_is_refused(tmp_path, taken, inputs, message):
+    """Whole numbers would cut values of 0 to 1."""
+    with pytest.raises(UserError, match=message):
+        OpenVinoRuntime(saved(tmp_path, taken, inputs))
+
+
+def test_a_folder_that_takes_half_precision_is_given_it(tmp_path):
+    images = random_images().astype(np.float16)
+    (found,) = OpenVinoRuntime(saved(tmp_path, "f16"))(images.astype(np.float32))
+    np.testing.assert_array_equal(found, images.astype(np.float32).reshape(1, 512, 6))

@@ -1,0 +1,90 @@
+"""TorchScript files: run where the backend can, refused by name where it cannot."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backend import device, nn, ops
+from tests.doubling import METADATA, random_images, rows_of
+from utils.errors import UserError
+from utils.export.metadata import metadata_as_json
+from utils.export.torchscript import TorchScriptRuntime
+
+supported = pytest.mark.skipif(not device.supports("torchscript"), reason="PyTorch's alone")
+
+
+class Doubling(nn.Module):
+    def forward(self, images: Any) -> Any:
+        return (images * 2.0).reshape(1, -1, 6)
+
+
+def written(path: Path, text: str) -> Path:
+    example = ops.tensor(np.zeros((1, 3, 32, 32), np.float32))
+    path.write_bytes(nn.to_torchscript(Doubling().eval(), example, text))
+    return path
+
+
+@supported
+def test_it_computes_what_the_module_does_and_has_its_metadata(tmp_path):
+    path = written(tmp_path / "a.torchscript", metadata_as_json(METADATA))
+    runtime, images = TorchScriptRuntime(path), random_images()
+    (found,) = runtime(images)
+    np.testing.assert_array_equal(found, rows_of(images))
+    assert runtime.metadata == METADATA
+    assert runtime.name.startswith("TorchScript, PyTorch")
+
+
+@supported
+def test_the_process_keeps_its_number_of_threads(tmp_path):
+    path = written(tmp_path / "a.torchscript", metadata_as_json(METADATA))
+    before = device.host_threads()
+    try:
+        device.set_host_threads(3)  # as a program that loads the file has chosen
+        TorchScriptRuntime(path, threads=2)(random_images())
+        assert device.host_threads() == 3
+    finally:
+        device.set_host_threads(before)
+
+
+@supported
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "metadata.json is no JSON"),
+        ("{", "metadata.json is no JSON"),
+        ("[]", "holds no object"),
+        ("{}", "metadata lacks class_names"),
+    ],
+)
+def test_metadata_of_others_is_a_clear_error(tmp_path, text, message):
+    with pytest.raises(UserError, match=message):
+        TorchScriptRuntime(written(tmp_path / "a.torchscript", text))
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\3\4", b"text" * 1000])
+def test_damage_is_a_clear_error(tmp_path, content):
+    path = tmp_path / "a.torchscript"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="damaged, or it holds no metadata"):
+        TorchScriptRuntime(path)
+
+
+def test_a_program_is_refused_where_it_cannot_be_loaded(tmp_path):
+    """By PyTorch, which finds metadata alone, or by a backend that has no TorchScript."""
+    path = tmp_path / "a.torchscript"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a/extra/metadata.json", metadata_as_json(METADATA))
+    runtime = TorchScriptRuntime(path)
+    assert runtime.metadata == METADATA
+    message = (
+        "cannot read it as TorchScript"
+        if device.supports("torchscript")
+        else "which only PyTorch has; give --backend torch"
+    )
+    with pytest.raises(UserError, match=message):
+        runtime(random_images())

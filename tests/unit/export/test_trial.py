@@ -1,0 +1,157 @@
+"""A crash, a hang or too much memory of an exported file is one message, and lies in a child."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import openvino
+import pytest
+from openvino import opset13 as ov
+
+from tests.doubling import METADATA
+from tests.onnx_files import FOREIGN, NODE, ROW, SIDE, bare_rows, constant, make_file
+from utils.errors import UserError
+from utils.export import trial
+from utils.export.opening import open_runtime
+
+LARGE = 2**40
+VALUE = onnx.helper.make_tensor_value_info
+CASTS = [
+    NODE("Cast", ["images"], ["whole"], to=onnx.TensorProto.INT32),
+    NODE("Div", ["whole", "n"], ["divided"]),
+    NODE("Cast", ["divided"], ["big"], to=onnx.TensorProto.FLOAT),
+]
+BODY = onnx.helper.make_graph(
+    [NODE("Identity", ["go"], ["goes"]), NODE("Sin", ["x"], ["y"])],
+    "body",
+    [
+        VALUE("i", onnx.TensorProto.INT64, []),
+        VALUE("go", onnx.TensorProto.BOOL, []),
+        VALUE("x", onnx.TensorProto.FLOAT, None),
+    ],
+    [VALUE("goes", onnx.TensorProto.BOOL, []), VALUE("y", onnx.TensorProto.FLOAT, None)],
+)
+
+
+def one(operator: str, inputs: list[str], *initial: Any, **attributes: Any) -> tuple[Any, ...]:
+    return [NODE(operator, inputs, ["big"], **attributes)], *initial
+
+
+GRAPHS = {
+    "constant of shape": one("ConstantOfShape", ["n"], constant("n", np.int64([LARGE]))),
+    "tile": one("Tile", ["images", "n"], constant("n", np.int64([1, 1, 2**10, 2**11]))),
+    "range": one("Range", ["a", "b", "c"], *(
+        constant(*each) for each in zip("abc", np.float32([0, 1e12, 1]), strict=True)
+    )),
+    "gather elements": one(
+        "GatherElements", ["images", "n"], constant("n", np.full((1, 1, 1, 1), LARGE)), axis=3
+    ),
+    "depth to space": one("DepthToSpace", ["images"], blocksize=LARGE),
+    "trilu": one("Trilu", ["images", "k"], constant("k", np.int64(-(2**63)))),
+    "transposed convolution": one(
+        "ConvTranspose", ["images", "w"], constant("w", np.ones((3, 1, 3, 3), np.float32)),
+        output_shape=[1 << 16, 1 << 16], strides=[1, 1],
+    ),
+    "division by 0": (CASTS, constant("n", np.int32(0))),
+}  # fmt: skip
+LOOP = one("Loop", ["", "go", "images"], constant("go", np.bool_(True)), body=BODY)
+
+
+def write(path: Path, nodes: list[Any], *initial: Any) -> Path:
+    return make_file(path, bare_rows(*nodes), [constant("row", ROW), *initial])
+
+
+def refused(path: Path, runtime: str = "") -> str:
+    with pytest.raises(UserError) as caught:
+        open_runtime(path, 1, runtime)
+    text = str(caught.value)
+    assert text.startswith(f"--weights {path}: ") and len(text) < 1000
+    return text
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_hostile_graph_is_one_message(tmp_path, name):
+    refused(write(tmp_path / "a.onnx", *GRAPHS[name]))
+
+
+def test_a_crash_and_too_much_memory_are_named(tmp_path):
+    text = refused(write(tmp_path / "a.onnx", *GRAPHS["division by 0"]))
+    assert "its trial run failed: it crashed (SIGFPE); the file is damaged, hostile or" in text
+    text = refused(write(tmp_path / "a.onnx", *GRAPHS["constant of shape"]))
+    assert "it asks for more memory than files of its size need; " in text
+
+
+@pytest.mark.parametrize("runtime", ["onnx", "openvino"])
+def test_a_graph_that_does_not_end_is_stopped(tmp_path, monkeypatch, runtime):
+    monkeypatch.setattr(trial, "SECONDS", 10)
+    begin = time.monotonic()
+    text = refused(write(tmp_path / "a.onnx", *LOOP), runtime)
+    assert "its trial run failed: it has not ended after" in text
+    assert time.monotonic() - begin < 60
+
+
+def divided(images: Any) -> Any:
+    """Divide the lowest int32 by -1."""
+    lowest, less = (ov.constant(np.full(6, value, np.int32)) for value in (-(2**31), -1))
+    return ov.convert(ov.divide(lowest, less), "f32")
+
+
+HOSTILE: dict[str, Callable[[Any], Any]] = {
+    "broadcast": lambda images: ov.broadcast(
+        ov.reduce_mean(images, [0, 1, 2, 3]), ov.constant(np.int64([2**17, 2**17]))
+    ),
+    "range": lambda images: ov.range(0, 10**11, 1, "f32"),
+    "tile": lambda images: ov.tile(images, ov.constant(np.int64([1, 1, 2**11, 2**11]))),
+    "gather": lambda images: ov.gather_nd(images, ov.constant(np.int64([[LARGE] * 4]))),
+    "division": divided,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_folder_is_one_message(tmp_path, name):
+    folder = tmp_path / "a_openvino_model"
+    folder.mkdir()
+    images = ov.parameter([1, 3, SIDE, SIDE], np.float32)
+    flat = ov.reshape(HOSTILE[name](images), ov.constant(np.int64([-1])), False)
+    rows = ov.add(ov.constant(np.zeros((1, 1, 6), np.float32)), ov.reduce_sum(flat, [0]))
+    model = openvino.Model([rows], [images], "model")
+    for key, text in METADATA.texts().items():
+        model.set_rt_info(text, ["framework", key])
+    openvino.save_model(model, folder / "model.xml")
+    refused(folder)
+
+
+def test_each_new_shape_of_a_dynamic_file_is_tried(tmp_path):
+    """The bomb is for images higher than 640 px; a shape that is refused ends nothing else."""
+    nodes = [
+        NODE("Shape", ["images"], ["height"], start=2, end=3),
+        NODE("Sub", ["height", "n"], ["above"]),
+        NODE("Mul", ["above", "many"], ["large"]),
+        NODE("Max", ["large", "one"], ["size"]),
+        NODE("ConstantOfShape", ["size"], ["big"]),
+    ]
+    values = {"n": 640, "many": LARGE, "one": 1}
+    path = make_file(
+        tmp_path / "a.onnx", bare_rows(*nodes),
+        [constant("row", ROW), *(constant(name, np.int64([at])) for name, at in values.items())],
+        ("b", 3, "h", "w"), ((1, 1, 7),), FOREIGN,
+    )  # fmt: skip
+    runtime = open_runtime(path, 1)
+    for height in (32, 64):
+        assert runtime(np.zeros((1, 3, height, 32), np.float32))[0].shape == (1, 1, 7)
+    for _ in range(2):
+        with pytest.raises(UserError, match="it asks for more memory"):
+            runtime(np.zeros((1, 3, 672, 32), np.float32))
+    assert runtime(np.zeros((1, 3, 32, 96), np.float32))[0].shape == (1, 1, 7)
+
+
+def test_names_in_a_graph_do_not_reach_the_terminal(tmp_path, capfd):
+    node = NODE("Div", ["images", "n"], ["big"], "\x1b[31mname")
+    path = write(tmp_path / "a.onnx", [node], constant("n", np.zeros((7, 5), np.float32)))
+    assert "\x1b" not in refused(path)
+    assert "".join(capfd.readouterr()) == ""

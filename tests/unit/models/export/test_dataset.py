@@ -1,0 +1,116 @@
+"""The images of --data choose the ranges of --int8, and say what a file may lose."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from models.export.dataset import (
+    MOST_IMAGES,
+    Score,
+    calibration_images,
+    fault_of_score,
+    warning_of_score,
+)
+from utils.data.sources.samples import Sample
+from utils.errors import UserError
+from utils.export.metadata import MASKS, PIXELS, Metadata
+
+METADATA = Metadata(class_names=("a",), stride=32, image_size=(32, 64))
+
+
+def samples(folder: Path, number: int, height: int = 32, width: int = 64) -> list[Sample]:
+    """Images of one colour each: (index, 0, 255)."""
+    found = []
+    for index in range(number):
+        path = folder / f"{index}.png"
+        Image.new("RGB", (width, height), (index, 0, 255)).save(path)
+        boxes = np.zeros((0, 4), np.float32)
+        found.append(Sample(path, height, width, np.zeros(0, np.int64), boxes))
+    return found
+
+
+def test_images_are_padded_and_between_0_and_1(tmp_path: Path) -> None:
+    (image,) = calibration_images(samples(tmp_path, 1, height=32, width=32), METADATA)()
+    assert image.shape == (1, 3, 32, 64) and image.dtype == np.float32
+    assert image[0, :, 0, 0].tolist() == pytest.approx([114 / 255] * 3)  # the border
+    assert image[0, :, 16, 32].tolist() == [0, 0, 1]
+
+
+def test_images_are_chosen_evenly_from_first_to_last(tmp_path: Path) -> None:
+    images = list(calibration_images(samples(tmp_path, 2 * MOST_IMAGES - 1), METADATA)())
+    colours = [round(float(image[0, 0, 0, 0] * 255)) for image in images]
+    assert colours == list(range(0, 2 * MOST_IMAGES, 2))
+
+
+def test_images_are_the_same_each_time(tmp_path: Path) -> None:
+    images = calibration_images(samples(tmp_path, 3), METADATA)
+    first, second = (np.stack(list(images())) for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+def test_last_batch_is_filled(tmp_path: Path) -> None:
+    metadata = Metadata(class_names=("a",), stride=32, image_size=(32, 64), batch_size=3)
+    first, last = calibration_images(samples(tmp_path, 5), metadata)()
+    assert first.shape == last.shape == (3, 3, 32, 64)
+    colours = [round(float(image[0, 0, 0] * 255)) for image in (*first, *last)]
+    assert colours == [0, 1, 2, 3, 4, 4]  # with its own last image
+
+
+def test_dynamic_graph_gets_one_image_at_a_time(tmp_path: Path) -> None:
+    """Calibration holds all maps of a batch, and nothing is to be filled."""
+    metadata = Metadata(("a",), 32, image_size=(32, 64), batch_size=2, dynamic=True)
+    images = list(calibration_images(samples(tmp_path, 3), metadata)())
+    assert [image.shape for image in images] == [(1, 3, 32, 64)] * 3
+
+
+def test_graph_that_letterboxes_gets_the_images_as_they_are(tmp_path: Path) -> None:
+    metadata = Metadata(class_names=("a",), stride=32, image_size=(32, 64), image=PIXELS)
+    (image,) = calibration_images(samples(tmp_path, 1, height=20, width=50), metadata)()
+    assert image.shape == (20, 50, 3) and image.dtype == np.uint8
+    assert image[0, 0].tolist() == [0, 0, 255]
+
+
+def test_damaged_image_is_named(tmp_path: Path) -> None:
+    found = samples(tmp_path, 2)
+    path = tmp_path / "1.png"
+    path.write_bytes(path.read_bytes()[:60])
+    with pytest.raises(UserError, match="1.png"):
+        list(calibration_images(found, METADATA)())
+
+
+def of(fitness: float) -> Score:
+    return Score("w.onnx", {}, fitness, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("precision", "output", "model", "accepted", "refused"),
+    [
+        ("float32", "rows", 0.4, 0.3992, 0.3988),
+        ("float16", "rows", 0.4, 0.396, 0.394),
+        ("int8", "rows", 0.4, 0.351, 0.349),  # 0.05 at most
+        ("int8", "rows", 0.1, 0.081, 0.079),  # a fifth
+        ("int8", "rows", 0.03, 0.025, 0.0),
+        ("float32", MASKS, 0.4, 0.38, 0.378),  # cut coarsely
+    ],
+)
+def test_what_may_be_lost_is_small_beside_the_fitness(precision, output, model, accepted, refused):
+    metadata = dataclasses.replace(METADATA, precision=precision, output=output)
+    assert fault_of_score(of(accepted), of(model), metadata) == ""
+    fault = fault_of_score(of(refused), of(model), metadata)
+    assert f"fitness {refused:.4f}, the model's {model:.4f}; at most" in fault
+
+
+def test_a_loss_worth_a_warning_and_a_fitness_too_low_to_judge_are_reported():
+    whole = dataclasses.replace(METADATA, precision="int8")
+    assert fault_of_score(of(0.0), of(0.01), whole) == ""
+    text = "w.onnx: the model's own fitness on --data is 0.0100, too low to tell what 8 bits cost"
+    assert warning_of_score(of(0.01), of(0.01), whole).startswith(text)
+    assert warning_of_score(of(0.01), of(0.01), METADATA) == ""
+    assert warning_of_score(of(0.391), of(0.4), whole) == ""
+    text = "w.onnx: fitness on --data is 0.0110 lower than the model's"
+    assert warning_of_score(of(0.389), of(0.4), whole) == text

@@ -1,0 +1,110 @@
+"""A batch in pieces gives the gradients and losses of the whole batch."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from backend import nn, ops
+from models.detector import Detector
+from models.graph import read_model_yaml
+from models.training.state import build_state
+from models.training.step import pieces_of, train_step
+from tests.small import write_tiny_model
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.train_config import TrainConfig
+from utils.data.loading.batch import Batch, Targets
+from utils.report.stage_timer import StageTimer
+
+SIZE = 64
+OBJECTS = [3, 0, 1, 4, 0]  # of each image
+
+
+def make_state(folder, **flags):
+    """In float64, and with BatchNorm as in evaluation: it would see the pieces."""
+    model = Detector(read_model_yaml(str(write_tiny_model(folder)), 5))
+    model.initialize(0)
+    config = TrainConfig(image_size=SIZE, batch_size=16, device="cpu", **flags)
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    hyp = dataclasses.replace(hyp, warmup_epochs=0)  # 4 batches an update from the first on
+    state = build_state(config, hyp, model, batches=9, device="cpu", dtype="float64")
+    state.model.eval()
+    return state
+
+
+def draw_batch(seed=0, objects=OBJECTS):
+    generator = np.random.default_rng(seed)
+    image_index = np.repeat(np.arange(len(objects)), objects)
+    count = len(image_index)
+    boxes = np.concatenate(
+        [generator.uniform(0.2, 0.8, (count, 2)), generator.uniform(0.1, 0.6, (count, 2))], 1
+    )
+    targets = Targets(image_index, generator.integers(0, 5, count), boxes.astype(np.float32))
+    images = generator.integers(0, 256, (len(objects), 3, SIZE, SIZE), np.uint8)
+    indices = np.arange(len(objects))
+    return Batch(images, targets, indices, (), indices)
+
+
+def run_steps(state, batches=2):
+    """The gradients after some batches, none of which is the last of an update; their terms."""
+    found = [train_step(state, draw_batch(seed), StageTimer()) for seed in range(batches)]
+    gradients = {name: ops.to_numpy(x.grad) for name, x in nn.named_parameters(state.model)}
+    terms = [{name: float(ops.to_numpy(x)) for name, x in t.by_name.items()} for t in found]
+    return gradients, terms
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("autobalance", [False, True])
+def test_gradients_and_losses_of_pieces_add_up_to_those_of_the_batch(tmp_path, size, autobalance):
+    whole, cut = (
+        make_state(tmp_path, autobalance=autobalance, micro_batch=number) for number in (0, size)
+    )
+    found, wanted = run_steps(cut), run_steps(whole)
+    for name, gradient in wanted[0].items():
+        # Sums of some thousand float64 numbers in another order.
+        np.testing.assert_allclose(
+            found[0][name], gradient, rtol=1e-10, atol=1e-12 * np.abs(gradient).max(), err_msg=name
+        )
+    for left, right in zip(found[1], wanted[1], strict=True):
+        assert left == pytest.approx(right, rel=1e-12)
+    balance, expected = cut.loss.state(), whole.loss.state()
+    assert balance.keys() == expected.keys()
+    for name, weights in expected.items():
+        np.testing.assert_allclose(ops.to_numpy(balance[name]), ops.to_numpy(weights), rtol=1e-12)
+
+
+def test_a_batch_without_objects_or_images_is_computed_too(tmp_path):
+    whole, cut = (make_state(tmp_path, micro_batch=number) for number in (0, 2))
+    terms = [train_step(s, draw_batch(0, [0, 0, 0]), StageTimer()) for s in (whole, cut)]
+    values = [float(ops.to_numpy(x.by_name["objectness"])) for x in terms]
+    assert values[0] == pytest.approx(values[1], rel=1e-12)
+    empty = draw_batch(0, [])
+    assert [len(piece.images) for piece in pieces_of(empty, 2)] == [0]
+
+
+def test_an_update_of_pieces_moves_weights_and_average_alike(tmp_path):
+    whole, cut = (make_state(tmp_path, micro_batch=number) for number in (0, 3))
+    for x in (whole, cut):
+        run_steps(x, batches=5)  # the fourth is the last of an update
+        assert x.ema.updates == 1
+    arrays = nn.state_arrays(whole.ema.model)
+    for name, array in nn.state_arrays(cut.ema.model).items():
+        np.testing.assert_allclose(array, arrays[name], rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+def test_pieces_are_as_few_and_as_equal_as_they_can_be():
+    batch = draw_batch()
+    sizes = {0: [5], 1: [1] * 5, 2: [1, 2, 2], 3: [2, 3], 4: [2, 3], 5: [5], 9: [5]}
+    for size, wanted in sizes.items():
+        pieces = list(pieces_of(batch, size))
+        assert [len(piece.images) for piece in pieces] == wanted
+        np.testing.assert_array_equal(np.concatenate([x.images for x in pieces]), batch.images)
+        starts = np.cumsum([0, *wanted])[:-1]
+        joined = [x.targets.image_index + start for x, start in zip(pieces, starts, strict=True)]
+        np.testing.assert_array_equal(np.concatenate(joined), batch.targets.image_index)
+
+
+def test_targets_between_images_are_counted_from_the_first():
+    found = draw_batch().targets.between(2, 4)
+    assert found.image_index.tolist() == [0, 1, 1, 1, 1]
+    assert found.boxes_cxcywh_norm.shape == (5, 4)

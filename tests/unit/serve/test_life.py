@@ -1,0 +1,185 @@
+"""A server from its start to its end, and what it does when its models die, hang or are slow."""
+
+import os
+import signal
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from tests.unit.serve.running import DETECT, SECONDS, image_file, running, start
+
+IMAGE = image_file()
+TIMEOUT, MAX_QUEUE = 1.5, 4
+
+
+@pytest.fixture(scope="module")
+def fragile(weights):
+    limits = ("--timeout", TIMEOUT, "--max-queue", MAX_QUEUE)
+    with running("--weights", f"day={weights['day']}", *limits) as found:
+        yield found
+
+
+@contextmanager
+def stopped(process: int):
+    """A process that hangs in the block."""
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGCONT)
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_worker_that_dies_costs_503_and_the_next_answers(fragile):
+    fragile.until_ready()
+    worker = fragile.worker
+    with ThreadPoolExecutor(MAX_QUEUE) as pool, stopped(worker):
+        asked = [pool.submit(fragile.ask, DETECT, IMAGE) for _ in range(MAX_QUEUE)]
+        until(lambda: f'duet_held_requests{{model="day"}} {MAX_QUEUE}' in metrics_of(fragile))
+        os.kill(worker, signal.SIGKILL)
+        replies = [one.result() for one in asked]
+    assert {reply.error for reply in replies} == {(503, "worker_lost")}
+    assert all("retry-after" in reply.headers for reply in replies)
+    assert fragile.ask("/healthz").status == 200
+    fragile.until_ready()
+    assert fragile.ask(DETECT, IMAGE).status == 200 and fragile.worker != worker
+    assert "duet_worker_restarts_total 1.0" in metrics_of(fragile)
+
+
+def metrics_of(server) -> str:
+    return server.ask("/metrics").body.decode()
+
+
+def test_more_requests_than_a_model_may_hold_are_refused(fragile):
+    fragile.until_ready()
+    with ThreadPoolExecutor(50) as pool, stopped(fragile.worker):
+        asked = [pool.submit(fragile.ask, DETECT, IMAGE) for _ in range(50)]
+        until(lambda: sum(one.done() for one in asked) == 50 - MAX_QUEUE)
+        refused = [one.result() for one in asked if one.done()]
+        assert {reply.error for reply in refused} == {(429, "queue_full")}
+        assert all(reply.headers["retry-after"] == "1" for reply in refused)
+    assert fragile.ask(DETECT, IMAGE).status == 200
+
+
+def test_a_worker_that_hangs_is_answered_with_504_and_replaced(fragile):
+    fragile.until_ready()
+    worker = fragile.worker
+    os.kill(worker, signal.SIGSTOP)
+    assert fragile.ask(DETECT, IMAGE).error == (504, "timeout")
+    fragile.wait_for("the model process answered nothing for 1.5 s")
+    fragile.until_ready()
+    assert fragile.ask(DETECT, IMAGE).status == 200 and fragile.worker != worker
+
+
+def test_an_image_that_arrives_too_slowly_is_given_up(fragile):
+    fragile.until_ready()
+    worker = fragile.worker
+    head = b"POST /v1/detect HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\nx"
+    assert fragile.send(head).error == (408, "request_timeout")
+    assert fragile.worker == worker
+
+
+def test_what_was_accepted_is_answered_before_the_end(weights):
+    with running("--weights", weights["day"]) as server:
+        with ThreadPoolExecutor(2) as pool, stopped(server.worker):
+            name = weights["day"].stem
+            asked = [pool.submit(server.ask, DETECT, IMAGE) for _ in range(2)]
+            until(lambda: f'duet_held_requests{{model="{name}"}} 2' in metrics_of(server))
+            server.process.send_signal(signal.SIGTERM)
+            until(lambda: refuses(server.port))
+        assert [one.result().status for one in asked] == [200, 200]
+        assert server.process.wait(SECONDS) == 0
+
+
+def refuses(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), SECONDS).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_while_models_load_health_is_answered_and_requests_wait(weights):
+    with running("--weights", weights["day"], ready=False) as server:
+        assert server.ask("/healthz").status == 200
+        assert server.ask("/readyz").error == (503, "starting")
+        assert server.ask(DETECT, IMAGE).status == 200
+        line = server.wait_for("ready: ")
+        assert line.endswith(f"ready: curl --data-binary @image.jpg {server.root}{DETECT}")
+        assert server.end(signal.SIGINT) == 0
+
+
+def test_an_end_while_models_load_leaves_no_process(weights):
+    with running("--weights", weights["day"], ready=False) as server:
+        until(lambda: len(children(server)) == 1)
+        (worker,) = children(server)
+        assert server.end() == 0 and not is_alive(worker)
+
+
+def test_a_worker_ends_with_a_server_that_is_killed(weights):
+    with running("--weights", weights["day"]) as server:
+        worker = server.worker
+        server.process.kill()
+        until(lambda: not is_alive(worker))
+
+
+def children(server) -> list[int]:
+    with open(f"/proc/{server.process.pid}/task/{server.process.pid}/children") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def is_alive(process: int) -> bool:
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--weights", "absent.pt"], "absent.pt"),
+        (["--weights", "W", "--device", "cuda:99"], "--device"),
+        (["--weights", "W", "--runtime", "onnx"], "--runtime onnx runs exported files"),
+        (["--weights", "W", "--host", "0.0.0.0"], "give --token-file, or --insecure"),
+        (["--weights", "W", "--token-file", "absent"], "`openssl rand -hex 32 > FILE` makes one"),
+        (["--weights", "W", "--host", "nowhere.invalid"], "--host nowhere.invalid --port"),
+    ],
+)
+def test_a_mistake_ends_the_start_with_one_message_and_code_2(weights, flags, words):
+    flags = [str(weights["day"]) if flag == "W" else flag for flag in flags]
+    process = start(*flags)
+    output, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 2 and "Traceback" not in output
+    (line,) = [line for line in output.splitlines() if line.startswith("error: ")]
+    assert words in line
+
+
+def test_a_port_that_is_taken_is_an_error_with_the_next_step(weights):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = start("--weights", weights["day"], "--port", port)
+        output, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 2
+    assert f"--port {port}: Address already in use" in output and "--port 0" in output
+
+
+def test_without_starlette_the_command_that_installs_it_is_printed(tmp_path):
+    (tmp_path / "starlette.py").write_text("raise ImportError(name='starlette')")
+    process = start("--weights", "W", PYTHONPATH=str(tmp_path))
+    output, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 2
+    assert output.startswith(
+        "error: python -m utils.serve needs starlette: pip install starlette=="
+    )

@@ -1,0 +1,194 @@
+"""The page of a server in a browser: what it sends, shows and says, for everybody."""
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.browser.accessibility import violations
+from tests.browser.chromium import chromium
+from tests.tiny_weights import noise
+from tests.unit.serve.conftest import HOSTILE, TOKENS
+from tests.unit.serve.running import DETECT
+from tests.unit.serve.serve_page import ServePage
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser, server):
+    page = ServePage(browser, server.root)
+    page.until("model.textContent")
+    return page
+
+
+@pytest.fixture
+def image(tmp_path):
+    cv2.imwrite(str(tmp_path / "image.png"), noise(70, 96))
+    return tmp_path / "image.png"
+
+
+def found_by(server, image, query):
+    return server.ask(f"{DETECT}?{query}", image.read_bytes()).json["detections"]
+
+
+def assert_same(shown, expected):
+    """Equal, to the rounding that a lower threshold may change."""
+    assert [found["name"] for found in shown] == [found["name"] for found in expected]
+    for name in ("box_xyxy", "score"):
+        values = [[found[name] for found in side] for side in (shown, expected)]
+        assert np.allclose(*values, rtol=1e-6)
+
+
+def use_model(page, name):
+    page.evaluate(
+        "(() => { const select = document.querySelector('select'); "
+        f"select.value = {name!r}; select.dispatchEvent(new Event('change')); }})()"
+    )
+
+
+def test_boxes_are_the_servers_at_any_threshold(page, server, image):
+    assert page.choose(image).split()[1] == "found:"
+    numbers = []
+    for conf, iou in ((0.25, 0.45), (0.02, 0.45), (0.02, 0.2), (0.3, 0.6), (0.1, 1.0)):
+        page.set("confidence", conf)
+        page.set("overlap", iou)
+        expected = found_by(server, image, f"conf={conf}&iou={iou}")
+        assert_same(page.copied()["detections"], expected)
+        rows = [f"{found['name']}{found['score']:.2f}" for found in expected]
+        assert page.texts("#list .name, #list .score") == [
+            text for row in rows for text in (row[:-4], row[-4:])
+        ]
+        assert len(page.texts(".box")) == len(expected)
+        numbers.append(len(expected))
+    assert min(numbers) > 0 and len(set(numbers)) > 3
+    page.set("agnostic", True)
+    expected = found_by(server, image, "conf=0.1&iou=1&agnostic=true")
+    assert_same(page.copied()["detections"], expected)
+    assert page.page.complaints() == []
+
+
+def test_boxes_lie_where_the_server_says(page, server, image):
+    page.choose(image)
+    drawn = page.evaluate(
+        "(() => { const view = document.querySelector('#image').getBoundingClientRect(); "
+        "return [...document.querySelectorAll('.box')].sort((a, b) => a.dataset.index - "
+        "b.dataset.index).map((box) => { const { left, top, right, bottom } = "
+        "box.querySelector('.line').getBoundingClientRect(); "
+        "return [(left - view.left) / view.width, (top - view.top) / view.height, "
+        "(right - view.left) / view.width, (bottom - view.top) / view.height]; }); })()"
+    )
+    expected = [found["box_xyxy"] for found in found_by(server, image, "")]
+    assert np.allclose(drawn, np.array(expected) / (96, 70, 96, 70), atol=0.03)  # lines are wide
+
+
+@pytest.mark.parametrize("how", ["drop", "paste"])
+def test_a_file_may_be_dropped_or_pasted(page, image, how):
+    assert "found:" in page.give(image, how)
+
+
+def test_the_filter_hides_a_class_and_keeps_its_count(page, image):
+    page.choose(image)
+    counts, rows = page.texts("#classes .number"), page.texts("#list .name")
+    first = page.texts("#classes .name")[0]
+    page.evaluate("document.querySelector('#classes input').click()")
+    assert page.texts("#list .name") == [name for name in rows if name != first] != rows
+    assert page.texts("#classes .number") == counts
+
+
+def test_masks_have_outlines_and_classes_have_no_thresholds(page, image):
+    use_model(page, "masks")
+    page.choose(image)
+    outlines = [found["outline"] for found in page.copied()["detections"]]
+    drawn = page.evaluate("document.querySelectorAll('.box polygon').length")
+    assert drawn == sum(map(bool, outlines)) > 0  # of small objects no mask may be left
+    use_model(page, "kinds")
+    page.until("thresholds.hidden && document.querySelectorAll('.probability').length")
+    assert page.until("said.textContent.includes('with a probability of') && said.textContent")
+    assert len(page.texts(".probability")) == len(page.copied()["classes"]) > 0
+
+
+def test_foreign_text_stays_text(page, image):
+    use_model(page, "masks")
+    page.choose(image)
+    page.set("confidence", 0.1)
+    assert HOSTILE in page.texts("#list .name") and HOSTILE in page.texts("#classes .name")
+    assert page.evaluate("document.querySelectorAll('img').length") == 1
+    assert page.evaluate("document.title") == "Duet: try the model"
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "tiff"])
+def test_a_turned_photo_and_a_kind_no_browser_reads_are_shown(page, tmp_path, suffix):
+    exif, path = Image.Exif(), tmp_path / f"image.{suffix}"
+    exif[0x0112] = 6
+    Image.fromarray(noise(60, 100)).save(path, exif=exif)
+    page.choose(path)
+    assert page.evaluate("[image.naturalWidth, image.naturalHeight]") == [60, 100]
+
+
+def test_an_error_is_a_sentence_and_no_older_boxes_stay(page, image, tmp_path):
+    (tmp_path / "text.txt").write_text("text")
+    page.choose(image)
+    assert "not an image" in page.choose(tmp_path / "text.txt")
+    assert page.texts(".box") == page.texts("#list li") == []
+    assert page.evaluate("copy.disabled && download.disabled")
+    page.evaluate("camera.click()")
+    assert page.until("problem.textContent").startswith("The camera cannot be used")
+
+
+def test_the_server_draws_what_is_downloaded(page, image):
+    page.choose(image)
+    page.evaluate("document.querySelector('#classes input').click()")
+    page.evaluate("download.click()")
+    page.until("said.textContent.startsWith('The image was saved')")
+    assert "classes=" in page.page.requested()[-2] + page.page.requested()[-1]
+
+
+def test_a_box_and_its_line_in_the_list_are_marked_together_and_reached_by_keys(page, image):
+    page.choose(image)
+    marked = (
+        "['#list', '#boxes'].map((place) => [...document.querySelectorAll(`${place} "
+        ".box.current, ${place} button.current`)].map((each) => Number(each.dataset.index)))"
+    )
+    for place in ("#list", "#boxes"):
+        for kind, expected in (("pointerenter", [1]), ("pointerleave", [])):
+            target = f"document.querySelector('{place} [data-index=\"1\"]')"
+            page.evaluate(f"{target}.dispatchEvent(new PointerEvent('{kind}'))")
+            assert page.evaluate(marked) == [expected, expected]
+    page.evaluate("document.querySelector('#list button').focus()")
+    for key, code, index in (("ArrowDown", 40, 1), ("ArrowUp", 38, 0)):
+        for kind in ("keyDown", "keyUp"):
+            page.page.call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code)
+        assert page.evaluate(marked) == [[index], [index]]
+
+
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
+def test_the_page_fits_and_nobody_is_kept_from_it(browser, server, image, width, dark):
+    page = ServePage(browser, server.root, width, dark)
+    assert violations(page.page) == []
+    page.choose(image)
+    assert violations(page.page) == []
+    assert page.evaluate("document.scrollingElement.scrollWidth") == width
+    assert page.evaluate("[said.role, problem.role]") == ["status", "alert"]
+    origins = {"/".join(url.split("/")[:3]) for url in page.page.requested()}
+    assert {one for one in origins if not one.startswith(("data:", "blob:"))} == {server.root}
+
+
+def test_a_token_is_asked_for_and_kept_in_memory_alone(browser, guarded, image):
+    page = ServePage(browser, guarded.root)
+    for word, words in (("wrong", "A token is needed"), (TOKENS[0], "does not know this token")):
+        page.until(f"document.querySelector('dialog[open]')?.textContent.includes('{words}')")
+        assert violations(page.page) == []
+        page.evaluate(f"token.value = '{word}'; document.querySelector('[value=use]').click()")
+    page.until("model.textContent")
+    assert "found:" in page.choose(image)
+    kept = "JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie, location])"
+    assert TOKENS[0] not in page.evaluate(f"{kept} + document.documentElement.outerHTML")
+    page.page.open(f"{guarded.root}/", 1280)
+    page.until("document.querySelector('dialog').open")
+    page.evaluate("document.querySelector('dialog [value=\"\"]').click()")
+    assert page.until("problem.textContent").startswith("This server needs a token.")

@@ -1,0 +1,202 @@
+"""One run of a cell: its command, its time and memory, and its record as a JSON document."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from utils.comparison.load import LoadWatch
+from utils.comparison.plan import VARIANTS, Turn
+from utils.comparison.runner import Outcome, run_process
+from utils.comparison.settings import Settings, find_pythons
+from utils.comparison.statistics import Document
+from utils.errors import UserError
+from utils.files.atomic import atomic_text_file, remove_unfinished
+from utils.files.json import read_json
+from utils.files.models import find_model
+from utils.files.project import PROJECT, from_here
+from utils.files.regular import open_regular, read_bytes
+from utils.processes.exit_status import EXIT_FAILED
+from utils.report.results import read_results
+from utils.state.checkpoint import MAX_WEIGHTS_BYTES
+from utils.state.lock import RunLock
+
+RUNS = "runs"
+LOG_LINES = 15
+SAYS_ERROR = re.compile(r"(rank \d+: )?error: ")
+
+
+def record_path(folder: Path, turn: Turn) -> Path:
+    return folder / RUNS / f"{turn.name}.json"
+
+
+def load_record(folder: Path, turn: Turn) -> Document | None:
+    """Return the record of a successful run; None if it has to run (again)."""
+    path = record_path(folder, turn)
+    try:
+        record = read_json(path) if path.exists() else None
+    except (OSError, ValueError):
+        return None
+    good = isinstance(record, dict) and record.get("failure", "damaged") is None
+    return record if good else None
+
+
+def carry_out(settings: Settings, turn: Turn, folder: Path) -> Document:
+    """Run a cell once, and write its record to disk before returning it."""
+    run_folder = folder / RUNS / turn.name
+    if run_folder.exists():  # of an aborted attempt
+        with RunLock() as lock:
+            lock.take(run_folder)  # its process may not have ended yet
+            shutil.rmtree(run_folder, ignore_errors=True)
+    run_folder.mkdir(parents=True)
+    remove_unfinished(run_folder.parent)
+    log, load = run_folder.with_name(f"{run_folder.name}.log"), LoadWatch()
+    command = train_command(settings, turn, run_folder)
+    try:
+        outcome = run_process(command, log, 60 * settings.timeout, devices_of(settings))
+    except OSError as error:
+        outcome = Outcome(EXIT_FAILED, False, 0.0, 0.0, 0.0, None)
+        log.write_text(str(error), encoding="utf-8")
+    record = describe_run(turn, command, outcome, log)
+    if record["failure"] is None:
+        add_what_train_wrote(record, run_folder, settings)
+    record["load"] = load.document()
+    shutil.rmtree(run_folder / "weights", ignore_errors=True)  # of no use, and large
+    with atomic_text_file(record_path(folder, turn)) as file:
+        json.dump(record, file, indent=1)
+    return record
+
+
+def train_command(settings: Settings, turn: Turn, run_folder: Path) -> list[str]:
+    """Return the command of train.py as a user would write it."""
+    cell = turn.cell
+    python = find_pythons(settings.all_backends, settings.python)[cell.side]
+    programs = Path(python), PROJECT / "train.py"
+    command = [*map(str, map(from_here, programs)), "--backend", cell.side]
+    command += ["--data", settings.data, "--cfg", settings.cfg, "--weights", settings.weights]
+    command += ["--split", str(settings.train_part)] if settings.train_part else []
+    command += ["--hyp", settings.hyp] if settings.hyp else []
+    command += ["--img", str(settings.image_size), "--batch", str(cell.batch)]
+    command += [
+        "--epochs",
+        str(settings.warm_up_epochs + settings.epochs),
+        "--seed",
+        str(settings.seed),
+    ]
+    command += ["--workers", str(settings.workers), "--device", settings.device]
+    command += ["--nproc", str(settings.processes)] if settings.processes > 1 else []
+    # The layout and the precision that both backends have; a variant may ask for others.
+    command += ["--layout", "contiguous", "--amp", "off"]
+    command += ["--project", str(from_here(run_folder.parent)), "--name", run_folder.name]
+    return [*command, "--exist-ok", *VARIANTS[cell.variant].flags]
+
+
+def devices_of(settings: Settings) -> str:
+    """Return the devices of a run: without --device the first GPUs, one for each process."""
+    return settings.device or ",".join(map(str, range(settings.processes)))
+
+
+def digests(settings: Settings) -> dict[str, str]:
+    """Return digests of --cfg and --weights, and of the source of training.
+
+    The settings hold only names, and a resumed comparison must not mix two versions.
+    """
+    folders = [PROJECT / name for name in ("backend", "models", "utils")]
+    source = [path for folder in folders for path in folder.rglob("*.py")]
+    source = [path for path in source if "comparison" not in path.parts]
+    found = {"code": _sha1(sorted([*source, PROJECT / "train.py", PROJECT / "val.py"]))}
+    for name, path in (("cfg", find_model(settings.cfg)), ("weights", Path(settings.weights))):
+        if path.is_file():
+            found[f"{name}_sha1"] = _sha1([path])
+    return found
+
+
+def _sha1(paths: Sequence[Path]) -> str:
+    digest = hashlib.sha1(usedforsecurity=False)
+    for path in paths:
+        digest.update(read_bytes(path, MAX_WEIGHTS_BYTES))
+    return digest.hexdigest()
+
+
+def describe_run(turn: Turn, command: Sequence[str], outcome: Outcome, log: Path) -> Document:
+    """Return what is known of any trainer's run; `epochs` and `work` are still to be read."""
+    tail = log_tail(log)
+    failure = failure_of(outcome, tail)
+    return {
+        "cell": turn.cell.name,
+        "round": turn.round,
+        "command": list(command),
+        "failure": failure,
+        "log_tail": tail if failure else [],
+        "process_seconds": outcome.seconds,
+        "processor_seconds": outcome.processor_seconds,
+        "peak_host_mib": outcome.peak_host_mib,
+        "peak_device_mib": outcome.peak_device_mib,
+        "epochs": [],
+        "work": None,
+    }
+
+
+def failure_of(outcome: Outcome, tail: Sequence[str]) -> str | None:
+    """Return why a process gave no figures, with the last error that it printed, else the last
+    line; None if it ended well.
+    """
+    if outcome.timed_out:  # what it printed when it was ended explains nothing
+        return f"ended after {outcome.seconds:.0f} s, the limit of --timeout"
+    if not outcome.exit_code:
+        return None
+    code = outcome.exit_code
+    ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
+    lines = [line for line in tail if line.strip()]
+    errors = [line for line in lines if SAYS_ERROR.match(line)]
+    return ": ".join([ended, *(errors or lines)[-1:]])
+
+
+def add_what_train_wrote(run: Document, folder: Path, settings: Settings) -> None:
+    """Complete the record of a run of train.py from its folder."""
+    try:
+        run["epochs"] = read_epochs(folder / "results.csv", settings.warm_up_epochs)
+        written = read_json(folder / "work.json")
+    except (OSError, ValueError) as error:
+        run["failure"] = f"its files cannot be read: {error}"
+        return
+    for name in ("framework", "device", "work", "means", "losses"):
+        run[name] = written[name]
+    run["variables"] = written.get("variables", {})
+    run["work"] |= digests(settings)
+    if run["device"] == "cpu":
+        run["peak_device_mib"] = None
+
+
+def read_epochs(path: Path, warm_up: int) -> list[Document]:
+    """Read the rows of results.csv: seconds, their split, losses and metrics."""
+    names, rows = read_results(path)
+    if "seconds/epoch" not in names:
+        raise UserError(f"{path} has no column seconds/epoch, by which a run is timed")
+    epochs = []
+    for number, row in enumerate(rows):
+        parts: dict[str, Document] = {"seconds": {}, "train": {}, "val": {}, "metrics": {}}
+        for name, value in row.items():
+            part, _, column = name.partition("/")
+            if part in parts:  # JSON has neither NaN nor infinity
+                parts[part][column] = value if math.isfinite(value) else None
+        stages = parts.pop("seconds")
+        seconds = stages.pop("epoch")
+        counted = number >= warm_up
+        epochs.append(
+            {"epoch": number, "counted": counted, "seconds": seconds, "stages": stages, **parts}
+        )
+    return epochs
+
+
+def log_tail(log: Path) -> list[str]:
+    """Return the last lines that a run printed, as a terminal would show them."""
+    with open_regular(log) as file:
+        lines = file.read().decode(errors="replace").split("\n")
+    # A progress bar writes over itself: what it showed before says nothing.
+    return [line.rstrip("\r").rpartition("\r")[2] for line in lines if line][-LOG_LINES:]

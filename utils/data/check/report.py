@@ -1,0 +1,205 @@
+"""What was found: lines of text, findings.csv, and one page with a grid of crops per kind."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from utils.boxes import cxcywh_to_xyxy
+from utils.data.check.checking import Check
+from utils.data.check.inspection import CheckedImage, count_objects, image_bytes
+from utils.data.check.kinds import KINDS, Finding
+from utils.data.image.being_read import read_as
+from utils.data.image.decoding import OtherSizeError, decode_bytes
+from utils.data.image.header import BrokenImageError
+from utils.data.sources.labels import ImageSource
+from utils.drawing.colours import RGB, class_colour
+from utils.files.atomic import atomic_text_file
+from utils.page.crops import Crop, crop_grid
+from utils.page.document import Html, bullets, html_page, paragraph, section, table
+from utils.screen.text import printable
+
+SMALL_SIDES = (3, 8)  # pixels at --img: hardly to be seen, and hard to find at a stride of 8
+LONGEST_NAME = 60  # characters of a class
+EXAMPLES = 3  # findings of a kind in the lines
+MOST_CLASSES = 20  # in the lines; the page has more
+CROPS, PAIRS = 10, 5  # in a grid: findings, or copies with the images that they copy
+LISTED = 200  # findings of a kind on the page; findings.csv has all
+COLUMNS = ("kind", "problem", "split", "where", "what")
+FAULTY: RGB = (230, 40, 40)
+
+
+class Table(NamedTuple):
+    """A heading and rows of as many cells."""
+
+    heading: list[str]
+    rows: list[list[str]]
+
+
+def split_table(check: Check) -> Table:
+    """Return what each split has; its objects only if they have boxes."""
+    heading, rows = ["split", "images", "left out", "without objects", "objects"], []
+    for split in check.splits:
+        images = [image for image in check.images if image.split == split]
+        num_objects = [len(image.class_index) for image in images if image.is_used]
+        left_out = len(images) - len(num_objects)
+        cells = len(images), left_out, num_objects.count(0), sum(num_objects)
+        rows.append([split, *(f"{cell:,}" for cell in cells)])
+    columns = len(heading) if check.has_boxes else 3
+    return Table(heading[:columns], [row[:columns] for row in rows])
+
+
+def class_table(check: Check) -> Table:
+    """Return the images of each class in each split, and its objects if they have boxes."""
+    names = check.dataset.class_names
+    shown = [x._replace(class_index=np.unique(x.class_index)) for x in check.images]
+    heading = ["class"]
+    columns = [[f"{number} {name[:LONGEST_NAME]}" for number, name in enumerate(names)]]
+    for split in check.splits:
+        for what, images in (("images", shown), ("objects", check.images)):
+            if what == "images" or check.has_boxes:
+                heading.append(f"{what} in {split}")
+                columns.append([f"{n:,}" for n in count_objects(images, split, len(names))])
+    return Table(heading, list(map(list, zip(*columns, strict=True))))
+
+
+def small_text(check: Check, image_size: int) -> str:
+    """Return how many objects are small at --img, in words; "" without boxes."""
+    shorter = [np.zeros(0)]
+    for image in check.images:
+        if image.size:
+            sides_wh = np.array(image.size[::-1]) * (image_size / max(image.size))
+            shorter.append((image.boxes_cxcywh_norm[:, 2:] * sides_wh).min(axis=1, initial=np.inf))
+    sides = np.concatenate(shorter)
+    if not check.has_boxes or not len(sides):
+        return ""
+    parts = (f"{100 * np.mean(sides < side):.1f} % below {side} px" for side in SMALL_SIDES)
+    return f"Shorter side of the objects at --img {image_size}: {', '.join(parts)}"
+
+
+def summary_lines(check: Check, image_size: int) -> Iterator[str]:
+    """Yield the summary; texts of files in it are not yet printable."""
+    yield from _lines_of(split_table(check))
+    yield ""
+    heading, rows = class_table(check)
+    yield from _lines_of(Table(heading, rows[:MOST_CLASSES]))
+    if len(rows) > MOST_CLASSES:
+        yield f"... and {len(rows) - MOST_CLASSES:,} more, on the page"
+    if small := small_text(check, image_size):
+        yield from ("", small)
+    for title, is_problem in (("problems", True), ("worth knowing", False)):
+        found = found_kinds(check, is_problem)
+        yield from ("", title if found else f"{title}: none")
+        for kind, findings in found.items():
+            yield f"{len(findings):7,}  {KINDS[kind].title[0].lower()}{KINDS[kind].title[1:]}"
+            yield from (f"         {line(check, finding)}" for finding in findings[:EXAMPLES])
+            if len(findings) > EXAMPLES:
+                yield f"         ... and {len(findings) - EXAMPLES:,} more"
+            yield f"         -> {KINDS[kind].advice}"
+
+
+def found_kinds(check: Check, is_problem: bool) -> dict[str, list[Finding]]:
+    """Return the findings of each kind that has any, in the order of KINDS."""
+    kinds = (name for name, kind in KINDS.items() if kind.is_problem == is_problem)
+    return {name: found for name in kinds if (found := check.of_kind(name))}
+
+
+def line(check: Check, finding: Finding) -> str:
+    """Return a finding as a line, with the files of a dataset named from its folder on."""
+    return f"{finding.where}: {finding.text}".replace(f"{check.dataset.root}{os.sep}", "")
+
+
+def _lines_of(shown: Table) -> Iterator[str]:
+    """Yield a table in columns, the first one to the left."""
+    rows = [shown.heading, *([printable(cell) for cell in row] for row in shown.rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *others in rows:
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        yield "  ".join([first.ljust(widths[0]), *cells]).rstrip()
+
+
+def write_findings(path: Path, findings: Sequence[Finding]) -> None:
+    """Write all findings as CSV, UTF-8."""
+    with atomic_text_file(path) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for found in findings:
+            problem = "yes" if KINDS[found.kind].is_problem else "no"
+            row = map(printable, (found.kind, problem, found.split, found.where, found.text))
+            # A spreadsheet would read a formula.
+            writer.writerow(f"'{cell}" if cell[:1] in tuple("=+-@") else cell for cell in row)
+
+
+def check_page(check: Check, image_size: int) -> str:
+    """Return check.html."""
+    blocks = [table(*split_table(check)), paragraph(small_text(check, image_size))]
+    for title, is_problem in (("Problems", True), ("Worth knowing", False)):
+        kinds = [_kind(check, *item) for item in found_kinds(check, is_problem).items()]
+        blocks.append(section(title, *(kinds or [paragraph("None was found.")])))
+    blocks.append(section("Classes", table(*class_table(check))))
+    return html_page(f"Check of {check.dataset.name}", blocks)
+
+
+def _kind(check: Check, kind: str, found: Sequence[Finding]) -> Html:
+    shown = found[: PAIRS if found[0].other >= 0 else CROPS]
+    crops = [crop for finding in shown for crop in _crops(check, finding)]
+    is_all_shown = crops and len(shown) == len(found)
+    more = f"The first {LISTED}; findings.csv has all." if len(found) > LISTED else ""
+    return section(
+        f"{KINDS[kind].title}: {len(found):,}",
+        paragraph(KINDS[kind].advice),
+        crop_grid(crops),
+        Html("") if is_all_shown else bullets(line(check, x) for x in found[:LISTED]),
+        paragraph(more),
+        level=3,
+    )
+
+
+def _crops(check: Check, found: Finding) -> Iterator[Crop]:
+    """Yield a crop of a finding, and of the image that it copies."""
+    if found.image >= 0:
+        yield _crop(check, check.images[found.image], line(check, found), found.box_xyxy_norm)
+    if found.other >= 0:
+        other = check.images[found.other]
+        yield _crop(check, other, f"in {other.split}", ())
+
+
+def _crop(check: Check, image: CheckedImage, detail: str, faulty: Sequence[float]) -> Crop:
+    """Return a crop of an image with the boxes that training uses, and perhaps a faulty one."""
+    title = str(image.source.path).removeprefix(f"{check.dataset.root}{os.sep}")
+    detail = detail.removeprefix(f"{title}: ")
+    pixels = _decoded(image)
+    if pixels is None:
+        return Crop(None, title, detail)
+    side_wh = np.tile(pixels.shape[1::-1], 2)
+    boxes = cxcywh_to_xyxy(image.boxes_cxcywh_norm * side_wh)
+    colours = [class_colour(index) for index in image.class_index.tolist()]
+    shown = list(zip(boxes.tolist(), colours, strict=True))
+    left, top, right, bottom = faulty or (np.nan,) * 4
+    focus = None
+    if left < 1 and top < 1 and right > 0 and bottom > 0:  # neither empty nor NaN
+        focus = (np.array(faulty) * side_wh).tolist()
+        shown.append((focus, FAULTY))
+    return Crop(pixels, title, detail, shown, focus)
+
+
+def _decoded(image: CheckedImage) -> np.ndarray | None:
+    """Return an image, (H, W, 3) uint8 RGB; None if it cannot be shown."""
+    size = image.size
+    if size is None:
+        return None
+    try:
+        pixels = read_as(image.source.path, partial(_read, image.source, size))
+    except (BrokenImageError, OtherSizeError):
+        return None
+    return pixels[..., ::-1]
+
+
+def _read(source: ImageSource, size: tuple[int, int]) -> np.ndarray:
+    return decode_bytes(image_bytes(source), size)

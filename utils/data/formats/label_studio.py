@@ -1,0 +1,305 @@
+"""Label Studio's JSON and JSON-MIN exports: a list of tasks, each with an image and its regions.
+
+Source: labelstud.io/guide/task_format, and the pages of the tags RectangleLabels, PolygonLabels,
+EllipseLabels and BrushLabels.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import numpy as np
+
+from backend.words import count
+from utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
+from utils.data.image.limits import IMAGE_SUFFIXES
+from utils.data.sources.formats.folders import find_files
+from utils.data.sources.formats.format import (
+    LARGEST,
+    NORMALISED,
+    AnnotatedFolder,
+    Box,
+    FileNotes,
+    Format,
+    ImageLabels,
+    Splits,
+    read_head,
+    read_points,
+)
+from utils.data.sources.formats.names import FileNames, listed_in
+from utils.errors import DatasetError, brief
+from utils.files.json import read_json
+
+NAME = "Label Studio JSON"
+MAX_BYTES = 1 << 29
+MOST_LABELS = 20  # of a region
+MAX_SOURCE_LENGTH = 4096  # characters; an image inside the export is far longer
+_HEAD_BYTES = 1 << 16
+# Of a task; the third is of an older version, the others of JSON-MIN.
+_MARKS = (b'"annotations"', b'"completions"', b'"annotation_id"', b'"original_width"')
+_LEFT_OUT = {
+    "brushlabels": "brush strokes",
+    "keypointlabels": "keypoints",
+    "vectorlabels": "lines",
+    "videorectangle": "video tracks",
+}
+_UPLOADED = re.compile(r"^[0-9a-f]{8}-(?=.)")  # put before the name of a file that is uploaded
+_UPLOADS = re.compile(r"^(.*/)?data/upload/(\d+/)?", re.DOTALL)  # Label Studio's own folders
+_NOT_KEPT = re.compile(r"[^-\w.]")  # characters that are removed then
+
+
+class _Task(NamedTuple):
+    """An image as one person has labelled it."""
+
+    called: str  # in messages
+    image: str  # where Label Studio has it
+    regions: list[dict[str, Any]]
+    rank: tuple[bool, str]  # of several of one image the highest counts: ground truth, then newest
+
+
+class _Region(NamedTuple):
+    """A region that has a label."""
+
+    kind: str  # "rectanglelabels"
+    labels: list[str]
+    value: dict[str, Any]
+    turn: Any  # degrees by which the image was turned, if it was
+
+
+def accepts(path: Path) -> bool:
+    """Return whether a JSON file begins as a list of tasks does."""
+    head = read_head(path, _HEAD_BYTES)
+    is_list = b"".join(head[:200].split()).startswith(b"[{")
+    return is_list and any(mark in head for mark in _MARKS)
+
+
+def find(path: Path) -> Splits:
+    """Return the splits of a folder, or of one JSON file."""
+    return find_files(path, NAME, ".json", accepts)
+
+
+def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
+    """Read the tasks that somebody has labelled.
+
+    Of several annotations of a task the one marked as ground truth counts, else the newest that
+    was not cancelled. Predictions are no labels. Brush strokes, keypoints and regions without a
+    label are left out.
+
+    Raises:
+        DatasetError: a file that cannot be read, or is no list of tasks.
+    """
+    images = FileNames(folder.images, alias=as_uploaded)
+    is_listed = listed_in(folder.image_list, folder.images)
+    best: dict[tuple[Path, str], tuple[_Task, str]] = {}  # by the file and the name in the task
+    for position, task in enumerate(_labelled(_document(folder.annotations), notes)):
+        path, name, trouble = _file_of(task.image, images)
+        if not is_listed(path):
+            continue
+        key = path, f"\0{position}" if trouble else name
+        other, _ = best.get(key, (task, ""))
+        if other is not task:
+            notes.left_out["other annotations of an image"] += 1
+        if other.rank <= task.rank:
+            best[key] = task, trouble
+    for (path, _), (task, trouble) in best.items():
+        trouble = trouble and f"{task.called}: {trouble}"
+        image = ImageLabels(path, NORMALISED, task.called, trouble)
+        if not trouble:
+            _add_regions(image, task.regions)
+        yield image
+
+
+def _document(path: Path) -> list[dict[str, Any]]:
+    try:
+        document = read_json(path, MAX_BYTES)
+    except OSError as error:
+        raise DatasetError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise DatasetError(f"{path}: not JSON: {error!s:.300}") from error
+    if not isinstance(document, list) or not all(isinstance(task, dict) for task in document):
+        raise DatasetError(f"{path}: a list of Label Studio's tasks is needed")
+    return document
+
+
+def _labelled(document: list[dict[str, Any]], notes: FileNotes) -> Iterator[_Task]:
+    """Yield each task, as its best annotation has it; those without one are left out.
+
+    JSON-MIN has an item for each annotation of a task.
+    """
+    for position, item in enumerate(document):
+        called = f"task {brief(item.get('id', position))}"
+        if isinstance(item.get("data"), dict):
+            made = item.get("annotations", item.get("completions"))
+            valid = [
+                ((bool(one.get("ground_truth")), _when(one)), one["result"])
+                for one in (made if isinstance(made, list) else [])
+                if isinstance(one, dict)
+                and not one.get("was_cancelled")
+                and isinstance(one.get("result"), list)
+            ]
+            if not valid:
+                notes.left_out["tasks that nobody has labelled"] += 1
+                continue
+            rank, regions = max(reversed(valid), key=lambda found: found[0])  # the last of equals
+            image = _image_of(item["data"])
+        else:
+            lists = [value for value in item.values() if isinstance(value, list)]
+            parts = [part for values in lists for part in values if isinstance(part, dict)]
+            regions = [{**part, "value": part} for part in parts]
+            rank, image = (False, _when(item)), _image_of(item)
+        yield _Task(called, image, [one for one in regions if isinstance(one, dict)], rank)
+
+
+def _when(item: dict[str, Any]) -> str:
+    """Return when it was last changed, as text that sorts by time."""
+    when = item.get("updated_at") or item.get("created_at")
+    return when if isinstance(when, str) else ""
+
+
+def _image_of(data: dict[str, Any]) -> str:
+    """Return the image of a task, under "image" or whatever name the labelling interface has."""
+    texts = {name: value for name, value in data.items() if isinstance(value, str)}
+    ends = tuple(IMAGE_SUFFIXES)
+    named = (
+        text
+        for text in texts.values()
+        if text.lower().endswith(ends) or text.partition("?")[0].lower().endswith(ends)
+    )
+    return texts["image"] if "image" in texts else next(named, "")
+
+
+def _file_of(source: str, images: FileNames) -> tuple[Path, str, str]:
+    """Return the file of an image, its name in the task, and "", or what is the trouble with it."""
+    if 0 < len(source) <= MAX_SOURCE_LENGTH and not source.startswith("data:"):
+        names = list(names_of(source))
+        path, trouble = images.find(names)
+        return path, names[-1], trouble
+    text = brief(source) if source else "not there"
+    return images.folder / "?", "", f"its image is {text}; the name of a file is needed"
+
+
+def names_of(source: str) -> Iterator[str]:
+    """Yield what the file of an image may be called; a name may have any character.
+
+    Args:
+        source: "/data/upload/1/0123abcd-name.jpg", "/data/local-files/?d=folder/name.jpg",
+            "s3://bucket/name.jpg", "https://host/name.jpg?X-Amz=..." and the like.
+    """
+    text = (source.partition("?d=")[2] or source).replace("\\", "/").replace("\0", "")
+    cut = text.partition("?")[0]
+    for form in dict.fromkeys((text, unquote(text), cut, unquote(cut))):
+        name = _UPLOADS.sub("", form)
+        yield name
+        folder, slash, base = name.rpartition("/")
+        if (plain := _UPLOADED.sub("", base)) != base:
+            yield folder + slash + plain
+
+
+def as_uploaded(name: str) -> str:
+    """Return the name of an uploaded file without the prefix that Label Studio adds."""
+    return _NOT_KEPT.sub("", name.strip().replace(" ", "_"))
+
+
+def _add_regions(image: ImageLabels, regions: list[dict[str, Any]]) -> None:
+    try:
+        image.size = next(filter(None, map(_size_of, regions)), NORMALISED)
+    except ValueError as error:
+        return image.refuse(f"{image.called}: {error}")
+    for region in _named(image, regions):
+        try:
+            _add_region(image, region)
+        except ValueError as error:
+            image.refuse(f"{image.called}: {error}")
+
+
+def _size_of(region: dict[str, Any]) -> tuple[int, int] | None:
+    """Return (height, width) of the image as it was labelled, if the region says it."""
+    sides: list[Any] = [region.get("original_height"), region.get("original_width")]
+    if sides == [None, None]:
+        return None
+    height, width = (round(side) if _is_number(side) else 0 for side in sides)
+    if not (0 < height <= LARGEST and 0 < width <= LARGEST):
+        raise ValueError(f"original_height and original_width are {brief(sides)}")
+    return height, width
+
+
+def _named(image: ImageLabels, regions: list[dict[str, Any]]) -> list[_Region]:
+    """Return the regions with a label; a box and its label may be two of the same id."""
+    named, ids, others = [], set(), []
+    for region in regions:
+        if isinstance(value := region.get("value"), dict):  # none of a relation of two regions
+            kind, labels = _labels_of(value)
+            if labels:
+                named.append(_Region(kind, labels, value, region.get("image_rotation")))
+                ids.add(brief(region.get("id")))
+            elif not {"x", "points", "rle"}.isdisjoint(value):
+                others.append(region.get("id"))
+    alone = [other for other in others if other is None or brief(other) not in ids]
+    image.left_out += ["regions without a label"] * len(alone)
+    return named
+
+
+def _labels_of(value: dict[str, Any]) -> tuple[str, list[str]]:
+    """Return the kind of a region, "rectanglelabels", and its labels; none if it has no kind."""
+    for kind, labels in value.items():
+        if isinstance(labels, list) and kind.endswith("labels"):
+            return kind, [label for label in labels if isinstance(label, str)]
+    return "", []
+
+
+def _add_region(image: ImageLabels, region: _Region) -> None:
+    if region.kind in _LEFT_OUT or "rle" in region.value or "sequence" in region.value:
+        image.left_out.append(_LEFT_OUT.get(region.kind, "masks and video tracks"))
+        return
+    if region.turn:
+        raise ValueError(
+            f"the image was turned by {brief(region.turn)} degrees in Label Studio, which is not "
+            "read; turn its file and label it again"
+        )
+    if len(region.labels) > MOST_LABELS:
+        number = count(len(region.labels), "label")
+        raise ValueError(f"a region has {number}; at most {MOST_LABELS} are read")
+    shape = _shape_of(region.value, image.size)
+    for label in region.labels:
+        if isinstance(shape, tuple):
+            image.add(label, shape)
+        elif len(shape) < 3:
+            image.left_out.append("regions outside the image, or of fewer than 3 points")
+        else:
+            image.add_outline(label, shape)
+
+
+def _shape_of(value: dict[str, Any], size: tuple[int, int]) -> Box | np.ndarray:
+    """Return an upright box xyxy in pixels, or the outline (K, 2) of another shape."""
+    scale_x, scale_y = size[1] / 100, size[0] / 100  # all lengths are percents of the image
+    if "points" in value:
+        return read_points(value["points"]) * (scale_x, scale_y)
+    degrees = _number(value, "rotation") if value.get("rotation") else 0.0
+    if degrees and size == NORMALISED:
+        raise ValueError("a turned region needs original_width and original_height")
+    x, y = _number(value, "x") * scale_x, _number(value, "y") * scale_y
+    if "radiusX" in value:
+        radii = _number(value, "radiusX") * scale_x, _number(value, "radiusY") * scale_y
+        return within(turned(ellipse_outline((x, y), radii), (x, y), degrees), size)
+    width, height = _number(value, "width") * scale_x, _number(value, "height") * scale_y
+    box = x, y, x + width, y + height
+    return within(turned(box_outline(box), (x, y), degrees), size) if degrees else box
+
+
+def _number(value: dict[str, Any], name: str) -> float:
+    number: Any = value.get(name)
+    if not _is_number(number):
+        raise ValueError(f"{name} is {brief(number)} in a region; a number is needed")
+    return float(number)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+LABEL_STUDIO = Format(NAME, accepts, find, read)

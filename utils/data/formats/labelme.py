@@ -1,0 +1,183 @@
+"""LabelMe: a JSON file for each image, as labelme and X-AnyLabeling write it.
+
+Source: github.com/wkentaro/labelme, "JSON file format", and its issues 633 and 714 on groups.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+
+from backend.words import count
+from utils.data.formats.outlines import box_outline
+from utils.data.image.decoding import OtherSizeError, decode_bytes
+from utils.data.image.header import BrokenImageError, read_header
+from utils.data.sources.formats.coco_masks import MaskRuns, outline_of_runs
+from utils.data.sources.formats.file_per_image import FilePerImage, Parsed
+from utils.data.sources.formats.format import (
+    LARGEST,
+    UNKNOWN,
+    ImageLabels,
+    box_around,
+    read_head,
+    read_points,
+)
+from utils.errors import brief
+from utils.files.json import read_json
+from utils.polygons import join_parts
+
+MAX_BYTES = 1 << 28  # a file may hold its whole image as text
+MAX_MASK_PIXELS = 1 << 25
+MAX_RUNS = 200_000  # of a mask that gets an outline; one with more is noise
+MAX_PIXELS_OF_MASKS = 1 << 27  # of all masks in a file: a small PNG can hold many
+_HEAD_BYTES = 1 << 16
+_KEYS = re.compile(rb'"(shapes|imagePath|imageData|imageHeight)"\s*:')
+_POLYGONS = ("polygon", "rotation", "quadrilateral", "oriented_rectangle")
+_WITH_AREA = (*_POLYGONS, "rectangle", "circle", "mask")
+_LEFT_OUT = dict.fromkeys(("point", "points", "line", "linestrip"), "lines and points")
+_IGNORED = "__ignore__"  # labelme's own exports skip it
+
+
+class _Shape(NamedTuple):
+    """A shape with an area."""
+
+    points_xy: np.ndarray  # (K, 2), of its outline
+    is_outline: bool  # the object's own; False: they only say where its box is
+
+
+def is_labelme(path: Path) -> bool:
+    """Return whether a JSON file begins as one of LabelMe."""
+    head = read_head(path, _HEAD_BYTES)
+    return head.lstrip().startswith(b"{") and bool(_KEYS.search(head))
+
+
+def parse(path: Path) -> Parsed | None:
+    """Read the JSON file of an image.
+
+    Shapes of one label and one group are one object, as in labelme's own exports. Points and lines
+    are left out, and what is marked as difficult or to be ignored.
+
+    Raises:
+        OSError, ValueError: the file is broken; the text says where.
+    """
+    document = read_json(path, MAX_BYTES)
+    shapes = document.get("shapes") if isinstance(document, dict) else None
+    if not isinstance(shapes, list):
+        return None
+    labels = ImageLabels(Path(), _size(document))
+    objects: dict[tuple[str, str], list[_Shape]] = {}
+    masks: list[int] = []  # the pixels of each
+    for number, shape in enumerate(shapes, start=1):
+        try:
+            label, kind = _label(shape), _left_out_as(shape)
+            if kind:
+                labels.left_out.append(kind)
+            else:
+                key = label, _group(shape, number)
+                objects.setdefault(key, []).append(_read_shape(shape, masks))
+        except ValueError as error:
+            raise ValueError(f"shape {number}: {error}") from error
+    for (label, _), parts in objects.items():
+        points = [part.points_xy for part in parts]
+        box = box_around(np.concatenate(points))
+        if any(part.is_outline for part in parts):
+            labels.add(label, box, join_parts(points))
+        else:  # all are boxes
+            labels.add(label, box)
+    name = document.get("imagePath")
+    return name if isinstance(name, str) else "", labels
+
+
+def _size(document: Mapping[str, Any]) -> tuple[int, int]:
+    """Return (height, width), which scripts leave out."""
+    sides: list[Any] = [document.get(name) for name in ("imageHeight", "imageWidth")]
+    if not all(type(side) in (int, float) and 1 < side <= LARGEST for side in sides):
+        return UNKNOWN
+    height, width = map(int, sides)
+    return height, width
+
+
+def _label(shape: Any) -> str:
+    label = shape.get("label") if isinstance(shape, dict) else None
+    if type(label) not in (str, int) or label == "":
+        raise ValueError(f"its label is {brief(label)}; a text is needed")
+    str(label).encode()  # half of a character is none
+    return str(label)
+
+
+def _left_out_as(shape: Mapping[str, Any]) -> str:
+    """Return the word for many shapes that are not trained on, or ""."""
+    if shape["label"] == _IGNORED:
+        return "ignored shapes"
+    if shape.get("difficult") is True:
+        return "difficult objects"
+    kind, points = _kind(shape), shape.get("points")
+    if kind in _POLYGONS and isinstance(points, list) and len(points) < 3:
+        return "lines and points"
+    return "" if kind in _WITH_AREA else _LEFT_OUT.get(str(kind), "shapes of other kinds")
+
+
+def _kind(shape: Mapping[str, Any]) -> Any:
+    return shape.get("shape_type") or "polygon"  # once there was no other
+
+
+def _group(shape: Mapping[str, Any], number: int) -> str:
+    """Return what is equal for shapes of one object."""
+    group = shape.get("group_id")
+    return f"group {group}" if type(group) in (int, str) else f"shape {number}"
+
+
+def _read_shape(shape: Mapping[str, Any], masks: list[int]) -> _Shape:
+    kind, points = _kind(shape), read_points(shape.get("points"))
+    if kind in _POLYGONS:
+        return _Shape(points, True)
+    if len(points) < 2:
+        raise ValueError(f"a {kind} of {count(len(points), 'point')}; two are needed")
+    if kind == "circle":
+        radius = float(np.hypot(*(points[1] - points[0])))
+        return _box(points[0] - radius, points[0] + radius)
+    if kind == "mask":
+        return _mask(shape.get("mask"), points.min(0).round(), masks)
+    return _box(points.min(0), points.max(0))
+
+
+def _box(first_xy: np.ndarray, last_xy: np.ndarray) -> _Shape:
+    return _Shape(box_outline((*first_xy, *last_xy)), False)
+
+
+def _mask(text: Any, origin_xy: np.ndarray, masks: list[int]) -> _Shape:
+    """Return the outline of a mask, a PNG as base64 text; its left and top pixel is at the origin.
+
+    Raises:
+        ValueError: no PNG, or too large.
+    """
+    if not isinstance(text, str):
+        raise ValueError(f"its mask is {brief(text)}; a PNG as base64 text is needed")
+    content = base64.b64decode(text, validate=True)
+    try:
+        height, width = size = read_header(io.BytesIO(content)).size
+        masks.append(height * width)
+        if masks[-1] > MAX_MASK_PIXELS or sum(masks) > MAX_PIXELS_OF_MASKS:
+            raise ValueError(f"a mask of {width}x{height} px is too large")
+        image = decode_bytes(np.frombuffer(content, np.uint8), size)
+    except (BrokenImageError, OtherSizeError) as error:
+        raise ValueError(f"its mask: {error}") from error
+    mask = image.max(axis=2) > 0
+    # Runs go column by column; the first is outside.
+    pixels = np.concatenate([[False], mask.T.ravel()])
+    lengths = np.diff(np.flatnonzero(pixels[1:] != pixels[:-1]), prepend=0, append=mask.size)
+    if mask.any() and len(lengths) <= MAX_RUNS:
+        return _Shape(origin_xy + outline_of_runs(MaskRuns(lengths, size)), True)
+    left, top, width, height = cv2.boundingRect(mask.astype(np.uint8))  # 0 of an empty mask
+    first_xy = origin_xy + [left, top]
+    return _box(first_xy, first_xy + [width, height])
+
+
+LABELME = FilePerImage("LabelMe", ".json", is_labelme, parse).as_format()

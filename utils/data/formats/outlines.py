@@ -1,0 +1,57 @@
+"""Outlines of what labelling tools draw beside polygons: turned boxes, ellipses."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from utils.data.sources.formats.format import Box
+
+ELLIPSE_POINTS = 64  # its sides lie within 0.12 % of a radius of the ellipse
+
+
+def box_outline(box_xyxy: Box) -> np.ndarray:
+    """Return the corners of a box, clockwise from the left and top one, (4, 2)."""
+    left, top, right, bottom = box_xyxy
+    return np.array([(left, top), (right, top), (right, bottom), (left, bottom)])
+
+
+def ellipse_outline(centre_xy: tuple[float, float], radii_xy: tuple[float, float]) -> np.ndarray:
+    """Return points of an ellipse, its outermost ones among them, (64, 2)."""
+    angles = np.arange(ELLIPSE_POINTS) * (2 * np.pi / ELLIPSE_POINTS)
+    return np.array(centre_xy) + np.array(radii_xy) * np.column_stack(
+        [np.cos(angles), np.sin(angles)]
+    )
+
+
+def turned(outline_xy: np.ndarray, about_xy: tuple[float, float], degrees: float) -> np.ndarray:
+    """Turn an outline (K, 2) in pixels clockwise, as seen on the screen, about a point."""
+    sine, cosine = math.sin(math.radians(degrees)), math.cos(math.radians(degrees))
+    matrix = np.array([[cosine, sine], [-sine, cosine]])
+    return (outline_xy - about_xy) @ matrix + np.array(about_xy)
+
+
+def within(outline_xy: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Return the part of a convex outline inside an image of (height, width); it may be empty.
+
+    Source: Sutherland and Hodgman 1974, "Reentrant polygon clipping".
+    """
+    height, width = size
+    for axis, limit in ((0, width), (1, height)):
+        outline_xy = _cut(outline_xy, outline_xy[:, axis])
+        outline_xy = _cut(outline_xy, limit - outline_xy[:, axis])
+    return outline_xy
+
+
+def _cut(outline_xy: np.ndarray, distance: np.ndarray) -> np.ndarray:
+    """Return the points whose distance is not negative, and those where a side crosses 0."""
+    inside = distance >= 0
+    if inside.all():
+        return outline_xy
+    before_xy, before = np.roll(outline_xy, 1, axis=0), np.roll(distance, 1)
+    crosses = inside != np.roll(inside, 1)
+    part = np.where(crosses, before, 0) / np.where(crosses, before - distance, 1)
+    crossing_xy = before_xy + part[:, None] * (outline_xy - before_xy)
+    points = np.stack([crossing_xy, outline_xy], axis=1)
+    return points[np.stack([crosses, inside], axis=1)]

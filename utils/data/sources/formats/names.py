@@ -1,0 +1,179 @@
+"""Image files by the names that annotations and lists have for them."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from backend.words import count
+from utils.data.image.limits import IMAGE_SUFFIXES
+from utils.errors import DatasetError, brief
+from utils.files.regular import read_text
+
+MAX_LIST_BYTES = 1 << 28  # millions of images
+_FLAGS = ("-1", "0", "1")  # VOC's second column: whether a class is in the image
+
+
+class FileNames:
+    """The files with some suffixes in a folder and the folders in it; no other is ever found.
+
+    A name may lack its suffix. Its folders and those of the file must agree as far as both have
+    some: the labels of an absent image are never given to another one.
+
+    Args:
+        alias: another name by which a file of some name may be asked for.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        suffixes: Collection[str] = IMAGE_SUFFIXES,
+        alias: Callable[[str], str] = str,
+    ) -> None:
+        self.folder = folder
+        self.paths: list[Path] = []  # sorted
+        self.by_stem: dict[str, Path] = {}  # by the path in the folder without suffix, sorted
+        self._by_path: dict[str, Path] = {}  # likewise, with suffix
+        self._by_base: defaultdict[str, list[Path]] = defaultdict(list)
+        self._folders_of: dict[Path, tuple[str, ...]] = {}
+        for inner in sorted(_files(folder, suffixes), key=lambda name: name.split("/")):
+            path = folder / inner
+            self.paths.append(path)
+            self._by_path[inner] = path
+            self.by_stem.setdefault(os.path.splitext(inner)[0], path)
+            self._folders_of[path] = _parts(inner)[:-1]
+            for name in {path.name, path.stem, alias(path.name)}:
+                self._by_base[name].append(path)
+        self._folders = set(self._folders_of.values())
+
+    def at(self, name: str, suffix: str = "") -> Path | None:
+        """Return the file of a name in its folder, `suffix` behind it if there are several."""
+        return self._by_path.get(name + suffix) or self._by_path.get(name) or self.by_stem.get(name)
+
+    def near(self, name: str, suffix: str = "") -> Path | None:
+        """Return the only file of a name, in whichever folder; None if there are several."""
+        found = self._fitting(name + suffix) or self._fitting(name)
+        return found[0] if len(found) == 1 else None
+
+    def has(self, name: str) -> bool:
+        """Return whether a name is that of a file."""
+        return bool(self.at(name) or self.near(name))
+
+    def find(self, names: Iterable[str]) -> tuple[Path, str]:
+        """Return the file of an image, and ""; or a file of its name, and what is wrong.
+
+        Args:
+            names: what it may be called, the likeliest first; the last one says where it should be
+                if there is no such file.
+        """
+        trouble: tuple[Path, str] | None = None
+        for name in names:
+            files = self._fitting(name)
+            if len(files) == 1:
+                return files[0], ""
+            if files:
+                trouble = trouble or (files[0], ambiguous(files))
+        return trouble or (self.folder.joinpath(*_parts(name)), "")
+
+    def _fitting(self, name: str) -> Sequence[Path]:
+        """Return the files of a name whose folders have most in common with its own."""
+        *folders, base = _parts(name) or ("",)
+        files = self._by_base.get(base, [])
+        files = [file for file in files if file.name == base] or files
+        shared = {file: self._num_shared(self._folders_of[file], tuple(folders)) for file in files}
+        most = max(shared.values(), default=-1)
+        if most < 0 or (most == 0 and folders and len(files) > 1):  # it is another one
+            return []
+        return [file for file in files if shared[file] == most]
+
+    def _num_shared(self, own: tuple[str, ...], named: tuple[str, ...]) -> float:
+        """Return how many folders agree, counted from the end; -1 if they differ."""
+        if own == named:
+            return float("inf")
+        if not own and named in self._folders:
+            return -1
+        pairs = list(zip(reversed(own), reversed(named), strict=False))
+        return len(pairs) if all(one == other for one, other in pairs) else -1
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """Return the folders and the name in a name, of Windows too; nothing leads out of a folder."""
+    return tuple(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
+
+
+def _files(folder: Path, suffixes: Collection[str]) -> Iterator[str]:
+    """Yield the paths of files in a folder, in no order; not "._a.xml", a Mac's."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        inner = os.path.relpath(place, folder)
+        prefix = "" if inner == "." else inner.replace(os.sep, "/") + "/"
+        for name in names:
+            if os.path.splitext(name)[1].lower() in suffixes and not name.startswith("._"):
+                yield prefix + name
+
+
+def has_image(folder: Path) -> bool:
+    """Return whether an image lies in a folder, or in the folders in it."""
+    return next(_files(folder, IMAGE_SUFFIXES), None) is not None
+
+
+def base_name(name: str) -> str:
+    """Return a name without its folders, of Windows too."""
+    return name.replace("\\", "/").rpartition("/")[2]
+
+
+def without_image_suffix(name: str) -> str:
+    """Return a name without the suffix of an image; "v1.2" has none."""
+    stem, suffix = os.path.splitext(name)
+    return stem if suffix.lower() in IMAGE_SUFFIXES else name
+
+
+def ambiguous(files: Sequence[Path]) -> str:
+    """Return why it is not known which of several files an image is."""
+    return (
+        f"{count(len(files), 'file')} have its name, {files[0]} and {files[1]} among them; "
+        "rename one, or put them into folders as the labelling tool has them"
+    )
+
+
+def read_names(path: Path, images: FileNames) -> list[str]:
+    """Return the names of a list of images, with or without suffix; not the column behind them.
+
+    Raises:
+        DatasetError: the list cannot be read.
+    """
+    try:
+        lines = read_text(path, MAX_LIST_BYTES).removeprefix("\ufeff").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{path}: a list of images is needed: {error!s:.300}") from error
+    return [_name_in(line.strip(), images) for line in lines if line.strip()]
+
+
+def _name_in(line: str, images: FileNames) -> str:
+    """Return the name on a line: all of it if there is such an image, as "cat 1"."""
+    first, *last = line.rsplit(maxsplit=1)
+    name = first if last and last[0] in _FLAGS else line
+    if name[0] == name[-1] == '"' and len(name) > 2:  # CVAT's, of a name with blanks
+        name = name[1:-1]
+    known = (line, name, without_image_suffix(name))
+    return next(filter(images.has, known), name)
+
+
+def listed_in(image_list: Path | None, folder: Path) -> Callable[[Path], bool]:
+    """Return a function: is an image of a folder in the list? All are if there is no list.
+
+    Raises:
+        DatasetError: the list cannot be read, or a line may be several images.
+    """
+    if image_list is None:
+        return lambda path: True
+    images = FileNames(folder)
+    listed: set[Path] = set()
+    for name in read_names(image_list, images):
+        path, trouble = images.find([name])
+        if trouble:
+            raise DatasetError(f"{image_list}: {brief(name)}: {trouble}")
+        listed.add(path)
+    return lambda path: path in listed or path.parent / path.stem in listed

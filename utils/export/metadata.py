@@ -1,0 +1,204 @@
+"""The metadata of an exported file, as JSON values; parsed, never evaluated.
+
+Formats with texts of their own keep one per field, the others one JSON object, `metadata.json`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utils.errors import UserError, brief
+from utils.files.json import parse_json
+from utils.files.regular import read_text_bytes
+
+ROWS = "rows"  # (B, N, 5 + C) float32: cx, cy, w, h in pixels of the input, objectness, classes
+DETECTIONS = "detections"  # (B, K, 6) float32: x1, y1, x2, y2, score, class; unused rows are 0
+EFFICIENT = "efficient"  # num_dets, det_boxes, det_scores, det_classes of TensorRT's EfficientNMS
+MASK_ROWS = "mask_rows"  # ROWS with M coefficients behind them; prototypes (B, M, h, w) float32
+MASKS = "masks"  # DETECTIONS; their masks (B, K, h, w) float32 in [0, 1] over the input
+LOGITS = "logits"  # (B, C) float32, of which softmax makes probabilities
+OUTPUTS = (ROWS, DETECTIONS, EFFICIENT, MASK_ROWS, MASKS, LOGITS)
+FLOATS = "floats"  # (B, 3, H, W) float32, RGB in [0, 1], as the task has them
+NORMALIZED = "normalized"  # FLOATS less the head's mean, divided by its deviation
+PIXELS = "pixels"  # (H, W, 3) uint8, RGB, any size: the graph letterboxes; boxes in its pixels
+PRODUCER = "Duet"
+MOST = 10_000  # classes, as in a model YAML; detections of NMS, as in --topk-all
+LONGEST_NAME = 1000  # characters
+LARGEST_SIDE = 16_384  # pixels
+LARGEST_BATCH = 1 << 16
+METADATA_FILE = "metadata.json"
+MAX_METADATA_BYTES = 1 << 24
+# What Python's zipfile raises on damaged archives, and for a name that is absent.
+ZIP_ERRORS = (
+    zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError,
+    struct.error, zlib.error, KeyError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What must be known to run a file.
+
+    Attributes:
+        image_size: (height, width) of the network's input; with `dynamic` that of the example.
+        batch_size: images that a call takes; with `dynamic` those of the example.
+        dynamic: batch, height and width are free, the sides in multiples of `stride`.
+        image: FLOATS, PIXELS or NORMALIZED, which files of other programs take.
+        output: one of OUTPUTS.
+        precision: "float32", "float16" or "int8".
+        head: what finishes the rows, as model YAMLs name it.
+        suppression: the thresholds of NMS in the graph, by the names of `SuppressionSettings`.
+    """
+
+    class_names: tuple[str, ...]
+    stride: int
+    image_size: tuple[int, int]
+    batch_size: int = 1
+    dynamic: bool = False
+    image: str = FLOATS
+    output: str = ROWS
+    precision: str = "float32"
+    head: str = "Detect"
+    suppression: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def texts(self) -> dict[str, str]:
+        """Return the fields as texts, each of them JSON, with `producer` beside them."""
+        fields = {**dataclasses.asdict(self), "producer": PRODUCER}
+        return {name: _as_json(value) for name, value in fields.items()}
+
+
+def _as_json(value: Any) -> str:
+    """Return JSON in which what is no Unicode, as half of a pair, is escaped."""
+    return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()
+
+
+def metadata_of(texts: Mapping[str, str]) -> Metadata:
+    """Return what `Metadata.texts` wrote; UserError names a field that is absent or wrong."""
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(Metadata):
+        if field.name not in texts:
+            raise UserError(f"its metadata lacks {field.name}; export it with export.py")
+        try:
+            values[field.name] = parse_json(texts[field.name])
+        except ValueError as error:
+            text = brief(texts[field.name])
+            raise UserError(f"its metadata has {field.name} {text}: {error}") from error
+    return checked(values)
+
+
+def metadata_as_json(metadata: Metadata) -> str:
+    """Return an object of the fields, one per line."""
+    fields = (f"{json.dumps(name)}: {text}" for name, text in metadata.texts().items())
+    return "{\n" + ",\n".join(fields) + "\n}\n"
+
+
+def metadata_of_json(content: str | bytes) -> Metadata:
+    """Return what `metadata_as_json` wrote; UserError for another text."""
+    try:
+        fields = parse_json(content)
+    except ValueError as error:
+        raise UserError(f"its {METADATA_FILE} is no JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise UserError(f"its {METADATA_FILE} holds no object; export it with export.py")
+    return metadata_of({name: json.dumps(value) for name, value in fields.items()})
+
+
+def metadata_of_folder(folder: Path, files: Sequence[str]) -> Metadata:
+    """Return the metadata of a folder; UserError if it lacks one of these files."""
+    for name in (METADATA_FILE, *files):
+        if not (folder / name).exists():
+            raise UserError(f"the folder lacks {name}; export it with export.py")
+    return metadata_of_json(read_text_bytes(folder / METADATA_FILE, MAX_METADATA_BYTES))
+
+
+def metadata_in_zip(content: bytes, ending: str) -> Metadata:
+    """Return the metadata in a file that is, or ends with, a zip archive.
+
+    Args:
+        ending: of the member's name.
+
+    Raises:
+        UserError: no archive, or no such member.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            names = (name for name in archive.namelist() if name.endswith(ending))
+            with archive.open(next(names, ending)) as member:
+                text = member.read(MAX_METADATA_BYTES)
+    except ZIP_ERRORS as error:
+        raise UserError("damaged, or it holds no metadata; export it with export.py") from error
+    return metadata_of_json(text)
+
+
+def checked(values: Mapping[str, Any]) -> Metadata:
+    """Return metadata of plain values by name; UserError names one that is wrong."""
+    for name, value in values.items():
+        if not _ACCEPTED[name](value):
+            raise UserError(f"its metadata has {name} {brief(value)}; export it again")
+    sides = {"image_size": tuple(values["image_size"])}
+    metadata = Metadata(**{**values, "class_names": tuple(values["class_names"]), **sides})
+    if any(side % metadata.stride for side in metadata.image_size):
+        raise UserError(
+            f"its metadata has image_size {list(metadata.image_size)}, no multiples of its stride "
+            f"{metadata.stride}; export it again"
+        )
+    return metadata
+
+
+def _is_whole(lowest: int, highest: int) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and lowest <= value <= highest
+
+
+def _is_text(longest: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and 0 < len(value) <= longest
+
+
+def _is_list(accepted: Callable[[Any], bool], shortest: int, longest: int) -> Callable[[Any], bool]:
+    return lambda value: (
+        isinstance(value, list) and shortest <= len(value) <= longest and all(map(accepted, value))
+    )
+
+
+def _is_fraction(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value <= 1
+
+
+def _is_suppression(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        name in _SUPPRESSION and _SUPPRESSION[name](setting) for name, setting in value.items()
+    )
+
+
+def _is_switch(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+_SUPPRESSION: dict[str, Callable[[Any], bool]] = {
+    "confidence_threshold": _is_fraction,
+    "iou_threshold": _is_fraction,
+    "class_agnostic": _is_switch,
+    "classes": lambda value: value is None,
+    "max_detections": _is_whole(1, MOST),
+    "multi_label": _is_switch,
+}
+_ACCEPTED: dict[str, Callable[[Any], bool]] = {
+    "class_names": _is_list(_is_text(LONGEST_NAME), 1, MOST),
+    "stride": _is_whole(1, LARGEST_SIDE),
+    "image_size": _is_list(_is_whole(1, LARGEST_SIDE), 2, 2),
+    "batch_size": _is_whole(1, LARGEST_BATCH),
+    "dynamic": _is_switch,
+    "image": (FLOATS, PIXELS, NORMALIZED).__contains__,
+    "output": OUTPUTS.__contains__,
+    "precision": ("float32", "float16", "int8").__contains__,
+    "head": _is_text(LONGEST_NAME),
+    "suppression": _is_suppression,
+}

@@ -1,0 +1,222 @@
+"""ONNX files: written with metadata, in 8 bits too; read, and run by ONNX Runtime on the CPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from utils.errors import UserError, brief
+from utils.export.foreign import foreign_metadata, is_foreign
+from utils.export.metadata import FLOATS, PIXELS, PRODUCER, Metadata, metadata_of
+from utils.export.outputs import KINDS, Outputs
+from utils.export.quantization import Calibration, quantize
+from utils.files.atomic import atomic_file
+from utils.files.regular import open_regular, read_bytes
+from utils.optional import import_optional
+
+VERSION = "0"  # of this program, which has had no release
+MAX_BYTES = (1 << 31) - 1  # of a protobuf message, with all external data in it
+MAX_WEIGHT_BYTES = 2**31 - 2**28  # cells of the largest images take 180 MB beside the weights
+MOST_TEXTS = 1000  # of metadata
+INPUTS = {"FLOAT": "float32", "FLOAT16": "float16", "UINT8": "uint8"}  # NumPy's names
+DOMAINS = ("", "ai.onnx")  # two names of ONNX's own operators
+MEANINGS = {
+    FLOATS: "(batch, 3, height, width), RGB in 0 to 1, each image scaled to fit and padded",
+    PIXELS: "(height, width, 3), RGB, one image of any size",
+}
+NO_SPINNING = {f"session.{pool}_op.allow_spinning": "0" for pool in ("intra", "inter")}
+SILENT = 4  # only fatal errors: a log line quotes names of nodes, with any escape sequence in them
+
+
+def require_below_limit(arrays: Mapping[str, np.ndarray], half: bool) -> None:
+    """Raise UserError if weights are too many for one ONNX file."""
+    numbers = sum(array.size for array in arrays.values())
+    limit = MAX_WEIGHT_BYTES // (2 if half else 4)
+    if numbers > limit:
+        remedy = "use --half" if not half and numbers <= 2 * limit else "export a smaller model"
+        raise UserError(
+            f"the weights have {numbers:,} numbers; an ONNX file holds at most {limit:,} of this "
+            f"precision: {remedy}"
+        )
+
+
+def write_onnx(
+    graph: Path, path: Path, metadata: Metadata, calibration: Calibration | None
+) -> None:
+    """Write an ONNX file with metadata, in 8 bits where there are images to calibrate it on.
+
+    Raises:
+        OSError: it cannot be written.
+        UserError: it cannot be quantized.
+    """
+    onnx = import_optional("onnx", "--include onnx")
+    model = onnx.load_model(graph) if calibration is None else quantize(graph, calibration)
+    describe(model, metadata)
+    with atomic_file(path) as file:
+        file.write(model.SerializeToString(deterministic=True))
+
+
+def describe(model: Any, metadata: Metadata) -> None:
+    """Have an ONNX model say what it is, who wrote it, and what goes in and comes out."""
+    model.producer_name, model.producer_version = PRODUCER, VERSION
+    del model.metadata_props[:]
+    for name, text in metadata.texts().items():
+        model.metadata_props.add(key=name, value=text)
+    for value in model.graph.input:
+        value.doc_string = MEANINGS[metadata.image]
+    outputs = KINDS[metadata.output].outputs
+    for value, output in zip(model.graph.output, outputs, strict=True):
+        value.doc_string = output.meaning
+
+
+class OnnxModel(NamedTuple):
+    """An ONNX file that was read."""
+
+    content: bytes  # one message, with its external data
+    metadata: Metadata
+    input_type: str  # NumPy's name
+
+
+def read_onnx(path: Path) -> OnnxModel:
+    """Read an ONNX file; whether it can be run is for `trial.py` to try.
+
+    Raises:
+        UserError: damaged, of another task, with custom operators, or with data elsewhere.
+        OSError: it cannot be read.
+    """
+    onnx = import_optional("onnx", f"--weights {path}")
+    try:
+        model = onnx.load_model_from_string(read_bytes(path, MAX_BYTES))
+    except Exception as error:  # of protobuf, whose error class depends on its build
+        if isinstance(error, OSError):
+            raise
+        raise UserError("damaged, or no ONNX file") from error
+    given = _images_of(model)
+    _require_standard(model)
+    _read_external(model, path.parent)
+    names = {number: name for name, number in onnx.TensorProto.DataType.items()}
+    kind = INPUTS.get(names.get(given.type.tensor_type.elem_type, ""), "")
+    metadata = _metadata_of(model, given, kind)
+    if kind not in (("uint8",) if metadata.image == PIXELS else ("float32", "float16")):
+        raise UserError(f"it takes numbers of a type that is not its metadata's {metadata.image}")
+    return OnnxModel(model.SerializeToString(), metadata, kind)
+
+
+def _images_of(model: Any) -> Any:
+    """Return the one input of a model."""
+    if not model.graph.node:
+        raise UserError("damaged, or no ONNX file: it has no graph")
+    # Up to version 3 of the format, initializers are inputs too.
+    initial = {tensor.name for tensor in model.graph.initializer}
+    inputs = [given for given in model.graph.input if given.name not in initial]
+    if len(inputs) != 1:
+        raise UserError(f"it takes {len(inputs)} inputs; a detector has one, the images")
+    return inputs[0]
+
+
+def _require_standard(model: Any) -> None:
+    """Raise UserError for operators that are not ONNX's own, in subgraphs too."""
+    if model.functions or model.graph.sparse_initializer:
+        raise UserError("it has functions or sparse tensors; a detector has none of them")
+    for node in _all_nodes(model.graph):
+        if node.domain not in DOMAINS:
+            raise UserError(
+                f"its operator {brief(node.op_type)} is of {brief(node.domain)}; only ONNX's own "
+                "operators are run here"
+            )
+
+
+def _all_nodes(graph: Any) -> Iterator[Any]:
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _all_nodes(inner)
+
+
+def _read_external(model: Any, folder: Path) -> None:
+    """Move numbers from files of the model's own folder into the model; UserError for others."""
+    helper = import_optional("onnx.external_data_helper", "an ONNX file")
+    left = MAX_BYTES - model.ByteSize()
+    for tensor in filter(helper.uses_external_data, helper._get_all_tensors(model)):
+        name = next(
+            (str(entry.value) for entry in tensor.external_data if entry.key == "location"), ""
+        )
+        path = folder / name
+        if name in ("", ".", "..") or os.sep in name or "\0" in name or path.is_symlink():
+            raise UserError(
+                f"its tensor {brief(tensor.name)} lies in {brief(name)}; external data are read "
+                "only from a file in the model's folder that is no link: save it as one file"
+            )
+        try:
+            open_regular(path, MAX_BYTES).close()
+            helper.load_external_data_for_tensor(tensor, str(folder))
+        except Exception as error:  # of onnx too, for a part that the file does not have
+            reason = getattr(error, "strerror", None) or brief(str(error))
+            raise UserError(f"its external data {brief(name)}: {reason}") from error
+        tensor.data_location = 0
+        del tensor.external_data[:]
+        left -= len(tensor.raw_data)
+        if left < 0:
+            raise UserError(f"it has more than {MAX_BYTES:,} bytes with its external data")
+
+
+def _metadata_of(model: Any, given: Any, kind: str) -> Metadata:
+    if len(model.metadata_props) > MOST_TEXTS:
+        raise UserError(f"its metadata has {len(model.metadata_props):,} texts")
+    texts = {entry.key: entry.value for entry in model.metadata_props}
+    for name, text in texts.items():  # some builds of protobuf leave what is no text as bytes
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise UserError(f"its metadata has {brief(name)} that is not UTF-8")
+    if not is_foreign(texts):
+        return metadata_of(texts)
+    graph = model.graph
+    made = {name: node.op_type for node in graph.node for name in node.output}
+    last = made.get(graph.output[0].name, "") if graph.output else ""
+    outputs = [_free_shape(output) for output in graph.output]
+    return foreign_metadata(texts, _free_shape(given), kind, outputs, last)
+
+
+def _free_shape(value: Any) -> list[int | None]:
+    """Return the shape that a graph gives for an input or output; None for a free size."""
+    sizes = value.type.tensor_type.shape.dim
+    return [size.dim_value if size.HasField("dim_value") else None for size in sizes]
+
+
+class OnnxRuntime:
+    """A session of ONNX Runtime; `outputs.py::Runtime` says what its names mean.
+
+    Its threads do not spin while they wait: on cores that others use too, that takes the time of
+    the very thread that they wait for.
+    """
+
+    def __init__(self, path: Path, threads: int | None = None) -> None:
+        """Load a file; UserError as `read_onnx`, or if ONNX Runtime refuses it."""
+        runtime = import_optional("onnxruntime", f"--weights {path}")
+        model = read_onnx(path)
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = threads or 0
+        options.log_severity_level = SILENT
+        for name, value in NO_SPINNING.items():
+            options.add_session_config_entry(name, value)
+        try:
+            self._session = runtime.InferenceSession(
+                model.content, options, ["CPUExecutionProvider"]
+            )
+        except Exception as error:  # of classes that it does not export
+            raise UserError(f"ONNX Runtime does not take it: {brief(str(error))}") from error
+        self.metadata = model.metadata
+        self.name = f"ONNX Runtime {runtime.__version__}, CPU"
+        self._input, self._input_type = self._session.get_inputs()[0].name, model.input_type
+
+    def __call__(self, images: np.ndarray) -> Outputs:
+        try:
+            given = images.astype(self._input_type, copy=False)
+            outputs = self._session.run(None, {self._input: given})
+        except Exception as error:
+            raise UserError(f"ONNX Runtime failed: {brief(str(error))}") from error
+        return tuple(np.asarray(output, np.float32) for output in outputs)

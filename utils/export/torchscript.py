@@ -1,0 +1,74 @@
+"""TorchScript files: a trace with its metadata, run by PyTorch on the CPU.
+
+Such a file is a program. PyTorch interprets it, and it can read and write files: `opening.py` loads
+one only if --runtime asks for it. Its metadata is read without PyTorch.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backend import device, nn, ops
+from backend.contract import Tensor
+from utils.errors import UserError, brief
+from utils.export.metadata import METADATA_FILE, Metadata, metadata_in_zip
+from utils.export.outputs import Outputs
+from utils.export.quantization import Calibration
+from utils.files.regular import read_bytes
+
+MAX_FILE_BYTES = 1 << 32
+
+
+def keep_trace(
+    trace: Path, path: Path, metadata: Metadata, calibration: Calibration | None
+) -> None:
+    """Copy the trace, which holds its metadata already."""
+    shutil.copyfile(trace, path)
+
+
+def require_torchscript(what_for: str) -> None:
+    """Raise UserError if the backend in use has no TorchScript."""
+    if not device.supports("torchscript"):
+        raise UserError(
+            f"{what_for} needs TorchScript, which only PyTorch has; give --backend torch"
+        )
+
+
+class TorchScriptRuntime:
+    """A program that PyTorch interprets; `outputs.py::Runtime` says what its names mean.
+
+    It is loaded when it first runs: until then no backend need be chosen. PyTorch has one number of
+    threads for the whole process, which may be another program: it holds here too, as for weights.
+    """
+
+    def __init__(self, path: Path, threads: int | None = None) -> None:
+        self._content = read_bytes(path, MAX_FILE_BYTES)
+        self.metadata = metadata_in_zip(self._content, f"/extra/{METADATA_FILE}")
+        self.name = "TorchScript, PyTorch, CPU"
+        self._loading = threading.Lock()
+        self._run: Callable[[Tensor], Any] | None = None
+
+    def __call__(self, images: np.ndarray) -> Outputs:
+        with self._loading:
+            self._run = self._run or self._load()
+        try:
+            found = self._run(ops.tensor(images))
+            outputs = found if isinstance(found, tuple) else (found,)
+            return tuple(map(ops.to_numpy, outputs))
+        except RuntimeError as error:
+            raise UserError(f"TorchScript failed: {brief(str(error))}") from error
+
+    def _load(self) -> Callable[[Tensor], Any]:
+        require_torchscript("a TorchScript file")
+        try:
+            run: Callable[[Tensor], Any] = nn.from_torchscript(self._content)
+        except ValueError as error:
+            raise UserError(brief(str(error))) from error
+        self._content = b""
+        return run

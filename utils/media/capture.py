@@ -1,0 +1,111 @@
+"""A camera of this machine, or its screen -> frames."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+
+from utils.errors import UserError
+from utils.media.live import Feed
+from utils.media.source import BrokenSourceError, require_size
+from utils.media.video_frames import TimedImage
+from utils.optional import import_optional
+
+_MOST_RATE = 1000  # frames a second that a driver may claim in earnest
+_SCREEN_RATE = 30  # frames a second, at most
+_FORMS = "screen, screen N, screen LEFT TOP WIDTH HEIGHT, screen N LEFT TOP WIDTH HEIGHT"
+
+
+@contextmanager
+def open_camera(index: int, max_pixels: int) -> Iterator[Feed]:
+    """Open a camera by its number; BrokenSourceError if there is none, or another uses it.
+
+    OpenCV opens it: it knows the cameras of each system, and is always there.
+    """
+    capture = cv2.VideoCapture(index)
+    try:
+        if not capture.isOpened():
+            raise BrokenSourceError("no such camera, or another program uses it")
+        capture.set(cv2.CAP_PROP_BUFFERSIZE, 1)
+        rate = capture.get(cv2.CAP_PROP_FPS)
+        known = Fraction(rate).limit_denominator(1001) if 0 < rate < _MOST_RATE else None
+        yield Feed(known, _camera_images(capture, max_pixels))
+    finally:
+        capture.release()
+
+
+def _camera_images(capture: cv2.VideoCapture, max_pixels: int) -> Iterator[TimedImage]:
+    while True:
+        is_read, image = capture.read()
+        if not is_read:
+            raise BrokenSourceError("the camera gives no more frames")
+        require_size(image.shape[:2], max_pixels)
+        yield TimedImage(cv2.cvtColor(image, cv2.COLOR_BGR2RGB))
+
+
+class Region(NamedTuple):
+    """A monitor, or a part of it."""
+
+    monitor: int = 0  # 0: all together, as the library counts
+    part: tuple[int, int, int, int] | None = None  # left, top, width, height in pixels
+
+
+def parse_screen(argument: str) -> Region:
+    """Return the region that --source screen ... names; UserError for another form."""
+    try:
+        numbers = [int(word) for word in argument.split()[1:]]
+    except ValueError:
+        numbers = [-1]
+    if len(numbers) not in (0, 1, 4, 5) or any(number < 0 for number in numbers):
+        raise UserError(f"--source {argument}: accepted are {_FORMS}, in whole numbers")
+    monitor = numbers.pop(0) if len(numbers) % 4 else 0
+    left, top, width, height = numbers or (0, 0, 1, 1)
+    if min(width, height) < 1:
+        raise UserError(f"--source {argument}: a width and a height above 0 are needed")
+    return Region(monitor, (left, top, width, height) if numbers else None)
+
+
+@contextmanager
+def open_screen(region: Region, max_pixels: int) -> Iterator[Feed]:
+    """Open the screen.
+
+    Raises:
+        BrokenSourceError: there is none, or no such monitor.
+        UserError: the package mss is absent.
+    """
+    mss = import_optional("mss", "--source screen")
+    try:
+        with mss.MSS() as screen:
+            area = _area(region, screen.monitors)
+            require_size((area["height"], area["width"]), max_pixels)
+            yield Feed(Fraction(_SCREEN_RATE), _screen_images(screen, area))
+    except mss.ScreenShotError as error:
+        raise BrokenSourceError(f"the screen cannot be read: {error!s:.200}") from error
+
+
+def _area(region: Region, monitors: list[dict[str, Any]]) -> dict[str, int]:
+    """Return the place of a region on the whole screen, in the library's form."""
+    if region.monitor >= len(monitors):
+        raise BrokenSourceError(f"there is no monitor {region.monitor}")
+    monitor = monitors[region.monitor]
+    left, top, width, height = region.part or (0, 0, monitor["width"], monitor["height"])
+    return {
+        "left": monitor["left"] + left,
+        "top": monitor["top"] + top,
+        "width": width,
+        "height": height,
+    }
+
+
+def _screen_images(screen: Any, area: dict[str, int]) -> Iterator[TimedImage]:
+    while True:
+        start = time.monotonic()
+        shot = np.asarray(screen.grab(area))  # BGRA
+        yield TimedImage(np.ascontiguousarray(shot[..., 2::-1]))
+        time.sleep(max(0.0, start + 1 / _SCREEN_RATE - time.monotonic()))

@@ -1,1 +1,0 @@
-"""Where on a machine a rank works: its NUMA node, the node's cores and its memory."""

@@ -1,1 +1,0 @@
-"""Runtimes of exported files: one small interface, one file per runtime."""

@@ -1,0 +1,123 @@
+"""The life of a server: listen, start the models, answer requests, and finish those accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import math
+import signal
+import socket
+from collections.abc import Sequence
+
+import uvicorn
+
+from utils.cli.serve_config import ServeConfig
+from utils.errors import UserError, WorkerError
+from utils.serve.app import DETECT, make_app
+from utils.serve.worker import Worker
+
+BACKLOG = 512  # connections that wait to be accepted
+MOST_CONNECTIONS = 1_000  # beyond these, uvicorn answers 503 at once
+HEAD_BYTES = 1 << 14  # of a request without its body
+IDLE_SECONDS = 5  # for the next request on a connection
+CLOSING_SECONDS = 5
+HEADERS = [
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Cache-Control", "no-store"),
+]
+
+log = logging.getLogger("serve")
+
+
+def serve(
+    config: ServeConfig, arguments: Sequence[str], listener: socket.socket, tokens: Sequence[str]
+) -> int:
+    """Serve models until SIGTERM or Ctrl-C, finish what was accepted, and return the exit code.
+
+    arguments: the command line that config is from.
+    """
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # requests have lines of ours
+    return asyncio.run(_serve(config, Worker(arguments), listener, tokens))
+
+
+async def _serve(
+    config: ServeConfig, worker: Worker, listener: socket.socket, tokens: Sequence[str]
+) -> int:
+    server = uvicorn.Server(
+        uvicorn.Config(
+            make_app(config, worker, tokens),
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            headers=HEADERS,
+            backlog=BACKLOG,
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_keep_alive=IDLE_SECONDS,
+            timeout_graceful_shutdown=math.ceil(config.timeout) + CLOSING_SECONDS,
+            h11_max_incomplete_event_size=HEAD_BYTES,
+        )
+    )
+    # uvicorn raises a signal again when it has finished; then nothing is left to do.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, server.handle_exit)
+    serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+    running = asyncio.ensure_future(worker.keep_running())
+    announcing = asyncio.ensure_future(_announce(worker, listener, bool(tokens)))
+    await asyncio.wait({serving, running}, return_when=asyncio.FIRST_COMPLETED)
+    server.should_exit = True
+    await serving
+    announcing.cancel()
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        code = await running  # it has said why it cannot use the weights
+        if code < 0:
+            raise WorkerError(f"signal {-code} ended the model process before it was ready")
+        return code
+    return 0
+
+
+async def _announce(worker: Worker, listener: socket.socket, has_tokens: bool) -> None:
+    """Log where the server listens, and when it is ready, how to ask."""
+    host, port = listener.getsockname()[:2]
+    address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    log.info("listening on %s", address)
+    await worker.ready.wait()
+    token = ' -H "Authorization: Bearer TOKEN"' if has_tokens else ""
+    log.info("ready: curl%s --data-binary @image.jpg %s%s", token, address, DETECT)
+
+
+def listening_socket(config: ServeConfig) -> socket.socket:
+    """Return a socket that listens where flags say.
+
+    Raises:
+        UserError: the address cannot be had, or other machines reach it and there are no tokens.
+    """
+    host = config.host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, config.port), family=family, backlog=BACKLOG)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(
+            f"--host {config.host} --port {config.port}: {reason}; 127.0.0.1 is this machine "
+            "alone, 0.0.0.0 all of its addresses; --port 0 takes a free port"
+        ) from error
+    is_open = config.token_file is None and not config.insecure
+    if is_open and not ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
+        listener.close()
+        raise UserError(
+            f"--host {config.host} can be reached from other machines, and nobody would need a "
+            "token; give --token-file, or --insecure if whoever reaches it may use it"
+        )
+    # Connections inherit it. Otherwise the rest of an answer waits 40 ms for an acknowledgement.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener

@@ -1,0 +1,129 @@
+"""The process that predicts, as the server sees it: started again whenever it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from utils.serve.frames import Frame, pack_frame, receive_frame
+from utils.serve.metrics import READY, RESTARTS
+
+MODULE = "models.serving"
+PAUSE_SECONDS = 1.0  # before another start
+END_SECONDS = 5.0  # for a process that has closed its output
+
+log = logging.getLogger("serve")
+
+
+class Worker:
+    """The process with the models.
+
+    Attributes:
+        models: what it reports of each model for /v1/model; empty until it was ready once.
+        ready: set while it can answer.
+    """
+
+    _process: Process
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        """Prepare a process; arguments: the command line of the server, which it parses too."""
+        self._arguments = arguments
+        self.models: list[dict[str, Any]] = []
+        self.ready = asyncio.Event()
+        self._numbers = itertools.count()
+        self._pending: dict[int, asyncio.Future[Frame]] = {}
+        self._last_answer = 0.0  # its time
+        self._sending = asyncio.Lock()
+        READY.set_function(self.ready.is_set)
+
+    async def keep_running(self) -> int:
+        """Start the process, and again whenever it ends, until this is cancelled.
+
+        Returns:
+            The exit code of a first process that never became ready; it has printed the reason.
+        """
+        while True:
+            code = await self._run_once()
+            if not self.models:
+                return code
+            log.error("the model process ended with code %d; it starts again", code)
+            await asyncio.sleep(PAUSE_SECONDS)
+            RESTARTS.inc()
+
+    async def _run_once(self) -> int:
+        """Run a process, deliver its answers, and return its exit code."""
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", MODULE, *self._arguments, stdin=PIPE, stdout=PIPE,
+            start_new_session=True,  # Ctrl-C is for the server alone
+        )  # fmt: skip
+        try:
+            with contextlib.suppress(asyncio.IncompleteReadError, ValueError, LookupError):
+                await self._deliver_answers()
+            self._give_up_requests()  # at once; its exit code takes a moment
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._process.wait(), END_SECONDS)
+        finally:
+            self._kill()
+            code = await self._process.wait()
+        return code
+
+    def _give_up_requests(self) -> None:
+        self.ready.clear()
+        for answer in self._pending.values():
+            if not answer.done():
+                answer.set_exception(ConnectionError("the model process ended; try again"))
+        self._pending.clear()
+
+    def _kill(self) -> None:
+        self.ready.clear()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def _deliver_answers(self) -> None:
+        assert self._process.stdout is not None
+        self.models = (await receive_frame(self._process.stdout))[0]["models"]
+        self.ready.set()
+        while True:
+            frame = await receive_frame(self._process.stdout)
+            self._last_answer = time.monotonic()
+            answer = self._pending.pop(frame[0]["id"], None)
+            if answer is not None and not answer.done():  # else nobody waits for it any more
+                answer.set_result(frame)
+
+    async def ask(self, header: Mapping[str, Any], body: bytes, seconds: float) -> Frame:
+        """Return the answer to a request, once the process is ready.
+
+        Raises:
+            ConnectionError: the process ended first.
+            asyncio.TimeoutError: there is no answer in time. A process that has answered nothing
+                else in that time hangs, and is started again.
+        """
+        sent = time.monotonic()
+        message = {**header, "id": next(self._numbers), "deadline": sent + seconds}
+        try:
+            return await asyncio.wait_for(self._exchange(message, body), seconds)
+        except asyncio.TimeoutError:
+            if self.ready.is_set() and self._last_answer < sent:
+                log.error("the model process answered nothing for %g s and is ended", seconds)
+                self._kill()
+            raise
+
+    async def _exchange(self, header: Mapping[str, Any], body: bytes) -> Frame:
+        await self.ready.wait()
+        answer = self._pending[header["id"]] = asyncio.get_running_loop().create_future()
+        try:
+            assert self._process.stdin is not None
+            async with self._sending:
+                with contextlib.suppress(ConnectionError):  # the answer says so
+                    self._process.stdin.write(pack_frame(header, body))
+                    await self._process.stdin.drain()
+            return await answer
+        finally:
+            self._pending.pop(header["id"], None)
