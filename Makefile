@@ -31,10 +31,13 @@ CHECK_SECOND := tests/unit $(addprefix --ignore=,tests/unit/benchmarks $(CHECK_F
 CHECK = YOLO_BACKEND=$(DEMO_BACKEND) OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 \
 	.venv/$(DEMO_BACKEND)/bin/python -m pytest -p no:cacheprovider $(PYTEST_ARGS)
 
+# `make test`: a suite of each backend that is there, side by side.
+SUITES = $(patsubst .venv/%/bin/python,suite-%,$(wildcard .venv/torch/bin/python .venv/oneflow/bin/python))
+
 # Material for MkDocs tells of its successor in each build; requirements/docs.in says why not that one.
 MKDOCS = NO_MKDOCS_2_WARNING=1 .venv/docs/bin/python -m mkdocs
 
-.PHONY: help setup demo detect compare check check-first check-second test fuzz lint bench bench-gpu docs docs-serve clean
+.PHONY: help setup demo detect compare check check-first check-second test suites fuzz lint bench bench-gpu docs docs-serve clean
 
 help:
 	@echo 'make demo [BACKEND=oneflow]    train and validate YOLOv5n on the built-in dataset'
@@ -85,7 +88,17 @@ check-second:
 	@$(CHECK) $(CHECK_SECOND)
 
 test:
-	@$(PYTHON) -m utils.setup.suites
+	@$(PYTHON) -m utils.setup.environments
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going suites
+
+suites: $(SUITES)
+
+suite-%: SHELL := bash
+suite-%:
+	@set -o pipefail; YOLO_BACKEND=$* TESTS_SIDE_BY_SIDE=$(if $(word 2,$(SUITES)),1) \
+		OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
+		.venv/$*/bin/python -m pytest -o cache_dir=.pytest_cache/$* $(PYTEST_ARGS) 2>&1 \
+		| tee .venv/$*-tests.log | awk '{ print "$*: " $$0; fflush() }'
 
 fuzz:
 	@$(PYTHON) -m utils.setup.environments $(DEMO_BACKEND)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from backend.select import ENVIRONMENT_VARIABLE
-from utils.setup.suites import SIDE_BY_SIDE
 
+SIDE_BY_SIDE = "TESTS_SIDE_BY_SIDE"  # set by `make test` where both suites run
 TESTS = Path(__file__).parent
 # These start the backends that they judge in processes of their own, or run exported files, which
 # are the same from both; the site has no backend. What the last one needs is in .venv/torch.

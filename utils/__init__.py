@@ -5,7 +5,7 @@ stands before it; `tests/structure/test_imports.py` holds that none imports back
 
 files            YAML, JSON and text read strictly, written whole; where the project lies
 screen           what a person sees while a command runs: lines, progress, text made printable
-setup            environments and test suites, made before anything is installed
+setup            environments, made before anything is installed
 data/image       bytes of an image -> pixels; letterboxes
 data/augment     random changes to training samples: a new augmentation
 cli              flags and hyper-parameters -> checked settings: a new flag

@@ -7,8 +7,7 @@ import itertools
 import pytest
 
 from backend.select import ENVIRONMENT_VARIABLE
-from tests.one_suite import OF_BOTH, OF_NONE, TESTS, left_out
-from utils.setup.suites import SIDE_BY_SIDE
+from tests.one_suite import OF_BOTH, OF_NONE, SIDE_BY_SIDE, TESTS, left_out
 
 
 @pytest.mark.parametrize("chosen", [False, True])

@@ -23,7 +23,6 @@ ELSEWHERE = (
     "tests/",
     "benchmarks/",
     "utils/setup/",
-    "utils/screen/state_line.py",
     "backend/contract/",
 )
 

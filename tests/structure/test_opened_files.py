@@ -44,7 +44,6 @@ ALLOWED = {
     ("utils/state/lock.py", "open"): "to lock",
     ("utils/setup/lock.py", "read_text"): "the project's own files",
     ("docs/site/hooks.py", "read_text"): "the project's own files",
-    ("utils/setup/suites.py", "read_text"): "a log that it has written",
     ("utils/setup/environments.py", "read_text"): "the project's own files",
 }
 

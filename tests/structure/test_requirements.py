@@ -18,16 +18,13 @@ from utils.setup.environments import CUDA, ENVIRONMENTS, read_lock
 # Run on the user's own Python before anything is installed.
 SETUP_PACKAGES = [
     "__init__",
-    *(f"{name}.__init__" for name in ("files", "processes", "screen", "setup")),
+    *(f"{name}.__init__" for name in ("files", "processes", "setup")),
 ]
 SETUP_FILES = [
     "errors",
     "files.project",
     "processes.interrupt",
-    "screen.words",
     "setup.environments",
-    "screen.state_line",
-    "setup.suites",
 ]
 REQUIREMENTS = PROJECT / "requirements"
 LOCKS = ("torch", "torch-cpu", "torch-cuda", "oneflow")
@@ -171,25 +168,12 @@ def test_setup_files_import_the_standard_library_and_each_other_only(name):
     assert imported_modules(tree) - allowed == set()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "__init__",
-        "files.__init__",
-        "processes.__init__",
-        "screen.__init__",
-        "setup.__init__",
-        *SETUP_FILES,
-    ],
-)
+@pytest.mark.parametrize("name", [*SETUP_PACKAGES, *SETUP_FILES])
 def test_setup_files_parse_on_python_3_8(name):
     ast.parse(module_file(name).read_text(), feature_version=(3, 8))
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["__init__", "files.__init__", "processes.__init__", "screen.__init__", "setup.__init__"],
-)
+@pytest.mark.parametrize("name", SETUP_PACKAGES)
 def test_packages_of_setup_files_import_nothing(name):
     assert imported_modules(ast.parse(module_file(name).read_text())) == set()
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 from tqdm import tqdm
 
-from utils.screen.state_line import CLEAR_LINE
 from utils.screen.text import as_message, discard_unread, write_what_cannot_be_encoded
 
+CLEAR_LINE = "\r\033[K"
 NO_BREAK = "\u00a0"
 
 

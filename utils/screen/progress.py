@@ -10,12 +10,12 @@ import time
 from tqdm import tqdm
 
 from backend.processes import this_process
-from utils.screen.state_line import LINE_SECONDS
-from utils.screen.words import clock
 
 # 80 columns hold it with an epoch of four digits and three losses; a longer one is cut at its end.
 BAR = "{desc} |{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
 ENDLESS = "{desc} {n_fmt}, {elapsed}{postfix}"  # of work whose end nobody knows
+
+LINE_SECONDS = 30.0  # between two lines where there is no terminal
 
 log = logging.getLogger("progress")
 
@@ -80,3 +80,10 @@ class Progress:
             done = f"{self._done:,} of {self._total:,} {self._unit}"
             line = f"{self._title}: {done}, {clock(left)} left"
         return f"{line}, {note}" if note else line
+
+
+def clock(seconds: float) -> str:
+    """Return a time as minutes and seconds, "3:05", or as hours too, "1:03:05"."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

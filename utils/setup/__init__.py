@@ -1,1 +1,1 @@
-"""Environments for both backends, made before anything is installed; and the test suites."""
+"""Environments for both backends, made before anything is installed."""
