@@ -13,7 +13,6 @@ from backend.contract.dist import Dist, Stage
 from backend.contract.fused import Fused
 from backend.contract.inference import Tensor
 from backend.contract.optim import MultiTensor, Optim
-from backend.device_profile import DeviceProfile
 
 Shape = Sequence[int]
 Loss = TypeVar("Loss")
@@ -231,9 +230,6 @@ class Device(inference.Device, Protocol):
 
         While it waits, the host cannot queue work ahead. On a CPU it never waits.
         """
-
-    def profile(self, run: Callable[[], object], device: str) -> DeviceProfile | None:
-        """Return what the device does during a call; None where the framework cannot tell."""
 
     def peak_memory(self, run: Callable[[], object], device: str) -> int:
         """Return the most bytes that this process has on the device during a call.

@@ -12,7 +12,6 @@ import oneflow
 from backend import checks
 from backend.checks import CPU
 from backend.contract import CAPABILITIES
-from backend.device_profile import DeviceProfile
 from backend.devices import own_device, present_device, tf32_is_overridden
 from backend.host_peak import peak_during
 
@@ -48,12 +47,6 @@ def milliseconds(run: Callable[[], object], device: str) -> float:
 
 
 def host_waits(run: Callable[[], object], device: str) -> int | None:
-    run()
-    return None
-
-
-def profile(run: Callable[[], object], device: str) -> DeviceProfile | None:
-    # 0.9's own profiler ends the process where there is no GPU, and was tried on none.
     run()
     return None
 

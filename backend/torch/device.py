@@ -10,13 +10,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.autograd import DeviceType
-from torch.profiler import ProfilerActivity
 
 from backend import checks
 from backend.checks import CPU
 from backend.contract import CAPABILITIES
-from backend.device_profile import DeviceProfile, profile_of
 from backend.devices import own_device, present_device, tf32_is_overridden
 from backend.host_peak import peak_during
 from backend.words import count
@@ -72,25 +69,6 @@ def host_waits(run: Callable[[], object], device: str) -> int | None:
         finally:
             torch.cuda.set_sync_debug_mode(before)
     return sum(SYNCHRONIZING in str(warning.message) for warning in caught)
-
-
-def profile(run: Callable[[], object], device: str) -> DeviceProfile | None:
-    on_gpu = device != CPU
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
-    # 2.11 warns that it clears events, unless told to keep them.
-    with torch.profiler.profile(activities=activities, acc_events=True) as profiler:
-        run()
-        synchronize(device)
-    events = [event for event in profiler.events() if not event.is_user_annotation]
-    calls = [event for event in events if event.device_type == DeviceType.CPU]
-    seconds: dict[str, float] = {}
-    for event in calls:
-        spent = event.self_device_time_total if on_gpu else event.self_cpu_time_total
-        seconds[event.name] = seconds.get(event.name, 0.0) + spent / 1e6
-    work = [event for event in events if event.device_type == DeviceType.CUDA]
-    if not on_gpu:
-        work = [event for event in calls if event.cpu_parent is None]
-    return profile_of(seconds, [(x.time_range.start / 1e6, x.time_range.end / 1e6) for x in work])
 
 
 def peak_memory(run: Callable[[], object], device: str) -> int:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from backend.device_profile import DeviceProfile
 from backend.processes import this_process
 from tests.conformance.judging import Backend
 from tests.conformance.wrong.registry import register
@@ -190,16 +189,6 @@ def seconds(b: Backend) -> Any:
     return lambda run, device: b.device.milliseconds(run, device) / 1000
 
 
-def profile_in_microseconds(b: Backend) -> Any:
-    """Return a profile of 100,000 seconds, as microseconds taken for seconds would be."""
-
-    def profile(run: Any, device: str) -> DeviceProfile:
-        run()
-        return DeviceProfile({"add": 5e4, "sigmoid": 5e4}, 2, 1e5, 1e5)
-
-    return profile
-
-
 def accepted_device(b: Backend) -> Any:
     return lambda name: "cpu" if name in ("", "cpu") else "cuda:0"
 
@@ -243,8 +232,6 @@ register(
         ("device.synchronize", "knows GPUs only", failing("invalid device cpu")),
         ("device.milliseconds", "are seconds", seconds),
         ("device.host_waits", "counts without a call", lambda b: lambda run, device: None),
-        ("device.profile", "is not called", lambda b: lambda run, device: None),
-        ("device.profile", "is in microseconds", profile_in_microseconds),
         ("device.peak_memory", "is not called", lambda b: lambda run, device: 2**30),
         ("device.free_memory", "takes a CPU for a GPU", lambda b: lambda device: 2**30),
         ("device.describe", "is several lines", lambda b: lambda device: "CPU\n2.13.0\n0.9.0"),

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 
 import backend
-from backend.device_profile import DeviceProfile, profile_of
 from benchmarks import step_table
 from benchmarks.side_by_side import NotMeasuredError
 from benchmarks.step_table import Cell
@@ -97,12 +96,3 @@ def test_steps_are_timed_from_mark_to_mark(monkeypatch):
     monkeypatch.setattr("backend.device.seconds_between", lambda start, end: end - start)
     monkeypatch.setattr("backend.device.synchronize", None)
     assert step_table.seconds_of_steps(lambda: None, "cuda:0", 2) == [2.0, 1.5]
-
-
-def test_work_that_overlaps_is_counted_once_as_busy():
-    # 1 to 3 and 2 to 4 overlap, two lie within, nothing runs from 4 to 6.
-    pieces = [(6.0, 7.0), (1.0, 3.0), (2.0, 4.0), (2.5, 3.0), (3.25, 4.0)]
-    assert profile_of({"add": 6.25}, pieces) == DeviceProfile({"add": 6.25}, 5, 4.0, 6.0)
-    assert profile_of({}, []) == DeviceProfile({}, 0, 0.0, 0.0)
-    found = profile_of({"add": 1.0}, [(0.0, 1.0), (2.0, 5.0)])  # a second of addition, three more
-    assert found.seconds == {"add": 1.0, "(of no operation)": 3.0}
