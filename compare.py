@@ -20,9 +20,8 @@ from pathlib import Path
 
 from utils.comparison import document as documents
 from utils.comparison.load import describe_machine, load_average, require_same_machine
-from utils.comparison.page import read_document, write_reports
 from utils.comparison.plan import Cell, turns
-from utils.comparison.report import head, run_lines
+from utils.comparison.report import head, read_document, run_lines, write_reports
 from utils.comparison.runs import carry_out, load_record
 from utils.comparison.settings import Settings, parse_flags
 from utils.comparison.statistics import Document

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from backend.select import FRAMEWORKS
 from backend.words import count
 from utils.cli.flags import from_one, new_parser
-from utils.comparison.equality import flatten
+from utils.comparison.document import flatten
 from utils.comparison.load import LoadWatch, children_seconds, describe_machine, disturbs
 from utils.comparison.plan import Cell, Turn
 from utils.comparison.report import run_lines

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.browser import axe
 from tests.browser.chromium import Page
+from tests.browser.install import AXE, AXE_SCRIPT
+from tests.browser.npm import installed_folder
 
 REMEDY = "no axe-core: python3 -m tests.browser.install"
 # No style sheet is fetched once more: a page that is a file could not.
@@ -26,7 +27,7 @@ def violations(page: Page, without: Sequence[str] = ()) -> list[dict[str, Any]]:
 
     Without axe-core the test is skipped; it fails instead where REQUIRE_BROWSER=1.
     """
-    script = axe.folder() / axe.SCRIPT
+    script = installed_folder(AXE.name, AXE) / AXE_SCRIPT
     if not script.exists():
         if os.environ.get("REQUIRE_BROWSER") == "1":
             pytest.fail(REMEDY)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -122,12 +121,6 @@ class Page:
         root = self.call("DOM.getDocument")["root"]["nodeId"]
         node = self.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
         self.call("DOM.setFileInputFiles", nodeId=node, files=[str(path.resolve())])
-
-    def screenshot(self, path: Path) -> None:
-        """The whole page, as PNG or WebP by the name of the file."""
-        form = path.suffix.removeprefix(".")
-        answer = self.call("Page.captureScreenshot", captureBeyondViewport=True, format=form)
-        path.write_bytes(base64.b64decode(answer["data"]))
 
     def requested(self) -> list[str]:
         """What the page asked for since it was opened."""

@@ -1,6 +1,6 @@
 """Install a pinned headless Chromium for the tests that open pages: no root, npm's registry only.
 
-    python3 -m tests.browser.install    # and what pages need: `axe.py`, `onnxruntime_web.py`
+    python3 -m tests.browser.install    # and what pages need: onnxruntime-web, axe-core
 
 Debian's chromium package needs root and 300 MB of libraries, and Playwright loads its browser from
 a server of its own. The npm package @sparticuz/chromium holds the headless shell with the libraries
@@ -16,8 +16,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from tests.browser import axe, onnxruntime_web
-from tests.browser.npm import Package, install_package, installed_folder
+from tests.browser.npm import Package, install_package, installed_folder, unpack_files
 
 CHROMIUM = Package(
     "@sparticuz/chromium",
@@ -25,6 +24,24 @@ CHROMIUM = Package(
     "2NECBVKlUA9xIUXb4fT8OoGKdAJs+I2tNYscO8FwcxCKCWA7FmpPI0fdVxGJoIJglrFZYn+4YEJqChq4rdrxQg==",
     70,
 )
+# Finds what keeps people with disabilities from a page.
+AXE = Package(
+    "axe-core",
+    "4.14.1",
+    "FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==",
+    1,
+)
+AXE_SCRIPT = "axe.min.js"
+# What the page of docs/examples/export loads; the version of its browser/package.json.
+WEB_RUNTIME = Package(
+    "onnxruntime-web",
+    "1.23.2",
+    "T09JUtMn+CZLk3mFwqiH0lgQf+4S7+oYHHtk6uhaYAAJI95bTcKi5bOOZYwORXfS/RLZCjDDEXGWIuOCAFlEjg==",
+    26,
+)
+WEB_RUNTIME_FILES = (
+    "ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm",
+)  # fmt: skip
 ARCHIVES = ("al2023.tar", "fonts.tar")  # libraries; Open Sans
 UNPACK_SECONDS = 300
 # Brotli is not in Python's standard library; Node, which npm brings, has it.
@@ -76,9 +93,12 @@ def _extract_files(archive: Path) -> None:
 
 
 def main() -> None:
+    web_runtime, axe = (installed_folder(one.name, one) for one in (WEB_RUNTIME, AXE))
     print(f"browser of the tests: {install()}")
-    print(f"runtime of the page that detects: {onnxruntime_web.install()}")
-    print(f"judge of accessibility: {axe.install()}")
+    install_package(WEB_RUNTIME, web_runtime, unpack_files("dist/", WEB_RUNTIME_FILES))
+    print(f"runtime of the page that detects: {web_runtime}")
+    install_package(AXE, axe, unpack_files("", [AXE_SCRIPT]))
+    print(f"judge of accessibility: {axe}")
 
 
 if __name__ == "__main__":

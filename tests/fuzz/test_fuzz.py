@@ -36,7 +36,7 @@ TRIED_BY = {
     "models.graph": "model-yaml",
     "models.training.start": "model-yaml",
     "utils.cli.hyperparameters": "hyperparameters",
-    "utils.comparison.page": "comparison",
+    "utils.comparison.report": "comparison",
     "utils.comparison.runs": "results-csv",
     "utils.comparison.settings": "comparison",
     "utils.data.augment.transforms": "transforms",

@@ -13,7 +13,7 @@ import pytest
 from tests.browser.chromium import Page, chromium
 
 PHONE, DESKTOP = 390, 1280
-OTHERS = ("404.html", "compare-page.html")  # made by the theme, and by compare.py
+OTHERS = ("404.html",)  # made by the theme
 SWITCH = re.compile(r'duet-switch" href="([^"]+)"')
 WIDTH = "document.documentElement.scrollWidth"
 TRIES, STEP = 200, 25  # of waiting in the page; milliseconds

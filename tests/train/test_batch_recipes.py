@@ -15,7 +15,7 @@ from models.training import loop, step
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import StopAt, start
-from utils.comparison.equality import differences
+from utils.comparison.document import differences
 from utils.errors import UserError
 from utils.processes.suspend import Suspended
 from utils.state.checkpoint import load_checkpoint

@@ -41,12 +41,12 @@ class LoadWatch:
     def others(self) -> float | None:
         """Return how many cores other processes took on average.
 
-        None without Linux, and in less than `SHORTEST`: the system counts in ticks of 10 ms.
+        None in less than `SHORTEST`: the system counts in ticks of 10 ms.
         """
-        now, seconds = _all_seconds(), time.monotonic() - self._start
-        if now is None or self._all is None or seconds < SHORTEST:
+        seconds = time.monotonic() - self._start
+        if seconds < SHORTEST:
             return None
-        taken = now - self._all - (_own_seconds() - self._own)
+        taken = _all_seconds() - self._all - (_own_seconds() - self._own)
         return round(max(0.0, taken) / seconds, 2)
 
     def document(self) -> dict[str, Any]:
@@ -59,21 +59,15 @@ def disturbs(others: float | None, cores: int) -> bool:
     return others is not None and others > SHARE * cores
 
 
-def load_average() -> float | None:
-    """Return the load average of the last minute; None if the system has none."""
-    try:
-        return round(os.getloadavg()[0], 2)
-    except OSError:
-        return None
+def load_average() -> float:
+    """Return the load average of the last minute."""
+    return round(os.getloadavg()[0], 2)
 
 
-def _all_seconds() -> float | None:
+def _all_seconds() -> float:
     """Return the processor time that all processes have taken on the cores of this one."""
     cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
-    try:
-        lines = [line.split() for line in STAT.read_text().splitlines()]
-    except OSError:
-        return None
+    lines = [line.split() for line in STAT.read_text().splitlines()]
     return sum(int(line[column]) for line in lines if line[0] in cores for column in WORK) / TICKS
 
 
@@ -116,9 +110,8 @@ def require_same_machine(before: Mapping[str, Any], now: Mapping[str, Any], fold
 
 
 def processor() -> str:
-    """Return the processor's name if Linux gives it, else the machine's type."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    """Return the processor's name; where the system names none, the machine's type."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.machine())
 

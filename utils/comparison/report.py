@@ -1,12 +1,11 @@
-"""The report of a comparison: warnings, what was found, and tables; and it as Markdown.
-
-`page.py` shows the same report in a browser.
-"""
+"""The report of a comparison: warnings, what was found, and tables, as Markdown and as a page."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from backend.words import count
@@ -19,6 +18,11 @@ from utils.comparison.statistics import (
     spread,
     stage_name,
 )
+from utils.errors import UserError
+from utils.files.atomic import atomic_text_file
+from utils.files.json import read_json
+from utils.page import document as page
+from utils.screen.text import printable_lines
 
 TITLE = "OneFlow and PyTorch, epoch by epoch"
 RATIO_NOTE = "Time of the first by that of the second, epoch by epoch: above 1 the first is slower."
@@ -239,3 +243,46 @@ def markdown(report: Report) -> str:
 def _escaped(text: str) -> str:
     """Escape a text: the user's names must not end a cell or become markup."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+
+
+def page_of(report: Report) -> str:
+    """Return the whole report as a page, which needs no network and runs no script."""
+    blocks = [*map(page.warning, report.warnings), page.bullets(report.head)]
+    for part in report.sections:
+        shown = [page.bullets(part.items)] if part.items else []
+        shown += [page.table(part.table[0], part.table[1:])] if part.table else []
+        shown += map(page.code, part.code)
+        if shown:
+            blocks.append(page.section(part.title, page.paragraph(part.note), *shown))
+    return page.html_page(TITLE, blocks)
+
+
+def write_reports(document: Document, folder: Path) -> Report:
+    """Write compare.json, compare.md and compare.html into a folder; return the report."""
+    report = build_report(document)
+    for name, content in (
+        ("compare.json", json.dumps(document, indent=1)),
+        ("compare.md", printable_lines(markdown(report))),
+        ("compare.html", page_of(report)),
+    ):
+        with atomic_text_file(folder / name) as file:
+            file.write(content)
+    return report
+
+
+def read_document(folder: Path) -> Document | None:
+    """Return the compare.json of a comparison that is resumed; None if its first run has not ended.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    path = folder / "compare.json"
+    if not path.exists():
+        return None
+    try:
+        document = read_json(path)
+        if not isinstance(document, dict) or not {"machine", "created"} <= document.keys():
+            raise ValueError("it holds no comparison")
+    except (OSError, ValueError) as error:
+        raise UserError(f"--resume {folder}: compare.json: {error}; remove that file") from error
+    return document

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import onnxruntime_web
 from tests.browser.chromium import Page, chromium
+from tests.browser.install import WEB_RUNTIME, WEB_RUNTIME_FILES
+from tests.browser.npm import installed_folder
 from tests.loopback_site import loopback_site
 from utils.files.project import PROJECT
 
@@ -62,14 +63,14 @@ def run_program(program: Path, *files: Path) -> subprocess.CompletedProcess[str]
 @contextmanager
 def example_page() -> Iterator[ExamplePage]:
     """The page in a browser, from a site that has nothing else than its folder."""
-    runtime = onnxruntime_web.folder()
+    runtime = installed_folder(WEB_RUNTIME.name, WEB_RUNTIME)
     if not runtime.exists():
         if os.environ.get("REQUIRE_BROWSER") == "1":
             pytest.fail(NO_WEB_RUNTIME)
         pytest.skip(NO_WEB_RUNTIME)
     files = {f"/{name}": EXAMPLES / "browser" / name for name in ("index.html", "detect.js")}
     modules = "/node_modules/onnxruntime-web/dist"
-    files |= {f"{modules}/{name}": runtime / name for name in onnxruntime_web.FILES}
+    files |= {f"{modules}/{name}": runtime / name for name in WEB_RUNTIME_FILES}
     with chromium() as page, loopback_site() as site:
         for address, path in files.items():
             site.put(address, path.read_bytes())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.onnxruntime_web import WEB_RUNTIME
+from tests.browser.install import WEB_RUNTIME
 from tests.export.examples.example_programs import EXAMPLES, example_page
 from tests.export.examples.exported_weights import (
     NOT_RESIZED,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from utils.comparison.equality import HALF_TOLERANCE, TOLERANCE, differences, loss_gap
+from utils.comparison.document import HALF_TOLERANCE, TOLERANCE, differences, loss_gap
 from utils.comparison.statistics import epoch_ratios, process_ratios, spread, verdict
 
 

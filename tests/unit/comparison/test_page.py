@@ -1,17 +1,14 @@
 """The report of a comparison, as Markdown and as a page: the same rows, doubts first."""
 
-import base64
 import html.parser
 import json
 import re
 
 import pytest
 
-from tests.browser.accessibility import violations
-from tests.browser.chromium import chromium
 from utils.comparison.document import build_document
-from utils.comparison.page import read_document, write_reports
 from utils.comparison.plan import Cell
+from utils.comparison.report import read_document, write_reports
 from utils.comparison.settings import Settings
 from utils.errors import UserError
 
@@ -92,7 +89,7 @@ def written(document, folder):
     return report, text, rows, Texts((folder / "compare.html").read_text())
 
 
-def test_text_and_page_show_the_same_rows_and_charts_are_images(tmp_path):
+def test_text_and_page_show_the_same_rows(tmp_path):
     report, text, rows, page = written(comparison(), tmp_path)
     assert ["oneflow", "plain", "8", "41.2", "40.8 to 41.6", "10.8", "160", "800"] in rows
     assert ["torch", "plain", "16", "0.10000", "0.25000"] in rows  # a loss that is NaN has none
@@ -102,10 +99,7 @@ def test_text_and_page_show_the_same_rows_and_charts_are_images(tmp_path):
             assert line in page.texts and line in text
         for row in section.table:
             assert [*row] in rows and all(cell in page.texts for cell in row)
-    assert page.open == [] and not any("<script>" in x for x in page.addresses)
-    ratios, stages = (x.removeprefix("data:image/svg+xml;base64,") for x in page.addresses)
-    for image in (ratios, stages):
-        assert b"</svg>" in base64.b64decode(image)
+    assert page.open == [] and page.addresses == []  # nothing to fetch
     assert report.warnings == []
     assert json.loads((tmp_path / "compare.json").read_text()) == comparison()
 
@@ -175,16 +169,3 @@ def test_a_damaged_comparison_is_named(tmp_path, content):
     (tmp_path / "compare.json").write_text(content)
     with pytest.raises(UserError, match=f"--resume {tmp_path}: compare.json"):
         read_document(tmp_path)
-
-
-def test_the_page_fits_any_screen_and_asks_the_network_for_nothing(tmp_path):
-    write_reports(comparison(), tmp_path)
-    with chromium() as page:
-        for pixels, dark in ((390, False), (1100, True)):
-            page.open(tmp_path / "compare.html", pixels, dark=dark)
-            assert page.evaluate("document.scrollingElement.scrollWidth") == pixels
-            images = "[...document.images].map(x => x.naturalWidth > 300)"
-            assert page.evaluate(images) == [True, True]
-            assert violations(page) == [] and page.complaints() == []
-            asked = [x for x in page.requested() if not x.startswith("data:")]
-            assert asked == [(tmp_path / "compare.html").resolve().as_uri()]
