@@ -26,9 +26,8 @@ from utils.data.sources.samples import table_of
 from utils.data.sources.splits import load_split
 from utils.evolution.search import evolve
 from utils.processes.command import run_command
-from utils.processes.cores import loader_workers
+from utils.processes.cores import bind_numa, loader_workers
 from utils.processes.launch import launch
-from utils.processes.numa import bind_numa
 from utils.processes.ranks import joined
 from utils.processes.suspend import StopRequests, listening
 from utils.processes.world import ALONE, World

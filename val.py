@@ -18,8 +18,8 @@ from utils.data.sources.coco_annotations import own_annotations
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.processes.command import run_command
+from utils.processes.cores import bind_numa
 from utils.processes.launch import launch
-from utils.processes.numa import bind_numa
 from utils.processes.ranks import joined
 from utils.processes.world import World
 from utils.state.start_checks import check_validation

@@ -49,7 +49,7 @@ from utils.export.onnx import require_below_limit
 from utils.export.opening import open_runtime
 from utils.export.outputs import KINDS
 from utils.export.quantization import Calibration
-from utils.processes.termination import ending_at_termination, ending_later
+from utils.processes.interrupt import ending_at_termination, ending_later
 from utils.screen.text import as_message, say
 from utils.state.checkpoint import Checkpoint, save_checkpoint
 

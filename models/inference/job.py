@@ -23,7 +23,7 @@ from utils.errors import UserError
 from utils.media.finding import are_several
 from utils.media.source import Source
 from utils.pipeline.report import Done, RunReport
-from utils.processes.termination import ending_at_termination
+from utils.processes.interrupt import ending_at_termination
 from utils.results.run_files import RunFiles
 from utils.screen.text import say
 from utils.screen.window import Window

@@ -30,8 +30,7 @@ from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.command import run_command
-from utils.processes.cores import loader_workers
-from utils.processes.numa import bind_numa
+from utils.processes.cores import bind_numa, loader_workers
 from utils.processes.world import ALONE
 from utils.report.stage_timer import StageTimer
 from utils.screen.text import say

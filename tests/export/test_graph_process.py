@@ -32,7 +32,7 @@ from pathlib import Path
 from models.export import graph_process
 from utils.cli.export_config import ExportConfig
 from utils.processes.command import run_command
-from utils.processes.termination import ending_at_termination
+from utils.processes.interrupt import ending_at_termination
 graph_process.MODULE = "tests.export.ends_badly"
 def main():
     with ending_at_termination():

@@ -29,7 +29,7 @@ ALLOWED = {
     ("utils/data/fetch/unpacking.py", "open"): "of a file that is open",
     ("utils/media/video_file.py", "open"): "of a file that is open",
     ("utils/media/stream.py", "open"): "a URL",
-    ("utils/processes/numa.py", "read_text"): "/sys",
+    ("utils/processes/cores.py", "read_text"): "/sys",
     ("utils/processes/process_family.py", "read_text"): "/proc",
     ("utils/processes/private_network.py", "open"): "/proc",
     ("utils/processes/start.py", "open"): "the null device",

@@ -34,7 +34,7 @@ from utils.media.finding import find_sources
 from utils.media.video_file import VideoFile
 from utils.media.video_writer import VideoWriter
 from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
-from utils.processes.termination import EXIT_TERMINATED
+from utils.processes.interrupt import EXIT_TERMINATED
 from utils.screen.window import Window
 
 SMALL = ("--img", "64", "--device", "cpu")

@@ -119,7 +119,7 @@ class Settings:
     @property
     def processes(self) -> int:
         """How many processes each run has."""
-        return wanted_processes(self)
+        return wanted_processes(self.device, self.nproc)
 
     def save(self, folder: Path) -> None:
         """Write the settings into the output folder, for --resume."""

@@ -58,7 +58,7 @@ def evolve(config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> Non
 
 def devices_of(config: TrainConfig) -> list[str]:
     """Return a device for each trial that runs at the same time."""
-    number = wanted_processes(config)
+    number = wanted_processes(config.device, config.nproc)
     named = config.device.split(",")
     return named if len(named) == number else [config.device] * number
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import faulthandler
 import logging
 import signal
@@ -34,7 +33,6 @@ from utils.screen.lines import begin_lines
 from utils.screen.text import STDERR, as_message, discard_unread, say, stdout_has_no_reader
 
 CAUSE_SECONDS = 1  # for the launcher to end this process, if another's end is the cause
-LIMITS = {errno.EMFILE: "-n 65536", errno.EFBIG: "-f unlimited"}
 PATIENCE_SECONDS = 3  # longer than a launcher waits before it ends the others after rank 0
 
 
@@ -105,7 +103,7 @@ def _answered(main: Callable[[], None]) -> int:
         if isinstance(error, BrokenPipeError) and stdout_has_no_reader():
             return EXIT_NO_READER
         _wait_for_rank_0()
-        _say(f"error: {error}{_next_step(error)}")
+        _say(f"error: {error}")
         return EXIT_USER_ERROR
     except WorkerError as error:  # its text holds the worker's own traceback, unless that died
         _say(f"error: {error}")
@@ -134,12 +132,6 @@ def _code_of(end: SystemExit) -> int:
         _say(end.code)
         return EXIT_FAILED
     return end.code or EXIT_DONE
-
-
-def _next_step(error: Exception) -> str:
-    """Return what to do about a limit of the shell, which the system's words do not name."""
-    limit = LIMITS.get(error.errno or 0) if isinstance(error, OSError) else None
-    return f"; raise this shell's limit by `ulimit {limit}`" if limit else ""
 
 
 def _wait_for_rank_0() -> None:

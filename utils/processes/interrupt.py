@@ -1,32 +1,69 @@
-"""Ctrl-C before a command can answer it: while it imports what it needs.
+"""Ctrl-C and SIGTERM that end a process in order, where no state is saved.
 
-Standard library only: scripts that set environments up use it too.
+Standard library only, and no syntax newer than Python 3.8: scripts that set environments up use it.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
 EXIT_INTERRUPTED = 130  # as shells say of Ctrl-C
+EXIT_TERMINATED = 128 + signal.SIGTERM  # as shells say of it
 
 
 def end_at_interrupt() -> None:
     """End this process at Ctrl-C from now on, with one line and EXIT_INTERRUPTED.
 
-    Where Ctrl-C is ignored, as in the background of a shell script, it stays so.
+    For the time in which a command imports what it needs. Where Ctrl-C is ignored, as in the
+    background of a shell script, it stays so.
     """
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, _end)
+        signal.signal(signal.SIGINT, _interrupt)
 
 
 def raise_at_interrupt() -> None:
     """Raise KeyboardInterrupt at Ctrl-C from now on, where `end_at_interrupt` was called."""
-    if signal.getsignal(signal.SIGINT) is _end:
+    if signal.getsignal(signal.SIGINT) is _interrupt:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     os.write(2, b"interrupted\n")
     os._exit(EXIT_INTERRUPTED)
+
+
+@contextmanager
+def ending_at_termination() -> Iterator[None]:
+    """Raise SystemExit with EXIT_TERMINATED at SIGTERM in the block, so that files are closed."""
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(EXIT_TERMINATED)
+
+
+@contextmanager
+def ending_later() -> Iterator[None]:
+    """Have SIGINT and SIGTERM wait for the end of the block; for the main thread."""
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for caught in came:
+            signal.raise_signal(caught)

@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from typing import Protocol
 
 from backend import openmp, select
 from backend.checks import CPU
@@ -26,15 +25,6 @@ from utils.processes.suspend import StopRequests
 log = logging.getLogger("launch")
 
 
-class AskedProcesses(Protocol):
-    """The flags that say how many processes are wanted."""
-
-    @property
-    def device(self) -> str: ...
-    @property
-    def nproc(self) -> int: ...
-
-
 def launch(config: RunConfig, stop: StopRequests | None = None) -> None:
     """Return in a process that works; if several are asked for, start them and exit as they do.
 
@@ -47,7 +37,7 @@ def launch(config: RunConfig, stop: StopRequests | None = None) -> None:
         UserError: several processes cannot honour a flag.
         SystemExit: the processes that were started here have ended.
     """
-    wanted = wanted_processes(config)
+    wanted = wanted_processes(config.device, config.nproc)
     started = this_process().world_size
     # A cluster may set a launcher's variables itself, as a Kubernetes job: it needs no launcher.
     if started > 1 or backend_of_launcher() is not None:
@@ -70,18 +60,18 @@ def launch(config: RunConfig, stop: StopRequests | None = None) -> None:
     sys.exit(run_ranks(command, name, rank_variables(wanted), stop))
 
 
-def wanted_processes(config: AskedProcesses) -> int:
-    """Return how many processes the flags ask for: --nproc, else one for each of --device."""
-    devices = config.device.split(",")
+def wanted_processes(device: str, nproc: int) -> int:
+    """Return how many processes are asked for: --nproc, else one for each of --device."""
+    devices = device.split(",")
     if len(set(devices)) < len(devices) or (len(devices) > 1 and CPU in devices):
         raise UserError(
-            f"--device {config.device}: give different GPUs, such as 0,1; several processes on "
+            f"--device {device}: give different GPUs, such as 0,1; several processes on "
             "the CPU are --nproc 2 --device cpu"
         )
-    nproc = config.nproc or len(devices)
-    if config.device not in ("", CPU) and nproc != len(devices):
+    nproc = nproc or len(devices)
+    if device not in ("", CPU) and nproc != len(devices):
         raise UserError(
-            f"--nproc {nproc} with --device {config.device}: {_processes(nproc)} need "
+            f"--nproc {nproc} with --device {device}: {_processes(nproc)} need "
             f"{count(nproc, 'device')}, not {len(devices)}; leave --nproc out for one "
             "process per device"
         )

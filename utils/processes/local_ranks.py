@@ -121,14 +121,14 @@ def _network(backend: str) -> Iterator[Callable[[], None]]:
         if LAUNCHERS[backend].needs_network:
             try:
                 namespaces = stack.enter_context(private_network())
-            except OSError as error:
-                log.warning(EXPOSED, backend, error.strerror)
+            except subprocess.SubprocessError:
+                log.warning(EXPOSED, backend)
         yield lambda: _prepare(namespaces, parent)
 
 
 EXPOSED = (
     "until they end, the ranks listen on all interfaces: %s does so, and the system refuses them a "
-    "private network (%s); docs/en/distributed.md says how to protect them"
+    "private network; docs/en/distributed.md says how to protect them"
 )
 
 

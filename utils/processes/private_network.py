@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import fcntl
 import os
 import socket
 import struct
+import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000  # linux/sched.h
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1  # linux/sockios.h, linux/if.h
 INTERFACE_REQUEST = "16sh14x"  # struct ifreq: a name and its flags
-IS_MADE = 0
 
 
 @contextlib.contextmanager
@@ -31,21 +29,15 @@ def private_network() -> Iterator[Sequence[int]]:
     number, their groups and so their access to files.
 
     Raises:
-        OSError: the system refuses it, as most containers do.
+        subprocess.SubprocessError: the system refuses it, as most containers do.
     """
-    here, there = socket.socketpair()
-    maker = os.fork()  # CLONE_NEWUSER needs a process with one thread
-    if maker == 0:
-        here.close()
-        _make(there)
-    there.close()
+    # CLONE_NEWUSER needs a process with one thread. It keeps the network until it is opened here.
+    maker = subprocess.Popen("cat", stdin=subprocess.PIPE, preexec_fn=_make)
     with contextlib.ExitStack() as stack:
         try:
-            _require_made(here)
-            namespaces = [_open(stack, maker, kind) for kind in _kinds()]
+            namespaces = [_open(stack, maker.pid, kind) for kind in _kinds()]
         finally:
-            here.close()
-            os.waitpid(maker, 0)
+            maker.communicate()
         yield namespaces
 
 
@@ -60,31 +52,17 @@ def _kinds() -> tuple[str, ...]:
     return ("net",) if os.geteuid() == 0 else ("user", "net")
 
 
-def _make(parent: socket.socket) -> NoReturn:
-    """Enter a new network, say so or why not, and keep it until the parent has opened it."""
-    result = errno.EINTR
-    try:
-        _leave_network()
-        _raise_loopback()
-        result = IS_MADE
-    except OSError as error:
-        result = error.errno or result
-    finally:
-        parent.send(bytes([result]))
-        parent.recv(1)
-        os._exit(0)
-
-
-def _require_made(maker: socket.socket) -> None:
-    answer = maker.recv(1) or bytes([errno.ECHILD])
-    if answer[0] != IS_MADE:
-        raise OSError(answer[0], os.strerror(answer[0]))
-
-
 def _open(stack: contextlib.ExitStack, process: int, kind: str) -> int:
     file = os.open(f"/proc/{process}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
     stack.callback(os.close, file)
     return file
+
+
+def _make() -> None:
+    """Move this process into a new network, with a loopback that works."""
+    _leave_network()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
+        fcntl.ioctl(handle, SIOCSIFFLAGS, struct.pack(INTERFACE_REQUEST, b"lo", IFF_UP))
 
 
 def _leave_network() -> None:
@@ -95,11 +73,6 @@ def _leave_network() -> None:
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-
-
-def _raise_loopback() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
-        fcntl.ioctl(handle, SIOCSIFFLAGS, struct.pack(INTERFACE_REQUEST, b"lo", IFF_UP))
 
 
 def _call(name: str, *arguments: int) -> None:

@@ -18,17 +18,13 @@ EXIT_USER_ERROR = 2
 
 
 def start_command() -> None:
-    """End this process with one line at Ctrl-C, and if its Python cannot run a command.
-
-    It begins anew where file names would not be UTF-8.
-    """
+    """End this process with one line at Ctrl-C, and if its Python cannot run a command."""
     end_at_interrupt()
     open_closed_streams()
     problem = python_problem()
     if problem:
         sys.stderr.write(f"error: {problem}\n")
         sys.exit(EXIT_USER_ERROR)
-    take_names_as_utf8()
 
 
 def open_closed_streams() -> None:
@@ -42,15 +38,6 @@ def open_closed_streams() -> None:
             nowhere = os.open(os.devnull, os.O_RDWR)  # the smallest free number, so that of `name`
             os.set_inheritable(nowhere, True)  # by processes that are started here
             setattr(sys, name, os.fdopen(nowhere, mode, closefd=False))
-
-
-def take_names_as_utf8() -> None:
-    """Begin this process anew in Python's UTF-8 mode if the locale has another encoding.
-
-    There the name of a class or of a run may be none that a file can have.
-    """
-    if sys.getfilesystemencoding() != "utf-8":
-        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 
 
 def python_problem() -> str | None:

@@ -160,7 +160,7 @@ from pathlib import Path
 from utils.export.openvino import write_openvino
 from utils.export.program import run_program
 from utils.processes.command import run_command
-from utils.processes.termination import ending_at_termination
+from utils.processes.interrupt import ending_at_termination
 def main():
     with ending_at_termination():
         run_program(["/bin/sh", "-c", sys.argv[1]], Path(sys.argv[2]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
 import socket
 import subprocess
@@ -24,7 +23,7 @@ def reason_against() -> str:
     try:
         with private_network.private_network():
             return ""
-    except OSError as error:
+    except subprocess.SubprocessError as error:
         return str(error)
 
 
@@ -137,7 +136,7 @@ def test_a_process_in_it_still_ends_with_its_parent():
 @pytest.mark.parametrize("backend", LAUNCHERS)
 def test_ranks_that_listen_everywhere_without_it_say_so(backend, monkeypatch, caplog):
     def refuse() -> None:
-        raise OSError(errno.EPERM, "Operation not permitted")
+        raise PermissionError
 
     monkeypatch.setattr(private_network, "_leave_network", refuse)
     command = [sys.executable, "-c", "pass"]

@@ -52,17 +52,11 @@ def test_a_rank_without_progress_is_named_with_its_phase_and_stack_and_ended() -
     assert line in errors and "in stand_still" in errors
 
 
-def test_progress_keeps_a_rank_alive() -> None:
-    process = start(1.5, 30)
-    printed, errors = process.communicate(timeout=60)
-    assert (process.returncode, printed, errors) == (0, "in training, step 30\n", "")
-
-
 def test_time_in_which_the_process_is_stopped_does_not_count() -> None:
-    process = start(2, 40)
+    process = start(1.5, 20)
     time.sleep(1)
     process.send_signal(signal.SIGSTOP)
-    time.sleep(3)
+    time.sleep(2)
     process.send_signal(signal.SIGCONT)
-    _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (0, "")
+    printed, errors = process.communicate(timeout=60)
+    assert (process.returncode, printed, errors) == (0, "in training, step 20\n", "")

@@ -10,7 +10,7 @@ import pytest
 import backend
 from tests.structure.source_files import PYTHON_FILES
 from utils.files.project import PROJECT
-from utils.processes.interrupt import EXIT_INTERRUPTED
+from utils.processes.interrupt import EXIT_INTERRUPTED, EXIT_TERMINATED
 
 LEFT_OUT = {
     Path("backend/contract/__main__.py"),  # its package imports much before it
@@ -47,12 +47,6 @@ def run(arguments, folder, package, text=INTERRUPTION):
     )
 
 
-def test_every_script_that_a_user_starts_is_looked_at():
-    names = {str(script) for script in SCRIPTS}
-    assert {"train.py", "val.py", "compare.py", "utils/weights/__main__.py"} < names
-    assert len(names) > 20
-
-
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)
 def test_control_c_while_a_script_imports_ends_it_with_one_line(script, tmp_path):
     # One that the script imports for itself.
@@ -80,3 +74,21 @@ def test_a_second_control_c_does_not_wait_for_it(tmp_path):
     text = 2 * INTERRUPTION + "print('whole', flush=True)"
     done = run(["-c", CHOICE], tmp_path, backend.use(), text)
     assert (done.returncode, done.stdout, done.stderr) == (EXIT_INTERRUPTED, "", "interrupted\n")
+
+
+TERMINATED = """
+import os, signal, sys
+from utils.processes.interrupt import ending_at_termination, ending_later
+with ending_at_termination():
+    with ending_later():
+        os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+        print("to the end")
+    print("further")
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", EXIT_TERMINATED), ("SIGINT", -2)])
+def test_a_signal_waits_for_the_end_of_a_block(name, code):
+    command = [sys.executable, "-c", TERMINATED, name]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("to the end\n", code)
