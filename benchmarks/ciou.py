@@ -88,7 +88,6 @@ def main() -> None:
     )  # fmt: skip
     flags = parser.parse_args()
     device = choose_device(flags)
-    print(f"fused: {fused.implementation(device)}")
     timings = []
     for case in flags.levels:
         runs = candidates([int(count) for count in case.split(",")], device)

@@ -30,7 +30,7 @@ TESTS = "tests.txt"  # what pytest printed
 TESTS_LINES = 12  # of its end
 FIELDS = {field.name for field in fields(Timing)}
 COLUMNS = ("script", "case", "row", "median, ms", "fastest to slowest", "ratio",
-    "of turns", "of the fastest", "images/s", "peak, GiB", "waits", "others")  # fmt: skip
+    "of turns", "of the fastest", "images/s", "peak, GiB", "others")  # fmt: skip
 NOTE = """\
 Medians in milliseconds; their ratio to that of the first row of the case, the plain path of a fast
 one; the middle half of the ratios turn by turn; the ratio of the fastest runs; how often the host
@@ -86,7 +86,7 @@ def cells_of(script: str, x: Timing) -> tuple[str, ...]:
         script, x.case, x.name, number(x.median), f"{number(x.fastest)} to {number(x.slowest)}",
         number(x.ratio), f"{number(x.ratio_from)} to {number(x.ratio_to)}" if has_turns else NONE,
         number(x.ratio_fastest), number(x.images_per_second), number(x.peak_gib),
-        NONE if x.host_waits is None else str(x.host_waits), number(x.others),
+        number(x.others),
     )  # fmt: skip
 
 

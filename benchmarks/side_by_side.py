@@ -47,7 +47,6 @@ class Timing:
     ratio_fastest: float | None = None  # of the fastest run to the reference's fastest
     images: int | None = None  # that one run computes
     peak_bytes: int | None = None  # of the device's memory, in one run
-    host_waits: int | None = None  # of one run: how often the host waited for the device
 
     @property
     def images_per_second(self) -> float | None:
@@ -102,9 +101,17 @@ def time_in_turns(
     load = LoadWatch()
     for _ in range(repeats):
         for name, run in candidates.items():
-            spent[name].append(backend.device.milliseconds(run, device))
+            spent[name].append(milliseconds(run, device))
     rows = rows_of(case, spent, next(iter(candidates)), load.others())
     return [_with_turns(row, spent[row.name], spent[rows[0].name]) for row in rows]
+
+
+def milliseconds(run: Run, device: str) -> float:
+    """Return the milliseconds until a call and all work that it queued on the device are done."""
+    backend.device.synchronize(device)
+    start = backend.device.mark(device)
+    run()
+    return 1000 * backend.device.seconds_between(start, backend.device.mark(device))
 
 
 def _with_turns(row: Timing, times: Sequence[float], reference: Sequence[float]) -> Timing:

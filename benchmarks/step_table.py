@@ -123,7 +123,6 @@ def measure(cell: Cell, device: str, warm_up: int, steps: int) -> Timing:
             cell.case, cell.name, statistics.median(spent), min(spent), max(spent), steps,
             math.nan, load.others(), images=cell.batch,
             peak_bytes=backend.device.peak_memory(run, device),
-            host_waits=backend.device.host_waits(run, device),
         )  # fmt: skip
     except Exception as error:
         if not backend.device.is_out_of_memory(error):
@@ -194,10 +193,9 @@ def measure_all(cells: Sequence[Cell], flags: argparse.Namespace, device: str) -
 
 
 def in_words(timing: Timing) -> str:
-    waits = "" if timing.host_waits is None else f", the host waits {timing.host_waits} times"
     return (
         f"{number(timing.median)} ms ({number(timing.fastest)} to {number(timing.slowest)}), "
-        f"{number(timing.images_per_second)} images/s, {number(timing.peak_gib)} GiB{waits}"
+        f"{number(timing.images_per_second)} images/s, {number(timing.peak_gib)} GiB"
     )
 
 

@@ -161,10 +161,6 @@ def measure(flags: argparse.Namespace, chosen: str) -> list[Timing]:
         f"{flags.batch} x {flags.img} px", runs, chosen, flags.repeats, flags.warm_up
     )
     print("\n".join(stage_rows(timers, flags.repeats + flags.warm_up)))
-    for name, run in runs.items():
-        waits = device.host_waits(run, chosen)
-        if waits is not None:  # the plain optimizer and EMA wait to know whether an update is lost
-            print(f"{name:<30}the host waits {waits} times a step")
     return timings
 
 

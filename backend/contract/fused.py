@@ -84,6 +84,3 @@ class Fused(Protocol):
         Raises:
             ValueError: as `ops.take_rows`.
         """
-
-    def implementation(self, device: str) -> str:
-        """Return a few words for the log: what computes `complete_iou` of float32 on a device."""

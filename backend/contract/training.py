@@ -155,15 +155,11 @@ class NN(inference.NN, Protocol):
         """Return parameters and buffers by dotted name: detached, memory shared with the module."""
 
     @staticmethod
-    def float_tensors(module: Any, fixed: bool = False) -> Callable[[], Sequence[Tensor]]:
+    def float_tensors(module: Any) -> Callable[[], Sequence[Tensor]]:
         """Return a function that lists the float parameters and buffers, in order of the state.
 
         Finding where they are kept takes most of the time and is done once. The function returns
         the tensors of the moment of its call: also after `place` or a loaded state.
-
-        Args:
-            fixed: only `place` puts other tensors into the module. Until then the function returns
-                the same tuple and does not collect it again.
         """
 
     @staticmethod
@@ -218,18 +214,6 @@ class Device(inference.Device, Protocol):
 
     def synchronize(self, device: str) -> None:
         """Return when all work queued on the device has been done."""
-
-    def milliseconds(self, run: Callable[[], object], device: str) -> float:
-        """Return the milliseconds until a call and all work that it queued on the device are done.
-
-        On a GPU it is measured by the device's own events, if the framework has them.
-        """
-
-    def host_waits(self, run: Callable[[], object], device: str) -> int | None:
-        """Return how often the host waits for the device during a call; None where unknown.
-
-        While it waits, the host cannot queue work ahead. On a CPU it never waits.
-        """
 
     def peak_memory(self, run: Callable[[], object], device: str) -> int:
         """Return the most bytes that this process has on the device during a call.

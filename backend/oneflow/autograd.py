@@ -10,14 +10,16 @@ import numpy as np
 import oneflow
 from oneflow import Tensor
 
-from backend import checks
-from backend.contract import Stage
+from backend import checks, modules
 from backend.oneflow import ops
 
 # Measured: without an optimizer in a graph, backward ("job has no TrainConf") and autograd.grad are
 # refused there, and what the graph returns requires no gradient. With an optimizer inside, it
 # silently keeps the learning rate of its first step.
 NO_COMPILER = "OneFlow 0.9 compiles a training step only with its optimizer (nn.Graph)"
+
+
+value_and_backward = modules.value_and_backward
 
 
 def no_grad() -> AbstractContextManager[Any]:
@@ -36,22 +38,6 @@ def gradients(output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
     for x in inputs:
         output = output + x.reshape(x.numel())[:0].sum().to(output.dtype)
     return list(oneflow.autograd.grad(output, list(inputs)))
-
-
-def value_and_backward(
-    model: Callable[[Tensor], Any],
-    loss: Callable[[Any, Any], Any],
-    images: Tensor,
-    targets: Any,
-    stage: Stage,
-) -> Any:
-    with stage("forward"):
-        predictions = model(images)
-    with stage("loss"):
-        terms = loss(predictions, targets)
-    with stage("backward"):
-        terms.total.backward()
-    return terms
 
 
 def compile_problem(device: str) -> str | None:

@@ -37,20 +37,6 @@ def synchronize(device: str) -> None:
         oneflow.cuda.synchronize(device)
 
 
-def milliseconds(run: Callable[[], object], device: str) -> float:
-    # OneFlow 0.9 has no events, so the time includes the wait for the device.
-    synchronize(device)
-    start = time.perf_counter()
-    run()
-    synchronize(device)
-    return 1000 * (time.perf_counter() - start)
-
-
-def host_waits(run: Callable[[], object], device: str) -> int | None:
-    run()
-    return None
-
-
 def peak_memory(run: Callable[[], object], device: str) -> int:
     def run_all() -> None:
         run()

@@ -9,7 +9,6 @@ import oneflow
 from oneflow import Tensor
 
 from backend import checks
-from backend.checks import CPU
 from backend.oneflow import ops
 from backend.oneflow.nn import BatchNorm2d
 
@@ -22,8 +21,6 @@ def complete_iou(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
     pred, target = (x.float() if x.dtype in HALF_PRECISIONS else x for x in (pred, target))
     if len(pred) == 0:
         return pred.sum(1)  # the kernels end the process when they have nothing to do
-    if pred.is_cuda and pred.dtype == oneflow.float32:
-        return _by_kernels(pred, target, eps)
     with oneflow.no_grad():
         value, gradient = _value_and_gradient(pred, target, eps)
     return _WithGradient.apply(pred, value, gradient)
@@ -36,32 +33,6 @@ def batch_norm_silu(norm: BatchNorm2d, x: Tensor) -> Tensor:
 def take_rows_and_column(x: Tensor, index: Tensor, column: int) -> tuple[Tensor, Tensor]:
     x = x.float() if x.dtype in HALF_PRECISIONS else x
     return ops.take_rows(x, index), x[:, column]
-
-
-def implementation(device: str) -> str:
-    if device == CPU:
-        return "gradient in closed form"
-    return "OneFlow's fused_get_* kernels"
-
-
-def _by_kernels(pred: Tensor, target: Tensor, eps: float) -> Tensor:
-    """Compute CIoU by OneFlow's CUDA kernels; their backward passes hold alpha constant."""
-    x, y, width, height = pred.unbind(1)
-    x_target, y_target, width_target, height_target = target.unbind(1)
-    left, right, top, bottom, *edges_target = oneflow._C.fused_get_boundding_boxes_coord(
-        x, y, width, height, x_target, y_target, width_target, height_target
-    )
-    left_target, right_target, top_target, bottom_target = edges_target
-    edges = (left, right, left_target, right_target, top, bottom, top_target, bottom_target)
-    sides = (width, height, width_target, height_target)
-    intersection = oneflow._C.fused_get_intersection_area(*edges)
-    iou = oneflow._C.fused_get_iou(*sides, intersection, eps)
-    # Rounding may make the IoU of equal boxes larger than 1, and their alpha 0 / 0.
-    iou = iou - oneflow.clamp(iou.detach() - 1.0, 0.0, None)
-    diagonal_squared = oneflow._C.fused_get_convex_diagonal_squared(*edges, eps)
-    distance_squared = oneflow._C.fused_get_center_dist(*edges)
-    aspect = oneflow._C.fused_get_ciou_diagonal_angle(*sides, eps)
-    return oneflow._C.fused_get_ciou_result(aspect, iou, distance_squared, diagonal_squared, eps)[0]
 
 
 class _WithGradient(oneflow.autograd.Function):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import functools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,15 +12,17 @@ import oneflow
 from oneflow import Tensor
 from oneflow.nn import Module
 
-from backend import checks, sync_batch_norm
+from backend import checks, modules, sync_batch_norm
 from backend.oneflow import dist, multi_tensor, ops
 from backend.oneflow.device import present
 
-# Of a variance of 1/4: far above rounding of a mean of 1000, far below what is lost by its square.
-VARIANCE_ERROR = 1e-4
-
 ModuleList = oneflow.nn.ModuleList
 Sequential = oneflow.nn.Sequential
+named_parameters = modules.named_parameters
+state_tensors = modules.state_tensors
+float_tensors = modules.float_tensors
+set_trainable = modules.set_trainable
+last_batch_statistics = modules.last_batch_statistics
 
 
 class Conv2d(oneflow.nn.Conv2d):
@@ -68,9 +68,8 @@ class BatchNorm2d(oneflow.nn.BatchNorm2d):
     """`oneflow.nn.BatchNorm2d` with the arguments of the contract, made exact in training.
 
     OneFlow's kernel for a CPU computes the variance as E[x²] - E[x]², which loses digits when the
-    mean is large. There the batch mean is subtracted first. That changes neither output nor
-    gradient. The running mean gets it back afterwards. On a GPU the kernel is another library's;
-    it is tried once.
+    mean is large. So the batch mean is subtracted first, which changes neither output nor gradient,
+    and added to the running mean afterwards.
     """
 
     over_ranks = False  # whether its statistics are those of all ranks
@@ -87,8 +86,6 @@ class BatchNorm2d(oneflow.nn.BatchNorm2d):
         checks.several_values(x.shape)  # OneFlow would make the running variance NaN
         if x.shape[0] == 0:
             return x * self.weight.reshape(1, -1, 1, 1) + self.bias.reshape(1, -1, 1, 1)
-        if not loses_digits(ops.device_of(x)):
-            return super().forward(x)
         shift = x.detach().mean((0, 2, 3), keepdim=True)
         y = super().forward(x - shift)
         self.running_mean.add_(shift.reshape(-1) * self.momentum)
@@ -102,18 +99,6 @@ class BatchNorm2d(oneflow.nn.BatchNorm2d):
         return y
 
 
-@functools.cache
-def loses_digits(device: str) -> bool:
-    """Return whether OneFlow's own BatchNorm on a device gives a wrong variance far from 0."""
-    layer = oneflow.nn.BatchNorm2d(1, momentum=1.0).to(device)
-    distance = 1000.0  # the deviation is 1/2: the squares need 22 of float32's 24 bits
-    x = np.full((4, 1, 8, 8), distance - 0.5, np.float32)
-    x[::2] += 1.0
-    layer(ops.tensor(x, device))
-    error = abs(float(ops.to_numpy(layer.running_var)[0]) - x.astype(np.float64).var(ddof=1))
-    return not error <= VARIANCE_ERROR
-
-
 class MaxPool2d(oneflow.nn.MaxPool2d):
     """`oneflow.nn.MaxPool2d` with the arguments of the contract."""
 
@@ -121,47 +106,12 @@ class MaxPool2d(oneflow.nn.MaxPool2d):
         super().__init__(kernel_size, stride, padding)
 
 
-def named_parameters(module: Module) -> Iterator[tuple[str, Tensor]]:
-    return module.named_parameters()
-
-
-def state_tensors(module: Module) -> dict[str, Tensor]:
-    return {name: value.detach() for name, value in module.state_dict().items()}
-
-
-def float_tensors(module: Module, fixed: bool = False) -> Callable[[], Sequence[Tensor]]:
-    found = [
-        (kept, name)
-        for part in module.modules()
-        for kept in (part._parameters, part._buffers)
-        for name, x in kept.items()
-        if x is not None and x.is_floating_point() and name not in part._non_persistent_buffers_set
-    ]
-
-    def present() -> tuple[Tensor, ...]:
-        return tuple(kept[name] for kept, name in found)
-
-    known: tuple[int, tuple[Tensor, ...]] = -1, ()
-
-    def present_since_placed() -> tuple[Tensor, ...]:
-        nonlocal known
-        if known[0] != multi_tensor.Memory.placed:
-            known = multi_tensor.Memory.placed, present()
-        return known[1]
-
-    return present_since_placed if fixed else present
-
-
 def state_arrays(module: Module) -> dict[str, np.ndarray]:
     return {name: ops.to_numpy(value) for name, value in state_tensors(module).items()}
 
 
 def load_state_arrays(module: Module, arrays: Mapping[str, np.ndarray]) -> None:
-    state = state_tensors(module)
-    checks.module_state({name: value.shape for name, value in state.items()}, arrays)
-    with oneflow.no_grad():
-        for name, value in state.items():
-            value.copy_(ops.tensor(arrays[name].astype(ops.dtype_of(value))))
+    modules.load_state_arrays(module, arrays, ops)
 
 
 def register_buffer(module: Module, name: str, array: np.ndarray) -> None:
@@ -186,30 +136,8 @@ def lay_channels_last(module: Module) -> None:
     raise ValueError("OneFlow 0.9 has no channels_last layout; accepted: weights as they are")
 
 
-def set_trainable(parameters: Iterable[Tensor], trainable: bool) -> None:
-    for parameter in parameters:
-        parameter.requires_grad = trainable
-        if not trainable:
-            parameter.grad = None
-
-
-@contextmanager
-def last_batch_statistics(module: Module) -> Iterator[None]:
-    layers = [part for part in module.modules() if isinstance(part, BatchNorm2d)]
-    before = [(layer.training, layer.momentum) for layer in layers]
-    for layer in layers:
-        layer.training, layer.momentum = True, 1.0
-    try:
-        yield
-    finally:
-        for layer, (training, momentum) in zip(layers, before, strict=True):
-            layer.training, layer.momentum = training, momentum
-
-
 def synchronize_batch_norm(module: Module) -> None:
-    for part in module.modules():
-        if isinstance(part, BatchNorm2d):
-            part.over_ranks = True
+    modules.synchronize_batch_norm(module)
     module.register_forward_hook(_in_one_order)
 
 

@@ -17,13 +17,15 @@ from torch import Tensor
 from torch.nn import Module
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from backend import checks
-from backend.contract import Stage
+from backend import checks, modules
 from backend.torch import ops
 
 log = logging.getLogger("backend")
 
 _left_out = 0  # compiled functions that were not recorded, as far as it was told
+
+
+value_and_backward = modules.value_and_backward
 
 
 def no_grad() -> AbstractContextManager[Any]:
@@ -41,22 +43,6 @@ def gradients(output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
         return [torch.zeros_like(x) for x in inputs]
     found = torch.autograd.grad(output, list(inputs), allow_unused=True)
     return [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
-
-
-def value_and_backward(
-    model: Callable[[Tensor], Any],
-    loss: Callable[[Any, Any], Any],
-    images: Tensor,
-    targets: Any,
-    stage: Stage,
-) -> Any:
-    with stage("forward"):
-        predictions = model(images)
-    with stage("loss"):
-        terms = loss(predictions, targets)
-    with stage("backward"):
-        terms.total.backward()
-    return terms
 
 
 def copy_gradients(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:

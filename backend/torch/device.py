@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +23,6 @@ NO_MEMORY = (
     "can't allocate memory", "could not create a primitive", "out of memory",
     "_STATUS_ALLOC_FAILED",
 )  # fmt: skip
-SYNCHRONIZING = "called a synchronizing CUDA operation"  # PyTorch's warning of a wait
 
 
 def resolve(name: str) -> str:
@@ -39,36 +37,6 @@ def present(device: str) -> str:
 def synchronize(device: str) -> None:
     if device != CPU:
         torch.cuda.synchronize(device)
-
-
-def milliseconds(run: Callable[[], object], device: str) -> float:
-    if device == CPU:
-        start = time.perf_counter()
-        run()
-        return 1000 * (time.perf_counter() - start)
-    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    with torch.cuda.device(device):
-        torch.cuda.synchronize()
-        before.record()
-        run()
-        after.record()
-        torch.cuda.synchronize()
-    return before.elapsed_time(after)
-
-
-def host_waits(run: Callable[[], object], device: str) -> int | None:
-    if device == CPU:
-        run()
-        return None
-    before = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            torch.cuda.set_sync_debug_mode("warn")  # which warns of itself
-            run()
-        finally:
-            torch.cuda.set_sync_debug_mode(before)
-    return sum(SYNCHRONIZING in str(warning.message) for warning in caught)
 
 
 def peak_memory(run: Callable[[], object], device: str) -> int:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -26,11 +24,6 @@ LEAST_WEIGHT = 1e-15  # its square is still a normal number
 
 def complete_iou(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
     checks.box_pairs(pred.shape, target.shape)
-    # A compiler cannot trace the launch of kernels; of the other form it makes kernels itself.
-    launches = pred.is_cuda and not torch.compiler.is_compiling()
-    kernels = _kernels() if launches else None
-    if kernels is not None:
-        return kernels.complete_iou(pred, target.detach(), eps)
     pred, target = (x.float() if x.dtype in HALF_PRECISIONS else x for x in (pred, target))
     return _CompleteIou.apply(pred, target.detach(), eps)
 
@@ -49,26 +42,6 @@ def take_rows_and_column(x: Tensor, index: Tensor, column: int) -> tuple[Tensor,
         full = x.float() if x.dtype in HALF_PRECISIONS else x
         return ops.take_rows(full, index), full[:, column]
     return _RowsAndColumn.apply(x, index, column)
-
-
-def implementation(device: str) -> str:
-    if device == CPU:
-        return "gradient in closed form"
-    if _kernels() is None:
-        return "gradient in closed form, without kernels: Triton is not installed"
-    return "Triton kernels, gradient in closed form"
-
-
-@functools.cache
-def _kernels() -> ModuleType | None:
-    """Return the Triton kernels; None where Triton is not installed."""
-    try:
-        from backend.torch.kernels import complete_iou as kernels
-    except ModuleNotFoundError as error:
-        if error.name != "triton":
-            raise
-        return None
-    return kernels
 
 
 def _can_be_read_off(norm: BatchNorm2d, x: Tensor) -> bool:

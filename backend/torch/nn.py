@@ -6,7 +6,7 @@ import copy
 import io
 import mmap
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch.distributed import group
 from torch.nn import Module, functional
 from torch.nn.modules import _functions
 
-from backend import checks, sync_batch_norm
+from backend import checks, modules, sync_batch_norm
 from backend.processes import this_process
 from backend.torch import dist, multi_tensor, ops
 from backend.torch.device import present
@@ -28,6 +28,12 @@ TORCHSCRIPT_TEXT = "metadata.json"
 
 ModuleList = torch.nn.ModuleList
 Sequential = torch.nn.Sequential
+named_parameters = modules.named_parameters
+state_tensors = modules.state_tensors
+float_tensors = modules.float_tensors
+set_trainable = modules.set_trainable
+last_batch_statistics = modules.last_batch_statistics
+synchronize_batch_norm = modules.synchronize_batch_norm
 
 
 class Conv2d(torch.nn.Conv2d):
@@ -124,47 +130,12 @@ class MaxPool2d(torch.nn.MaxPool2d):
         super().__init__(kernel_size, stride, padding)
 
 
-def named_parameters(module: Module) -> Iterator[tuple[str, Tensor]]:
-    return module.named_parameters()
-
-
-def state_tensors(module: Module) -> dict[str, Tensor]:
-    return {name: value.detach() for name, value in module.state_dict().items()}
-
-
-def float_tensors(module: Module, fixed: bool = False) -> Callable[[], Sequence[Tensor]]:
-    found: list[tuple[dict[str, Any], str]] = [
-        (kept, name)
-        for part in module.modules()
-        for kept in (part._parameters, part._buffers)
-        for name, x in kept.items()
-        if x is not None and x.is_floating_point() and name not in part._non_persistent_buffers_set
-    ]
-
-    def present() -> tuple[Tensor, ...]:
-        return tuple(kept[name] for kept, name in found)
-
-    known: tuple[int, tuple[Tensor, ...]] = -1, ()
-
-    def present_since_placed() -> tuple[Tensor, ...]:
-        nonlocal known
-        if known[0] != multi_tensor.Spans.moved:
-            known = multi_tensor.Spans.moved, present()
-        return known[1]
-
-    return present_since_placed if fixed else present
-
-
 def state_arrays(module: Module) -> dict[str, np.ndarray]:
     return {name: ops.to_numpy(value) for name, value in state_tensors(module).items()}
 
 
 def load_state_arrays(module: Module, arrays: Mapping[str, np.ndarray]) -> None:
-    state = state_tensors(module)
-    checks.module_state({name: value.shape for name, value in state.items()}, arrays)
-    with torch.no_grad():
-        for name, value in state.items():
-            value.copy_(ops.tensor(arrays[name].astype(ops.dtype_of(value))))
+    modules.load_state_arrays(module, arrays, ops)
 
 
 def register_buffer(module: Module, name: str, array: np.ndarray) -> None:
@@ -199,32 +170,6 @@ def pack(module: Module) -> None:
 def lay_channels_last(module: Module) -> None:
     multi_tensor.Spans.moved += 1
     module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-
-def set_trainable(parameters: Iterable[Tensor], trainable: bool) -> None:
-    for parameter in parameters:
-        parameter.requires_grad = trainable
-        if not trainable:
-            parameter.grad = None
-
-
-@contextmanager
-def last_batch_statistics(module: Module) -> Iterator[None]:
-    layers = [part for part in module.modules() if isinstance(part, BatchNorm2d)]
-    before = [(layer.training, layer.momentum) for layer in layers]
-    for layer in layers:
-        layer.training, layer.momentum = True, 1.0
-    try:
-        yield
-    finally:
-        for layer, (training, momentum) in zip(layers, before, strict=True):
-            layer.training, layer.momentum = training, momentum
-
-
-def synchronize_batch_norm(module: Module) -> None:
-    for part in module.modules():
-        if isinstance(part, BatchNorm2d):
-            part.over_ranks = True
 
 
 def frozen_copy(module: Module) -> Module:

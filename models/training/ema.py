@@ -30,7 +30,7 @@ class ModelEMA:
         self.model = nn.frozen_copy(model)
         self.updates = 0
         self._average = average or ops.ema_update_
-        self._averages = nn.float_tensors(self.model, fixed=True)  # nobody else has that model
+        self._averages = nn.float_tensors(self.model)
         self._follow(model)
         trained = {id(parameter) for _, parameter in nn.named_parameters(model)}
         self._is_statistic = [id(x) not in trained for x in self._values()]

@@ -73,7 +73,7 @@ class Execution:
 
     def _compile(self, function: Callable[..., Any], most_shapes: int = 1) -> Callable[..., Any]:
         # Any look-up: a compiler cannot trace the first one, and would split the model there.
-        fused.implementation(self.device)
+        _ = fused.complete_iou
         return autograd.compiled(function, most_shapes, self.graphs)
 
 

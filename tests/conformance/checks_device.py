@@ -64,28 +64,6 @@ def nothing_is_left_to_do_afterwards(b: Backend) -> None:
     assert min(fractions) < 0.5
 
 
-@judges("device.milliseconds")
-def times_all_that_a_call_queued(b: Backend) -> None:
-    x = b.ops.tensor(np.ones((500, 500)))
-    calls = []
-
-    def run() -> None:
-        y = x
-        for _ in range(10):
-            y = b.ops.atan(y)
-        calls.append(y)
-
-    # The best of three, since the machine may be busy with something else.
-    fractions = []
-    for _ in range(3):
-        start = time.perf_counter()
-        found = b.device.milliseconds(run, "cpu")
-        b.ops.to_numpy(calls[-1][0, 0])
-        fractions.append(found / (1000 * (time.perf_counter() - start)))
-    assert len(calls) == 3
-    assert max(fractions) > 0.5 and all(part <= 1 for part in fractions)
-
-
 @judges("device.mark")
 @judges("device.seconds_between")
 def marks_span_the_work_queued_between_them(b: Backend) -> None:
@@ -109,13 +87,6 @@ def one_line_with_the_version(b: Backend) -> None:
     package = FRAMEWORKS[backend.use()].package
     assert importlib.metadata.version(package).partition("+")[0] in line
     assert "CPU" in line and "\n" not in line
-
-
-@judges("device.host_waits")
-def runs_the_call_and_tells_of_no_wait_on_a_cpu(b: Backend) -> None:
-    calls: list[int] = []
-    assert b.device.host_waits(lambda: calls.append(1), "cpu") is None
-    assert calls == [1]
 
 
 @judges("device.rounds_to_tf32")

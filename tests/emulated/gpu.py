@@ -5,13 +5,12 @@
 Nothing is there before somebody waits for it: until then it is NaN. Copies from page-locked memory
 read it that late, and freed memory is used again. So a missing wait, a host array that is filled
 again too early and tensors of two devices in one operation give wrong results, or end it, and each
-wait of the host is counted. They have no Triton and no compiler. Each process has GPUs of its own,
+wait of the host is counted. They have no compiler. Each process has GPUs of its own,
 of which a rank uses one; `collectives.py` joins those of the ranks.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -203,7 +202,6 @@ def emulated_gpu(at_once: bool = False) -> Iterator[Gpu]:
         for owner, name, stand_in in replaced:
             stack.enter_context(mock.patch.object(owner, name, stand_in))
         stack.enter_context(mock.patch("utils.state.start_checks.sees_driver", lambda: True))
-        stack.enter_context(mock.patch.dict(sys.modules, triton=None))
         stack.enter_context(Functions())
         stack.enter_context(Dispatch())
         yield GPU

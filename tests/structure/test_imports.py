@@ -15,8 +15,7 @@ from utils.files.project import PROJECT
 LAYERS = ("backend", "utils", "models", "scripts", "benchmarks", "tests")
 FLAT_IN_UTILS = {"__init__", "errors", "boxes", "detections", "optional", "polygons", "ragged"}
 # Large packages that not every command needs.
-OPTIONAL = {"cv2", "fontTools", "matplotlib", "pycocotools", "torchvision", "triton"}
-OPTIONAL_HERE = "backend.torch.kernels"  # Triton's
+OPTIONAL = {"cv2", "fontTools", "matplotlib", "pycocotools", "torchvision"}
 
 # Started by `python -m`, it chooses the framework and then imports the work, as scripts do.
 COMMANDS_IN_MODELS = {
@@ -199,7 +198,7 @@ def may_be_imported_late(name: str, module: str) -> bool:
         return True
     if package == "models":
         return layer_of(module) >= LAYERS.index("scripts") or module in COMMANDS_IN_MODELS
-    return package in OPTIONAL or name.startswith(OPTIONAL_HERE)
+    return package in OPTIONAL
 
 
 def function_level_imports(path: Path) -> Iterator[str]:

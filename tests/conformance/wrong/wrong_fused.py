@@ -154,6 +154,5 @@ register(
                 "gives a tie to the target",
             )
         ),
-        ("fused.implementation", "says nothing", lambda b: lambda device: ""),
     )
 )

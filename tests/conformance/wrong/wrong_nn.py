@@ -205,7 +205,7 @@ def set_trainable_that_keeps_gradients(b: Backend) -> Any:
 
 
 def float_tensors_of_the_start(b: Backend) -> Any:
-    def float_tensors(module: Any, fixed: bool = False) -> Any:
+    def float_tensors(module: Any) -> Any:
         found = [x * 1.0 for x in b.nn.float_tensors(module)()]
         return lambda: found
 

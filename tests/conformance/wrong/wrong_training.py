@@ -185,10 +185,6 @@ def gradients_of_infinite_zero(b: Backend) -> Any:
     return gradients
 
 
-def seconds(b: Backend) -> Any:
-    return lambda run, device: b.device.milliseconds(run, device) / 1000
-
-
 def accepted_device(b: Backend) -> Any:
     return lambda name: "cpu" if name in ("", "cpu") else "cuda:0"
 
@@ -230,8 +226,6 @@ register(
         ("device.resolve", "takes any GPU on trust", accepted_device),
         ("device.resolve", "numbers a rank's CPU", device_of_rank),
         ("device.synchronize", "knows GPUs only", failing("invalid device cpu")),
-        ("device.milliseconds", "are seconds", seconds),
-        ("device.host_waits", "counts without a call", lambda b: lambda run, device: None),
         ("device.peak_memory", "is not called", lambda b: lambda run, device: 2**30),
         ("device.free_memory", "takes a CPU for a GPU", lambda b: lambda device: 2**30),
         ("device.describe", "is several lines", lambda b: lambda device: "CPU\n2.13.0\n0.9.0"),

@@ -29,7 +29,7 @@ def run(monkeypatch, module, tmp_path, *flags):
 
 
 def test_candidates_take_turns_after_warming_up(monkeypatch):
-    monkeypatch.setattr("backend.device.milliseconds", lambda run, device: run())
+    monkeypatch.setattr("benchmarks.side_by_side.milliseconds", lambda run, device: run())
     calls = []
 
     def candidate(name, times):

@@ -1,1 +1,0 @@
-"""Kernels that only PyTorch can launch; imported by the functions that launch them."""
