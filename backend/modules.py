@@ -1,6 +1,6 @@
 """What both frameworks that train do alike with modules; imports no framework.
 
-Their modules have the same methods. Modules `nn` and `autograd` of each backend take these functions;
+Their modules have the same methods. `nn` and `autograd` of each backend take these functions;
 `contract.NN` and `contract.Autograd` say what each one promises.
 """
 
