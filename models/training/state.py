@@ -25,7 +25,7 @@ from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.quads import QUAD
 from utils.errors import UserError
-from utils.report.epoch_table import EpochTable
+from utils.report.console import EpochTable
 from utils.report.stage_timer import StageTimer
 
 log = logging.getLogger("train")

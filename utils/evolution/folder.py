@@ -21,7 +21,7 @@ from utils.evolution.study import FIGURES, SearchStudy
 from utils.files.atomic import atomic_text_file
 from utils.files.project import from_here
 from utils.files.yaml import read_yaml, write_yaml, yaml_text
-from utils.report.plots.evolution import plot_evolution
+from utils.report.plots.results import plot_evolution
 from utils.screen.text import say
 from utils.state.folder import create_run_folder
 from utils.state.lock import RunLock

@@ -1,45 +1,47 @@
-"""Tables of what a validation measured."""
+"""Tables on screen: what a validation measured, and a row of figures per epoch of a training."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from utils.evaluation.coco.metric import EvaluationResult, MetricResult
 from utils.evaluation.legacy.metric import LegacyResult
-from utils.evaluation.masks.metric import LegacyMaskResult, MaskResult
+from utils.evaluation.masks.metric import BoxesAndMasks, LegacyMaskResult, MaskResult
 from utils.screen.text import printable
 
 AS_YOLOV5 = f"{'as YOLOv5 prints it':>20}, for comparing with old logs; above is COCO's metric"
 COLUMNS = ("P", "R", "mAP50", "mAP50-95")
 Figures = MetricResult | LegacyResult
+ROWS_A_HEADING = 25
+MIN_WAIT = 0.1  # of an epoch's seconds, from which on the wait for data is printed
+_EPOCH_WIDTH = 9  # of "1000/1000"
+_NUMBER_WIDTH = 5  # of "0.394", and a gap of two
 
 
-def metrics_table(result: EvaluationResult) -> str:
-    """Return COCO's figures over all classes and per class, and COCO's summary, as text."""
-    return "\n".join([*_class_lines({"": result}), coco_summary(result)])
+def metrics_table(result: EvaluationResult | MaskResult) -> str:
+    """Return COCO's figures over all classes and per class, and COCO's summary, as text.
 
-
-def mask_table(result: MaskResult) -> str:
-    """Return the same of boxes and of masks, side by side, as text."""
-    summaries = coco_summary(result.boxes, " of boxes"), coco_summary(result.masks, " of masks")
+    Figures of boxes and of masks stand side by side.
+    """
+    if isinstance(result, BoxesAndMasks):
+        of_boxes = coco_summary(result.boxes, " of boxes")
+        summaries = [of_boxes, coco_summary(result.masks, " of masks")]
+    else:
+        summaries = [coco_summary(result)]
     return "\n".join([*_class_lines(_by_mark(result)), *summaries])
 
 
-def legacy_table(result: LegacyResult) -> str:
-    """Return YOLOv5's figures over all classes and per class, under a title that says so, as
-    text.
-    """
-    return "\n".join([AS_YOLOV5, *_class_lines({"": result})])
-
-
-def legacy_mask_table(result: LegacyMaskResult) -> str:
-    """Return the same of boxes and of masks, side by side, as text."""
+def legacy_table(result: LegacyResult | LegacyMaskResult) -> str:
+    """Return YOLOv5's figures as `metrics_table`, under a title that says so, as text."""
     return "\n".join([AS_YOLOV5, *_class_lines(_by_mark(result))])
 
 
-def _by_mark(result: MaskResult | LegacyMaskResult) -> dict[str, Figures]:
-    return {"(B)": result.boxes, "(M)": result.masks}
+def _by_mark(result: Any) -> dict[str, Figures]:
+    if isinstance(result, BoxesAndMasks):
+        return {"(B)": result.boxes, "(M)": result.masks}
+    return {"": result}
 
 
 def _class_lines(results: Mapping[str, Figures]) -> list[str]:
@@ -84,3 +86,45 @@ def coco_summary(result: MetricResult, of: str = "") -> str:
     margin = " " * 6
     lines = [margin + "".join(row).rstrip() for row in (cells[:6], cells[6:])]
     return "\n".join([f"{'COCO summary':>20}{of}, sizes by the labelled areas", *lines])
+
+
+class EpochTable:
+    """Prints a row per epoch, under a heading that is repeated from time to time.
+
+    Args:
+        losses: of the task, each with its short name; as `Head.loss_names`.
+        figures: likewise; as `Head.row_names`.
+    """
+
+    def __init__(self, losses: Mapping[str, str], figures: Mapping[str, str]) -> None:
+        self._names = (*losses.values(), *figures.values())
+        self._rows = 0
+
+    def heading(self) -> str:
+        """Return the names of the columns."""
+        cells = [f"{name:>{self._width(name)}}" for name in self._names]
+        return f"{'epoch':>{_EPOCH_WIDTH}}{''.join(cells)}{'seconds':>8}"
+
+    def lines(
+        self, epoch: int, epochs: int, numbers: Sequence[float], seconds: float, data_wait: float
+    ) -> list[str]:
+        """Return the lines of an epoch: its row, under a heading if one is due.
+
+        Args:
+            numbers: losses and figures, in their order; NaN if nothing was measured.
+            data_wait: seconds in which the step waited for data and computed nothing.
+        """
+        heading = [] if self._rows % ROWS_A_HEADING else [self.heading()]
+        self._rows += 1
+        cells = [
+            f"{'-' if math.isnan(number) else f'{number:.3f}':>{self._width(name)}}"
+            for name, number in zip(self._names, numbers, strict=True)
+        ]
+        row = f"{f'{epoch}/{epochs}':>{_EPOCH_WIDTH}}{''.join(cells)}{seconds:8.1f}"
+        if data_wait > MIN_WAIT * seconds:
+            row += f"  wait {100 * data_wait / seconds:.0f}%"
+        return [*heading, row]
+
+    @staticmethod
+    def _width(name: str) -> int:
+        return max(len(name), _NUMBER_WIDTH) + 2

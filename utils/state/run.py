@@ -20,7 +20,7 @@ from utils.data.sources.samples import Sample
 from utils.files.atomic import remove_unfinished
 from utils.processes.suspend import FILE_VARIABLE, StopRequests
 from utils.processes.world import ALONE, World
-from utils.report.loggers.chosen import Loggers, make_loggers
+from utils.report.loggers.events import Loggers, make_loggers
 from utils.report.results import Results
 from utils.state.checkpoint import Checkpoint
 from utils.state.ending import Limits

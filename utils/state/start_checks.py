@@ -22,7 +22,7 @@ from utils.files.models import find_model, read_model
 from utils.files.project import PROJECT
 from utils.optional import find_program, import_optional
 from utils.processes.cores import NVIDIA_DRIVER, sees_driver
-from utils.report.loggers.chosen import check_loggers
+from utils.report.loggers.events import check_loggers
 from utils.screen.window import require_window
 from utils.state.folder import unwritable_text
 

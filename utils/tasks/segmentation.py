@@ -24,7 +24,7 @@ from utils.evaluation.masks.metric import legacy_masks
 from utils.evaluation.masks.truth import masked_ground_truth
 from utils.files.models import args_of
 from utils.media.frame import Frame
-from utils.report.console import legacy_mask_table
+from utils.report.console import legacy_table
 from utils.results.label_files import LabelFiles
 from utils.results.mask_result import MaskResult
 from utils.results.text_lines import outline_lines
@@ -91,7 +91,7 @@ class Segmentation(Task):
         return CocoMaskResults(class_names, samples)
 
     def legacy_metric(self, class_names: Sequence[str]) -> LegacyMetric:
-        return LegacyMetric(legacy_masks(class_names), legacy_mask_table)
+        return LegacyMetric(legacy_masks(class_names), legacy_table)
 
     def label_files(self, samples: Sequence[Sample], scores: bool) -> LabelFiles:
         return LabelFiles(samples, partial(outline_lines, scores=scores))

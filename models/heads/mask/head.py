@@ -31,7 +31,7 @@ from utils.export.metadata import MASK_ROWS, MASKS
 from utils.export.outputs import MOST_MASKS
 from utils.masks.assemble import native_runs
 from utils.ragged import Ragged
-from utils.report.console import mask_table
+from utils.report.console import metrics_table
 from utils.report.plots.confusion import plot_confusion
 from utils.report.plots.curves import plot_over_confidence, plot_precision_recall
 from utils.report.plots.images import draw_objects, plot_examples
@@ -120,7 +120,7 @@ class ScoredMasks(Head):
 
     @staticmethod
     def table(result: MaskResult) -> str:
-        return mask_table(result)
+        return metrics_table(result)
 
     @staticmethod
     def plot(result: MaskResult, samples: Sequence[Sample], folder: Path) -> None:

@@ -46,11 +46,6 @@ def test_the_first_of_several_shows_and_the_image_through_it():
     ]  # fmt: skip
 
 
-def test_no_masks_and_empty_ones_change_nothing():
-    assert (drawn(np.zeros((0, 9, 9), bool), []) == GREY).all()
-    assert (drawn(np.zeros((2, 9, 9), bool), [0, 1]) == GREY).all()
-
-
 @pytest.mark.parametrize("name", ["640x480_of_427x640", "640x640_of_1080x810"])
 def test_the_drawn_pixels_are_those_of_the_stored_masks(name):
     stored = np.load(shared_path(f"golden/segment/assemble_{name}.npz"))

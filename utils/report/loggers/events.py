@@ -1,14 +1,27 @@
-"""What a logger is told of a run: it begins, an epoch ends, it ends.
+"""The loggers of --loggers: what they are told of a run, and that none can end it.
 
-A class of your own that has these methods is one: `--loggers mymodule:MyLogger`, where Python finds
-mymodule; it is made without arguments.
+A class of your own that has the methods of `RunLogger` is one: `--loggers mymodule:MyLogger`, where
+Python finds mymodule; it is made without arguments.
 """
 
 from __future__ import annotations
 
+import importlib
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+
+from utils.errors import UserError
+
+LOGGERS = {
+    "tensorboard": "utils.report.loggers.packages:TensorBoardLogger",
+    "wandb": "utils.report.loggers.packages:WandbLogger",
+    "mlflow": "utils.report.loggers.packages:MlflowLogger",
+}
+METHODS = ("run_begins", "epoch_ends", "run_ends", "close")
+
+log = logging.getLogger("train")
 
 
 class RunBegins(NamedTuple):
@@ -52,3 +65,82 @@ class RunLogger(Protocol):
 
     def close(self) -> None:
         """Write what is pending: the last call, also when the run is interrupted."""
+
+
+def make_loggers(names: Sequence[str]) -> Loggers:
+    """Make the loggers of --loggers.
+
+    Raises:
+        UserError: a name is none, a package is absent, or a class has not all methods.
+    """
+    return Loggers({name: _make(name) for name in names})
+
+
+def check_loggers(names: Sequence[str]) -> None:
+    """Raise UserError for what `make_loggers` refuses, without an instance of a user's class."""
+    for name in names:
+        if name in LOGGERS:
+            _make(name)
+        else:
+            _class_of(name)
+
+
+def _make(name: str) -> RunLogger:
+    try:
+        logger: RunLogger = _class_of(name)()
+    except UserError:
+        raise
+    except Exception as error:  # of a class that is not ours
+        raise UserError(f"--loggers {name}: {type(error).__name__}: {error}") from error
+    return logger
+
+
+def _class_of(name: str) -> Any:
+    """Return the class that module:Class names, or that of a known package."""
+    module, separator, attribute = LOGGERS.get(name, name).partition(":")
+    if not separator:
+        known = ", ".join(LOGGERS)
+        raise UserError(f"--loggers {name}; accepted: {known}, or module:Class of your own")
+    try:
+        kind = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # a module that is not ours may raise any
+        what = f"{type(error).__name__}: {error}"
+        raise UserError(
+            f"--loggers {name}: {what}; PYTHONPATH has the folders of modules"
+        ) from error
+    if missing := [method for method in METHODS if not callable(getattr(kind, method, None))]:
+        raise UserError(
+            f"--loggers {name} lacks {', '.join(missing)}; utils/report/loggers/events.py says "
+            "what a logger has"
+        )
+    return kind
+
+
+class Loggers:
+    """Some loggers, by name."""
+
+    def __init__(self, loggers: Mapping[str, RunLogger] | None = None) -> None:
+        self._loggers = dict(loggers or {})
+
+    def run_begins(self, event: RunBegins) -> None:
+        self._tell("run_begins", event)
+
+    def epoch_ends(self, event: EpochEnds) -> None:
+        self._tell("epoch_ends", event)
+
+    def run_ends(self, event: RunEnds) -> None:
+        self._tell("run_ends", event)
+
+    def close(self) -> None:
+        self._tell("close")
+        self._loggers.clear()
+
+    def _tell(self, method: str, *event: Any) -> None:
+        """Pass an event to all; a full disk or an unreachable server must not end a training."""
+        for name, logger in list(self._loggers.items()):
+            try:
+                getattr(logger, method)(*event)
+            except Exception as error:
+                del self._loggers[name]
+                reason = f"{type(error).__name__}: {error}"
+                log.warning("--loggers %s: %s; nothing more is sent to it", name, reason)

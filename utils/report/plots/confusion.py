@@ -22,14 +22,13 @@ from utils.report.plots.style import (
 )
 
 MAX_CLASSES = 100  # with a row of their own
-MAX_NUMBERED = 30  # classes with numbers in their cells; beyond them the pairs below are listed
-MAX_PAIRS, MAX_LINES = 20, 40
+MAX_NUMBERED = 30  # classes with numbers in their cells
 LEAST_NUMBER = 0.005  # a smaller part would be written as 0.00
 DARK = 0.55  # from here on a cell's number is white
 
 # Inches: of a cell, of all cells at most, and of what is around.
 CELL, MOST = 0.44, 11.5
-ABOVE, BELOW, BESIDE, LISTED = 0.7, 0.45, 0.3, 4.8
+ABOVE, BELOW, BESIDE, LEAST = 0.7, 0.45, 0.3, 4.8
 
 
 def plot_confusion(
@@ -54,8 +53,7 @@ def plot_confusion(
     if has_background:
         names.append("background")
     parts = counts / np.maximum(counts.sum(axis=0), 1)
-    has_numbers = len(shown) <= MAX_NUMBERED
-    figure, axes, listed = _place(names, with_list=not has_numbers)
+    figure, axes = _place(names)
     _draw_cells(axes, parts, names)
     title = "Confusion"
     if has_background:
@@ -63,10 +61,8 @@ def plot_confusion(
         axes.axhline(len(names) - 1.5, color=GREY, linewidth=0.8)
         axes.axvline(len(names) - 1.5, color=GREY, linewidth=0.8)
     figure.suptitle(f"{title}\neach column adds up to 1", fontsize=11)
-    if has_numbers:
+    if len(shown) <= MAX_NUMBERED:
         _write_numbers(axes, parts)
-    else:
-        _list_pairs(listed, counts, names, len(shown))
     save_figure(figure, path)
 
 
@@ -78,24 +74,17 @@ def _shown_classes(confusion: Confusion) -> list[int]:
     return sorted(np.argsort(-objects, kind="stable")[:MAX_CLASSES].tolist())
 
 
-def _place(names: Sequence[str], with_list: bool) -> tuple[Any, Any, Any]:
-    """Return a figure, its axes for cells and, to their right, the axes for a list.
+def _place(names: Sequence[str]) -> tuple[Any, Any]:
+    """Return a figure and its axes for cells.
 
     Placed by hand: matplotlib's layout leaves square axes no room for the text around them.
     """
     side = min(CELL * len(names), MOST)
     beside = max(map(width_in_ems, names)) * _letter_size(names) / 72 + BELOW
-    width = max(beside + side + BESIDE, LISTED) + (LISTED if with_list else 0)
-    height = ABOVE + side + beside
+    width, height = max(beside + side + BESIDE, LEAST), ABOVE + side + beside
     figure = empty_figure(width, height)
     figure.set_layout_engine("none")
-    place = beside / width, beside / height, side / width, side / height
-    axes = figure.add_axes(place)
-    listed = None
-    if with_list:
-        left = (beside + side + BESIDE) / width
-        listed = figure.add_axes((left, place[1], LISTED / width, place[3]))
-    return figure, axes, listed
+    return figure, figure.add_axes((beside / width, beside / height, side / width, side / height))
 
 
 def _letter_size(names: Sequence[str]) -> float:
@@ -124,25 +113,3 @@ def _write_numbers(axes: Any, parts: np.ndarray) -> None:
         part = parts[row, column]
         colour = "#FFFFFF" if part > DARK else INK
         axes.text(column, row, f"{part:.2f}", ha="center", va="center", color=colour, fontsize=8)
-
-
-def _list_pairs(axes: Any, counts: np.ndarray, names: Sequence[str], num_classes: int) -> None:
-    """Write which two classes are most often taken for each other, with their numbers."""
-    mistaken = counts[:num_classes, :num_classes].copy()
-    np.fill_diagonal(mistaken, 0)
-    order = np.argsort(-mistaken, axis=None, kind="stable")[:MAX_PAIRS]
-    pairs = [divmod(place, num_classes) for place in order.tolist() if mistaken.flat[place]]
-    axes.axis("off")
-    axes.set(xlim=(0, 1), ylim=(MAX_LINES, 0))
-    columns = (0.0, 0.22, 0.61)
-    rows = [("times", "true class", "found as")] if pairs else []
-    for row, column in pairs:
-        objects = counts[:, column].sum()
-        rows.append((f"{counts[row, column]} of {objects}", names[column], names[row]))
-    axes.text(0, 1, "Most often taken for another" if pairs else "No class is taken for another")
-    texts = [
-        axes.text(x, 2 + line, text, fontsize=9)
-        for line, row in enumerate(rows)
-        for x, text in zip(columns, row, strict=True)
-    ]
-    set_fonts(texts)

@@ -1,8 +1,11 @@
-"""results.csv over the epochs."""
+"""results.csv over the epochs, the trials of a search, and the models of a study."""
 
 from __future__ import annotations
 
+import csv
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,8 @@ import numpy as np
 
 from utils.drawing.colours import COLOURS
 from utils.errors import UserError
-from utils.report.plots.style import new_figure, save_figure
+from utils.files.atomic import atomic_text_file
+from utils.report.plots.style import GREY, INK, figure_text, new_figure, save_figure, set_fonts
 from utils.report.results import read_results
 
 
@@ -170,3 +174,93 @@ def _read_columns(csv_path: Path) -> tuple[dict[str, dict[str, str]], dict[str, 
     table = np.array([[row[name] for row in rows] for name in wanted])
     table[table > LARGEST], table[table < -LARGEST] = np.inf, -np.inf
     return panels, dict(zip(wanted, table, strict=True))
+
+
+TRIAL_PANELS_A_ROW = 6
+LARGEST_RATIO = 30  # of the largest to the smallest value, on an axis that is not logarithmic
+
+
+def plot_evolution(
+    values: Mapping[str, Sequence[float]], fitness: Sequence[float], path: Path
+) -> None:
+    """Draw the trials of a search; the first and the best one stand out.
+
+    Args:
+        values: (N,) of each hyper-parameter, by name; N from 1 up.
+        fitness: (N,) of the same trials.
+    """
+    best = int(np.argmax(fitness))
+    rows = math.ceil(len(values) / TRIAL_PANELS_A_ROW)
+    columns = min(len(values), TRIAL_PANELS_A_ROW)
+    figure, panels = new_figure(rows, columns, width=2.6 * columns, height=2.3 * rows)
+    places = np.ravel(panels)
+    for axes in places[len(values) :]:
+        axes.set_visible(False)
+    for axes, (name, tried) in zip(places, values.items(), strict=False):
+        axes.scatter(tried, fitness, s=14, color=GREY)
+        axes.scatter(tried[:1], fitness[:1], s=40, facecolors="none", edgecolors=INK)
+        axes.scatter(tried[best], fitness[best], s=40, color=COLOURS[0])
+        axes.set_title(f"{name} {tried[best]:.3g}", fontsize=9)
+        axes.tick_params(labelsize=7)
+        if min(tried) > 0 and max(tried) / min(tried) > LARGEST_RATIO:
+            axes.set_xscale("log")
+            axes.minorticks_off()
+        else:
+            axes.locator_params(axis="x", nbins=3)  # each tick costs time
+        axes.locator_params(axis="y", nbins=4)
+    figure.supxlabel("value; ring: to begin with, filled: the best", fontsize=9)
+    figure.supylabel("fitness", fontsize=9)
+    save_figure(figure, path)
+
+
+FIRST_SIZE, LAST_SIZE, STEP = 256, 1536, 128  # the public study's
+
+
+@dataclass(frozen=True)
+class StudyRow:
+    """A model at one size."""
+
+    weights: str
+    image_size: int
+    figures: Mapping[str, float]  # by name, the one that the plot shows last
+    milliseconds: float  # an image: loading, network and NMS
+
+    def line(self) -> str:
+        """Return the row as a line of text."""
+        figures = "  ".join(f"{name} {value:.4f}" for name, value in self.figures.items())
+        size = f"{self.weights}  {self.image_size} px"
+        return f"{size}  {figures}  {self.milliseconds:.1f} ms per image"
+
+
+def study_sizes(stride: int) -> list[int]:
+    """Return the image sizes of a study, rounded up to a model's stride."""
+    sizes = range(FIRST_SIZE, LAST_SIZE + 1, STEP)
+    return sorted({-(-size // stride) * stride for size in sizes})
+
+
+def write_study(rows: Sequence[StudyRow], folder: Path) -> None:
+    """Write study.csv into a folder."""
+    names = list(rows[0].figures)
+    with atomic_text_file(folder / "study.csv") as file:
+        table = csv.writer(file)
+        table.writerow(["weights", "image_size", *names, "ms_per_image"])
+        for row in rows:
+            figures = [f"{row.figures[name]:.6g}" for name in names]
+            table.writerow([row.weights, row.image_size, *figures, f"{row.milliseconds:.6g}"])
+
+
+def plot_study(rows: Sequence[StudyRow], folder: Path) -> None:
+    """Draw the last figure by milliseconds per image into study.png, a line for each weights."""
+    figure_name = list(rows[0].figures)[-1]
+    figure, axes = new_figure(1, 1, 7, 4.5)
+    for number, weights in enumerate(dict.fromkeys(row.weights for row in rows), 1):
+        own = [row for row in rows if row.weights == weights]
+        times = [row.milliseconds for row in own]
+        values = [row.figures[figure_name] for row in own]
+        label = figure_text(Path(weights).name, f"weights {number}")
+        axes.plot(times, values, marker="o", label=label)
+        for row, x, y in zip(own, times, values, strict=True):
+            axes.annotate(str(row.image_size), (x, y), (4, -10), textcoords="offset points")
+    axes.set(xlabel="ms per image", ylabel=figure_name, ylim=(0, None), xlim=(0, None))
+    set_fonts(axes.legend(loc="lower right").get_texts())
+    save_figure(figure, folder / "study.png")

@@ -6,10 +6,8 @@ images.
 
 from __future__ import annotations
 
-import logging
 import unicodedata
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +28,6 @@ MAX_NAME_WIDTH = 24  # letters; an ideograph is as wide as two
 BESIDE_NAMES = "0123456789. lp"
 
 MEASURED_SIZE = 64  # pixels of the em
-
-log = logging.getLogger("plots")
 
 
 def new_figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
@@ -102,14 +98,11 @@ def figure_text(text: str, otherwise: str) -> str:
     Dollar signs are escaped: matplotlib would read a formula between them.
 
     Args:
-        otherwise: what is returned, and logged, if no font has all its letters.
+        otherwise: what is returned if no font has all its letters, which is logged.
     """
     name = cut(unicodedata.normalize("NFC", printable(text)))
     if not font_for(name + BESIDE_NAMES):
-        if all(map(font_for, name)):
-            _tell_of_several_fonts(name, otherwise)
-        else:
-            warn_missing(name)
+        warn_missing(name)
         name = otherwise
     return name.replace("$", r"\$")
 
@@ -133,13 +126,6 @@ def width_in_ems(name: str) -> float:
     font = font_for(name + BESIDE_NAMES)
     assert font is not None, f"figure_text would not have returned {name}"
     return sized(font, MEASURED_SIZE).getlength(name) / MEASURED_SIZE
-
-
-@lru_cache(maxsize=1024)
-def _tell_of_several_fonts(name: str, otherwise: str) -> None:
-    """Log, once per name, that no single font has all its letters."""
-    text = "no one font of this machine has all letters of %s; figures call it %s"
-    log.warning(text, name, otherwise)
 
 
 def set_fonts(texts: Iterable[Any]) -> None:

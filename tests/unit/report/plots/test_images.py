@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 from tests.mask_reference import masked_truth, segmentations
-from tests.unit.report.plots.drawn import NAMES, black_squares, read_rgb
+from tests.unit.report.plots.drawn import NAMES, read_rgb
 from utils.data.loading.batch import TargetMasks, Targets
 from utils.data.sources.samples import Sample
 from utils.detections import Detections, GroundTruth
 from utils.drawing.colours import class_colour
+from utils.evaluation.classes.metric import Mistake
 from utils.evaluation.coco.metric import NUM_EXAMPLES, Example
 from utils.report.plots import images
-from utils.report.plots.images import draw_objects, plot_batch, plot_examples
+from utils.report.plots.images import draw_objects, plot_batch, plot_examples, plot_mistakes
 
 TILE, NAME_BELOW = 480, 15  # pixels: an image's square, and the line with its file's name
 
@@ -87,12 +88,6 @@ def test_examples_show_masks_of_labels_and_of_what_was_found_at_the_size_of_the_
     np.testing.assert_allclose(predictions[150, 360], 100, atol=10)
 
 
-def test_batch_shows_at_most_sixteen_images_within_the_size_limit(tmp_path):
-    batch = np.zeros((20, 3, 640, 640), np.uint8)
-    plot_batch(batch, boxes((18, 0, 0.5, 0.5, 0.2, 0.2)), NAMES, tmp_path / "batch.jpg")
-    assert read_rgb(tmp_path / "batch.jpg").shape == (1920, 1920, 3)
-
-
 @pytest.mark.parametrize("side", [16, 64])
 def test_labels_hide_little_of_small_images(tmp_path, side):
     batch = np.full((16, 3, side, side), 128, np.uint8)
@@ -113,12 +108,6 @@ def test_batch_leaves_images_and_targets_unchanged(tmp_path):
     assert (batch == 9).all()
     for field, original in zip(targets.arrays(), before, strict=True):
         np.testing.assert_array_equal(field, original)
-
-
-def test_names_in_any_script_are_written(tmp_path, has_font):
-    batch = np.full((1, 3, 320, 320), 255, np.uint8)
-    plot_batch(batch, boxes((0, 2, 0.5, 0.5, 0.5, 0.5)), NAMES, tmp_path / "batch.jpg")
-    assert (black_squares(read_rgb(tmp_path / "batch.jpg"), 6) > 0) == has_font
 
 
 def write_image(folder, number, size, colour):
@@ -185,11 +174,20 @@ def test_an_image_that_is_gone_leaves_its_tile_grey_and_is_named(tmp_path, caplo
     assert line.startswith("not in the plots: ") and "0.png" in line
 
 
-def test_a_long_class_name_is_cut(tmp_path):
-    batch = np.full((1, 3, 480, 480), 255, np.uint8)
-    widths = []
-    for name in ("x" * 24, "x" * 300):
-        plot_batch(batch, boxes((0, 0, 0.5, 0.5, 0.5, 0.5)), [name], tmp_path / "batch.jpg")
-        above_box = read_rgb(tmp_path / "batch.jpg")[107:113]
-        widths.append(np.count_nonzero((above_box < 200).any(axis=(0, 2))))
-    assert 100 < widths[1] < widths[0] + 5 < 300
+def test_each_mistake_is_a_tile_with_both_classes_and_the_score(monkeypatch, tmp_path):
+    told = []
+    framed = images.framed
+    monkeypatch.setattr(
+        images, "framed", lambda tile, of, text: told.append(text) or framed(tile, of, text)
+    )
+    samples = [write_image(tmp_path, number, (20, 30), (255, 0, 0)) for number in range(3)]
+    mistakes = [Mistake(0.97, 2, 0, 1), Mistake(0.5, 0, 1, 0)]
+    plot_mistakes(mistakes, samples, NAMES, tmp_path / "m.jpg")
+    assert [text.split(", not ")[1].split()[-1] for text in told] == ["0.97", "0.50"]
+    assert told[1].startswith("cell, not ")
+    picture = read_rgb(tmp_path / "m.jpg")
+    assert picture.shape[1] == 2 * TILE
+    red = (picture[..., 0] > 200) & (picture[..., 1] < 60)
+    assert red[:, :TILE].sum() > TILE * TILE / 2 < red[:, TILE:].sum()
+    plot_mistakes([], [], NAMES, tmp_path / "none.jpg")
+    assert not (tmp_path / "none.jpg").exists()

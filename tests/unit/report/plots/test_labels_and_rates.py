@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from tests.unit.report.plots.drawn import (
-    NAMES,
-    black_squares,
     kept_figures,
     read_rgb,
     texts_of,
@@ -91,14 +89,6 @@ def test_few_labels_are_drawn(tmp_path, samples):
         assert coloured.any() == bool(len(samples) and len(samples[0].class_index))
 
 
-def test_names_in_any_script_are_written(tmp_path, has_font):
-    plot_labels([sample_of([2], [(0.5,) * 4])], NAMES, tmp_path / "labels.png")
-    picture = read_rgb(tmp_path / "labels.png")
-    # The bars' quarter: the colours of the other panels are dark.
-    bars = picture[: picture.shape[0] // 2, : picture.shape[1] // 3]
-    assert (black_squares(bars, 6) > 0) == has_font
-
-
 def test_learning_rates_have_a_panel_each_with_a_scale_of_its_own(monkeypatch, tmp_path):
     kept = kept_figures(monkeypatch, results)
     epochs, weights = np.linspace(0, 5, 50), np.linspace(0, 0.01, 50)
@@ -110,11 +100,6 @@ def test_learning_rates_have_a_panel_each_with_a_scale_of_its_own(monkeypatch, t
     assert second.get_ylim() == (0, pytest.approx(0.105))
     np.testing.assert_array_equal(second.get_lines()[0].get_ydata(), given["biases"])
     assert first.get_xlim() == (0, 5)
-
-
-def test_a_schedule_of_one_batch_is_drawn(tmp_path):
-    plot_learning_rates(np.zeros(1), {"weights": np.zeros(1)}, tmp_path / "LR.png")
-    assert read_rgb(tmp_path / "LR.png").shape[1] > 400
 
 
 def test_boxes_that_fill_their_images_give_counts_and_sizes_alone(monkeypatch, tmp_path):

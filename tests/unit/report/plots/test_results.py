@@ -1,5 +1,8 @@
-"""`plots/results.py`: every epoch in its colour, and a spike that hides no other."""
+"""`plots/results.py`: a spike that hides no other epoch; the trials of a search; a study."""
 
+import csv
+
+import cv2
 import numpy as np
 import pytest
 
@@ -8,7 +11,15 @@ from tests.unit.report.plots.drawn import kept_figures, read_rgb, texts_of
 from utils.drawing.colours import COLOURS
 from utils.errors import UserError
 from utils.report.plots import results
-from utils.report.plots.results import plot_results, upper_limit
+from utils.report.plots.results import (
+    StudyRow,
+    plot_evolution,
+    plot_results,
+    plot_study,
+    study_sizes,
+    upper_limit,
+    write_study,
+)
 
 COLUMNS = [name for name in RESULT_COLUMNS if not name.startswith("seconds/")]
 NUM_VALUES = len(COLUMNS) - 1
@@ -142,3 +153,43 @@ def test_results_without_epochs_or_columns_are_refused_by_name(tmp_path):
     short = write_results(tmp_path / "short.csv", "0", columns=["epoch", *COLUMNS[2:]])
     with pytest.raises(UserError, match=f"short.csv has no column {COLUMNS[1]}"):
         plot_results(short, tmp_path / "results.png")
+
+
+def test_each_panel_shows_all_trials_and_marks_the_first_and_the_best(monkeypatch, tmp_path):
+    kept = kept_figures(monkeypatch, results)
+    values = {"lr0": [0.01, 1e-4, 0.05], "box": [0.05, 0.06, 0.04]}
+    plot_evolution(values, [0.2, 0.3, 0.1], tmp_path / "x.png")
+    for axes, (name, tried) in zip(kept["x.png"].axes, values.items(), strict=True):
+        everything, first, best = (dots.get_offsets().tolist() for dots in axes.collections)
+        assert everything == [[tried[0], 0.2], [tried[1], 0.3], [tried[2], 0.1]]
+        assert (first, best) == ([[tried[0], 0.2]], [[tried[1], 0.3]])
+        assert axes.get_title() == f"{name} {tried[1]:.3g}"
+    assert [axes.get_xscale() for axes in kept["x.png"].axes] == ["log", "linear"]
+    plot_evolution({f"h{i}": [0.0] for i in range(7)}, [0.0], tmp_path / "x.png")
+    shown = [axes.get_visible() for axes in kept["x.png"].axes]
+    assert shown == [True] * 7 + [False] * 5
+
+
+def test_sizes_are_the_public_ones_rounded_up_to_the_stride():
+    assert study_sizes(32) == list(range(256, 1537, 128))
+    assert study_sizes(128) == study_sizes(32)
+    assert study_sizes(192) == [384, 576, 768, 960, 1152, 1344, 1536]
+
+
+def test_the_table_has_a_row_for_each_model_and_size(tmp_path):
+    rows = [
+        StudyRow(weights, size, {"mAP_0.5": size / 1000, "mAP_0.5:0.95": size / 2000}, size / 10)
+        for weights in ("a.pt", "猫.pt")
+        for size in (256, 384)
+    ]
+    assert rows[0].line() == "a.pt  256 px  mAP_0.5 0.2560  mAP_0.5:0.95 0.1280  25.6 ms per image"
+    write_study(rows, tmp_path)
+    with open(tmp_path / "study.csv", encoding="utf-8") as file:
+        table = list(csv.reader(file))
+    assert table[0] == ["weights", "image_size", "mAP_0.5", "mAP_0.5:0.95", "ms_per_image"]
+    assert table[1] == ["a.pt", "256", "0.256", "0.128", "25.6"]
+    assert [row[:2] for row in table[1:]] == [
+        ["a.pt", "256"], ["a.pt", "384"], ["猫.pt", "256"], ["猫.pt", "384"],
+    ]  # fmt: skip
+    plot_study(rows, tmp_path)
+    assert cv2.imread(str(tmp_path / "study.png")).std() > 0

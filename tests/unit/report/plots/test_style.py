@@ -1,14 +1,12 @@
 """`style.py`: names that can be drawn, colours that can be seen, files without side effects."""
 
 import logging
-import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from tests.unit.drawing.stand_in_fonts import DEJAVU, forget_fonts, make_font
 from tests.unit.report.plots.drawn import NAMES, black_squares, read_rgb, result_of
 from utils.drawing.colours import COLOURS
 from utils.files.project import PROJECT
@@ -30,32 +28,6 @@ def test_a_name_without_a_font_is_its_number_and_a_line_says_so(only_dejavu, cap
     assert line.startswith("no font of this machine has 红 ") and "fonts-noto-cjk" in line
 
 
-def test_a_name_that_needs_two_fonts_is_its_number_and_a_line_says_so(only_dejavu, caplog):
-    make_font("红细胞0123456789. lp").save(only_dejavu / "squares.ttf")
-    forget_fonts()
-    with caplog.at_level(logging.WARNING):
-        found = {style.figure_name(["红 Zelle (two fonts)"], 0) for _ in range(2)}
-    assert found == {"class 0"}
-    (line,) = caplog.messages
-    assert "no one font" in line and "红 Zelle (two fonts)" in line and line.endswith("class 0")
-
-
-def test_a_machine_without_a_font_for_a_name_is_told_of_it_once_a_run(only_dejavu, caplog):
-    with caplog.at_level(logging.WARNING):
-        found = [style.figure_text(text, "weights 1") for text in ("猫.pt", "犬.pt", "a.pt")]
-    assert found == ["weights 1", "weights 1", "a.pt"]
-    assert len(caplog.messages) == 1
-
-
-def test_a_broken_font_is_passed_over(only_dejavu):
-    (only_dejavu / "NotoSansCJK-Regular.ttc").write_bytes(b"ttcf" + bytes(100))
-    shutil.copy(DEJAVU, only_dejavu / "NotoSansSC-Regular.otf")
-    with open(only_dejavu / "NotoSansSC-Regular.otf", "r+b") as file:
-        file.truncate(5000)
-    forget_fonts()
-    assert style.figure_name(["a", "红"], 1) == "class 1"
-
-
 @pytest.mark.parametrize(("name", "expected"), [
     ("", ""),
     ("x" * 24, "x" * 24),
@@ -68,10 +40,6 @@ def test_a_broken_font_is_passed_over(only_dejavu):
 ])  # fmt: skip
 def test_a_long_name_is_cut_at_the_width_of_24_letters(name, expected):
     assert style.cut(name) == expected
-
-
-def test_a_name_that_is_no_line_of_text_is_spelt_out(only_dejavu):
-    assert style.figure_name(["a\n\x1b[31mb"], 0) == r"a\n\x1b[31mb"
 
 
 def test_the_classes_with_the_most_labels_have_names():
