@@ -73,7 +73,6 @@ TRIED_BY = {
     "utils.evolution.trial_run": "results-csv",
     "utils.files.array_cache": "kept-arrays",
     "utils.files.json": "coco-annotations",
-    "utils.files.json_members": "coco-dataset",
     "utils.files.models": "model-yaml",
     "utils.files.xml": "cvat",
     "utils.files.yaml": "dataset-yaml",

@@ -1,8 +1,8 @@
 """Arrays that can be made again, kept for the next run in the user's cache folder.
 
 $DUET_CACHE, else $XDG_CACHE_HOME/duet, else ~/.cache/duet. An empty DUET_CACHE keeps nothing. A
-file that is damaged, or of another version, counts as absent. If a file cannot be written, a line
-in the log says so, and the work goes on.
+file is a digest, then safetensors: one that is damaged, or of another version, counts as absent. If
+a file cannot be written, a line in the log says so, and the work goes on.
 
 Source of the folder's place: the XDG Base Directory Specification 0.8.
 """
@@ -18,7 +18,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from utils.files.atomic import atomic_file
@@ -31,7 +30,7 @@ MAX_FOLDER_BYTES = 2 << 30  # of all files of one kind; the oldest go
 # A file system's clock ticks every few milliseconds, that of FAT every two seconds: a file that was
 # just changed may be changed again without another time.
 RECENT_NS = 2_000_000_000
-_CHECKSUM, _DIGEST_BYTES = "checksum", 32
+_DIGEST_BYTES = 32
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -67,15 +66,15 @@ def read_arrays(kind: str, name: str, version: bytes) -> dict[str, np.ndarray] |
     if path is None:
         return None
     try:
-        arrays = load(read_bytes(path, MAX_FILE_BYTES))
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, MemoryError):
+        content = read_bytes(path, MAX_FILE_BYTES)
+    except (OSError, MemoryError):
         return None
-    found = arrays.pop(_CHECKSUM, np.zeros(0, np.uint8))
-    if found.tobytes() != _checksum(arrays, version):
+    digest, content = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    if digest != _digest(version, content):
         return None
     with contextlib.suppress(OSError):
         os.utime(path)  # it was used
-    return arrays
+    return load(content)
 
 
 def write_arrays(kind: str, name: str, version: bytes, arrays: Arrays) -> None:
@@ -85,11 +84,11 @@ def write_arrays(kind: str, name: str, version: bytes, arrays: Arrays) -> None:
         return
     if sum(array.nbytes for array in arrays.values()) > MAX_FILE_BYTES * 0.99:
         return log.info("%s are not kept for the next run: they are larger than a GiB", kind)
-    checksum = np.frombuffer(_checksum(arrays, version), np.uint8)
     try:
+        content = save(dict(arrays))
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with atomic_file(path) as file:
-            file.write(save({**arrays, _CHECKSUM: checksum}))
+            file.write(_digest(version, content) + content)
         _remove_oldest(path.parent)
     except OSError as error:
         log.info("%s are not kept for the next run: %s", kind, error)
@@ -100,13 +99,10 @@ def _path(kind: str, name: str) -> Path | None:
     return None if folder is None else folder / kind / f"{name}.safetensors"
 
 
-def _checksum(arrays: Arrays, version: bytes) -> bytes:
-    """Return a hash of the version and of every array with its name, type and shape."""
+def _digest(version: bytes, content: bytes) -> bytes:
+    """Return a hash of a version and of the bytes of a safetensors file."""
     digest = hashlib.blake2b(version, digest_size=_DIGEST_BYTES)
-    for name in sorted(arrays):
-        array = arrays[name]
-        digest.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
-        digest.update(np.ascontiguousarray(array).reshape(-1).data)
+    digest.update(content)
     return digest.digest()
 
 

@@ -24,8 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from utils.cli.detect_config import DetectConfig
-from utils.files.atomic import atomic_file, naming
-from utils.files.growing import GrowingFile, growing_file
+from utils.files.atomic import GrowingFile, atomic_file, growing_file, naming
 from utils.media.frame import Frame
 from utils.media.video_writer import VideoWriter
 from utils.results.image_file import encode_image, save_image, suffix_that_holds

@@ -1,4 +1,4 @@
-"""atomic.py and growing.py: a file is the old one or a whole new one, and errors name it."""
+"""atomic.py: a file is the old one or a whole new one, and errors name it."""
 
 import contextlib
 import os
@@ -8,8 +8,13 @@ import stat
 import pytest
 
 from utils.files import atomic
-from utils.files.atomic import atomic_file, atomic_text_file, link_or_copy, remove_unfinished
-from utils.files.growing import growing_file
+from utils.files.atomic import (
+    atomic_file,
+    atomic_text_file,
+    growing_file,
+    link_or_copy,
+    remove_unfinished,
+)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""utils/files/json_members.py: a large object member by member, within bounds."""
+"""utils/files/json.py: a large object member by member, within bounds."""
 
 import json
 import tracemalloc
@@ -6,8 +6,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from utils.files import json_members
-from utils.files.json_members import read_members
+from utils.files import json as our_json
+from utils.files.json import read_members
 
 
 def read(path, content, max_bytes=1 << 30):
@@ -25,7 +25,7 @@ def path(tmp_path):
 @pytest.fixture(params=[1, 2, 5, 1 << 20])
 def block(request, monkeypatch):
     """Let the window end anywhere."""
-    monkeypatch.setattr(json_members, "_BLOCK_BYTES", request.param)
+    monkeypatch.setattr(our_json, "_BLOCK_BYTES", request.param)
 
 
 def test_lists_are_read_by_entries_and_other_values_passed_over(path, block):
@@ -73,8 +73,8 @@ def test_what_is_no_object_is_refused(path, block, content, text):
 
 
 def test_an_entry_is_bounded(path, monkeypatch):
-    monkeypatch.setattr(json_members, "MAX_ENTRY", 1000)
-    monkeypatch.setattr(json_members, "_BLOCK_BYTES", 100)
+    monkeypatch.setattr(our_json, "MAX_ENTRY", 1000)
+    monkeypatch.setattr(our_json, "_BLOCK_BYTES", 100)
     many = {"a": ["x" * 900] * 50}
     assert read(path, json.dumps(many)) == many
     for entry in ('"' + "x" * 5000 + '"', "[" + "1," * 3000 + "1]", "tru" + "e" * 5000):

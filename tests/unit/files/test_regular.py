@@ -28,13 +28,6 @@ def test_what_is_no_regular_file_is_refused_at_once_and_closed(tmp_path, kind):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.parametrize("name", ["status", "maps", "mem", "pagemap"])
-def test_a_file_that_the_system_makes_up_is_refused(name):
-    with pytest.raises(OSError) as caught:
-        read_bytes(f"/proc/self/{name}", 1000)
-    assert caught.value.strerror
-
-
 def test_sizes_are_bounded_and_the_largest_is_read_whole(tmp_path):
     with open(tmp_path / "holes", "wb") as file:
         file.truncate(1 << 42)

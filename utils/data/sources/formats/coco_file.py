@@ -19,7 +19,7 @@ import numpy as np
 from utils.boxes import corners_of
 from utils.data.sources.formats.coco_masks import MaskRuns, outline_of_runs, read_pieces, read_runs
 from utils.errors import brief
-from utils.files.json_members import read_members
+from utils.files.json import read_members
 from utils.masks.runs import runs_of_polygons
 from utils.polygons import Polygons, join_parts, starts_of
 
