@@ -39,7 +39,7 @@ from utils.processes import watchdog
 from utils.processes.cores import loader_workers
 from utils.processes.world import World
 from utils.report.plots.results import StudyRow, plot_study, study_sizes, write_study
-from utils.results.label_files import LabelFiles
+from utils.results.text_lines import LabelFiles
 from utils.screen.text import printable, say
 from utils.state.folder import create_run_folder
 from utils.tasks.task import Task

@@ -193,7 +193,7 @@ class Head(nn.Module, ABC):
     def row_names(cls) -> Mapping[str, str]:
         """Return the figures that an epoch's row on screen has, each with its name there.
 
-        With the losses they fit into 80 columns (`utils/report/epoch_table.py`).
+        With the losses they fit into 80 columns (`utils/report/console.py`).
         """
         return cls.figure_names
 

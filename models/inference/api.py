@@ -30,7 +30,7 @@ from utils.cli.flags import require_from
 from utils.data.image.letterbox import FILL
 from utils.evaluation.nms import SuppressionSettings
 from utils.media.finding import file_source, find_sources
-from utils.media.given import GivenImage, as_list
+from utils.media.image_file import GivenImage, as_list
 from utils.media.source import Source
 from utils.optional import import_optional
 from utils.pipeline.background import StageSeconds, num_threads

@@ -29,8 +29,8 @@ from utils.data.image.limits import MAX_PIXELS
 from utils.data.image.view import View
 from utils.evaluation.nms import SuppressionSettings
 from utils.files.models import shipped_model
-from utils.media.frame import Frame
-from utils.media.given import GivenImage, as_list
+from utils.media.image_file import GivenImage, as_list
+from utils.media.source import Frame
 from utils.state.checkpoint import Checkpoint, Header
 from utils.weights.detecting import Weights
 

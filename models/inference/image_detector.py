@@ -16,7 +16,7 @@ from backend import autograd
 from models.inference.protocol import Predictor, network_input
 from utils.data.image.view import Tiling, View, place
 from utils.evaluation.nms import SuppressionSettings
-from utils.media.frame import Frame
+from utils.media.source import Frame
 from utils.results.image_result import ImageResult
 
 

@@ -17,12 +17,10 @@ import numpy as np
 
 from models.inference.image_detector import ImageDetector
 from models.inference.lanes import Lanes
-from utils.media.frame import Frame
-from utils.media.source import Source
-from utils.pipeline.background import StageSeconds, num_threads
+from utils.media.source import Frame, Source
+from utils.pipeline.background import StageSeconds, Writer, num_threads
 from utils.pipeline.reading import Read, Reader
 from utils.pipeline.report import Done
-from utils.pipeline.writing import Writer
 from utils.results.names import Place
 from utils.results.run_files import RunFiles, Share
 

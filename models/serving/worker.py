@@ -21,9 +21,8 @@ from models.serving.model import ServedModel
 from utils.cli.serve_config import ServeConfig
 from utils.data.image.view import View
 from utils.errors import UserError
-from utils.media.frame import Frame
 from utils.media.image_file import decode_image
-from utils.media.source import BrokenSourceError
+from utils.media.source import BrokenSourceError, Frame
 from utils.pipeline.background import num_threads
 from utils.results.image_file import encode_image, suffix_that_holds
 from utils.results.image_result import ImageResult

@@ -38,8 +38,7 @@ from utils.report.plots.images import plot_batch
 from utils.report.plots.label_statistics import plot_correlogram, plot_labels
 from utils.report.plots.results import plot_learning_rates, plot_results
 from utils.report.results import result_columns, result_row
-from utils.screen.lines import joined
-from utils.screen.progress import clock
+from utils.screen.progress import clock, joined
 from utils.screen.text import say
 from utils.state.ending import why_ended
 from utils.state.run import Run

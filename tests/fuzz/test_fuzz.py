@@ -78,7 +78,7 @@ TRIED_BY = {
     "utils.files.yaml": "dataset-yaml",
     "utils.media.finding": "source-list",
     "utils.media.image_file": "gif",
-    "utils.media.video_file": "video-mp4",
+    "utils.media.video": "video-mp4",
     "utils.page.document": "labels",  # the project's own style
     "utils.report.loggers.packages": "png",  # our own plots
     "utils.report.results": "results-csv",

@@ -23,7 +23,7 @@ ALLOWED = {
     ("utils/data/fetch/download.py", "urllib.request"): "the one place",
     ("utils/data/fetch/download.py", "urlopen"): "the one place",
     (
-        "utils/media/stream.py",
+        "utils/media/feeds.py",
         "ssl",
     ): "certificates for FFmpeg, which opens a stream",
     ("utils/state/lock.py", "socket"): "the name of this machine",

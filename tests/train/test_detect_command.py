@@ -31,7 +31,7 @@ from utils.data.sources.dataset import BUILT_INS
 from utils.errors import UserError
 from utils.files.project import PROJECT
 from utils.media.finding import find_sources
-from utils.media.video_file import VideoFile
+from utils.media.video import VideoFile
 from utils.media.video_writer import VideoWriter
 from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
 from utils.processes.interrupt import EXIT_TERMINATED

@@ -21,7 +21,7 @@ from utils.processes.exit_status import EXIT_DONE
 from utils.processes.launch import rank_variables, wanted_processes
 from utils.processes.process_family import ORPHAN_SECONDS, adopt_orphans, kill_descendants
 from utils.processes.suspend import StopRequests, Suspended
-from utils.screen.lines import joined
+from utils.screen.progress import joined
 from utils.state.lock import RunLock
 from utils.tasks.of_flags import task_of_flags
 

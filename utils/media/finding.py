@@ -19,13 +19,18 @@ from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.image.view import Tiling
 from utils.errors import UserError, brief
 from utils.files.regular import read_text_bytes
-from utils.media.capture import open_camera, open_screen, parse_screen
+from utils.media.feeds import (
+    SCHEMES,
+    open_camera,
+    open_screen,
+    open_stream,
+    parse_screen,
+    shown_url,
+)
 from utils.media.image_file import ImageFile
 from utils.media.live import LiveSource
 from utils.media.source import Source
-from utils.media.stream import SCHEMES, open_stream, shown_url
-from utils.media.video_file import VideoFile
-from utils.media.video_frames import load_av
+from utils.media.video import VideoFile, load_av
 from utils.optional import import_optional
 
 VIDEO_SUFFIXES = (
@@ -44,7 +49,7 @@ _MAX_LIST_BYTES = 1 << 26
 _MAX_LINE_BYTES = 4096  # of a path, as the system has it
 _TRIED = 100  # names in a folder without images, of which one may be a folder
 _CAMERA = re.compile(r"[0-9]{1,3}")
-_DIGITS = re.compile(r"[0-9]+")
+_DIGITS = re.compile(r"([0-9]+)")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 log = logging.getLogger("detect")
@@ -176,14 +181,13 @@ def _without_others(argument: str, paths: Sequence[str]) -> Sequence[str]:
 
 
 def _natural(names: Iterable[str]) -> list[str]:
-    """Return names in their order as people count; names of equal numbers in that of characters."""
-    return sorted(names, key=lambda name: (_DIGITS.sub(_comparable, name), name))
+    """Return names in their order as people count: image2 before image10."""
+    return sorted(names, key=lambda name: (_in_parts(name), name))
 
 
-def _comparable(digits: re.Match[str]) -> str:
-    """Return a number such that a shorter one comes first, as texts are compared."""
-    number = digits[0].lstrip("0")
-    return chr(len(number)) + number
+def _in_parts(name: str) -> list[str | int]:
+    """Return texts and the numbers between them, in turns."""
+    return [int(x) if index % 2 else x for index, x in enumerate(_DIGITS.split(name))]
 
 
 def _suffix(name: str) -> str:

@@ -16,9 +16,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from backend.words import count
-from utils.media.frame import Frame
-from utils.media.source import BrokenSourceError, Kind
-from utils.media.video_frames import TimedImage
+from utils.media.source import BrokenSourceError, Frame, Kind, Source
+from utils.media.video import TimedImage
 
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0)  # seconds before each new try in a row; then it is over
 STEADY_SECONDS = 10.0  # what gave frames for so long begins a new row of tries
@@ -38,15 +37,13 @@ class Feed(NamedTuple):
 OpenFeed = Callable[[], AbstractContextManager[Feed]]
 
 
-class LiveSource:
+class LiveSource(Source):
     """A camera, a stream or the screen, of which every n-th frame may be given."""
 
     kind: Kind = "live"
-    num_frames: int | None = None
 
     def __init__(self, name: str, open_feed: OpenFeed, stride: int = 1) -> None:
         self.name = name
-        self.rate: Fraction | None = None
         self._open_feed = open_feed
         self._stride = stride
         self._newest: queue.Queue[Frame | Exception | None] = queue.Queue(1)
@@ -74,7 +71,6 @@ class LiveSource:
             self.close()
 
     def close(self) -> None:
-        """Wake who waits for a frame; reading ends with the frame that it waits for."""
         self._closed.set()
 
     def _read(self) -> None:

@@ -5,39 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple
+
+import numpy as np
 
 from utils.data.image.header import BrokenImageError, check_size
-from utils.media.frame import Frame
 
 Kind = Literal["image", "video", "live"]
+
+
+class Frame(NamedTuple):
+    """An image that something is to be found in, and where it comes from."""
+
+    image: np.ndarray  # (H, W, 3) uint8 RGB, upright as EXIF or the video says
+    source: Path | str  # the file; else a camera, URL, or a name for an image in memory
+    number: int | None = None  # of a video's frame, counted from 0 as shown; None: image
+    seconds: float | None = None  # a video's frame is shown so long after its start
 
 
 class BrokenSourceError(Exception):
     """Why a source gives no frames, or no more of them."""
 
 
-class Source(Protocol):
+class Source:
     """One image file, video, camera, stream or screen.
 
-    `frames` of image files may run in several threads at once; of any other source in one, once.
+    `frames` of images may run in several threads at once; of any other source in one, once.
+
+    Attributes:
+        kind: an image has one frame; a live source gives the newest one and leaves out others.
+        name: the file, camera or URL, as messages show it; a URL without its password.
+        rate: frames per second on average, known from the first frame on; None if unknown.
+        num_frames: how many it will give, known from the first one on; None if unknown.
     """
 
-    @property
-    def kind(self) -> Kind:
-        """An image has one frame; a live source gives the newest one and leaves out others."""
-
-    @property
-    def name(self) -> Path | str:
-        """The file, camera or URL, as messages show it; a URL without its password."""
-
-    @property
-    def rate(self) -> Fraction | None:
-        """Frames per second on average, known from the first frame on; None if unknown."""
-
-    @property
-    def num_frames(self) -> int | None:
-        """How many frames it will give, known from the first one on; None if unknown."""
+    kind: Kind = "image"
+    name: Path | str
+    rate: Fraction | None = None
+    num_frames: int | None = None
 
     def frames(self) -> Iterator[Frame]:
         """Yield its frames in order.
@@ -47,9 +52,13 @@ class Source(Protocol):
                 have been given.
             UserError: a package is absent that it needs.
         """
+        raise NotImplementedError
 
     def close(self) -> None:
-        """End `frames`, from any thread: no frame follows, and who waits for one is woken."""
+        """End `frames`, from any thread: no frame follows, and who waits for one is woken.
+
+        Of an image there is nothing to end: it is soon read.
+        """
 
 
 def require_size(size: tuple[int, int], max_pixels: int) -> None:

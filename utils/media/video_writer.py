@@ -16,7 +16,7 @@ import numpy as np
 
 from utils.errors import UserError
 from utils.files.atomic import atomic_file, naming
-from utils.media.video_frames import load_av
+from utils.media.video import load_av
 
 MAX_SIDE = 16384  # of H.264
 _TICKS = 90_000  # a second; MPEG's own clock, which 24, 25, 30 and 30000/1001 frames divide

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from utils.media.frame import Frame
-from utils.media.source import BrokenSourceError, Source
+from utils.media.source import BrokenSourceError, Frame, Source
 from utils.pipeline.background import MOST_BYTES, StageSeconds, background_pool
 
 

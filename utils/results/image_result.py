@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from utils.files.atomic import atomic_text_file
-from utils.media.frame import Frame
+from utils.media.source import Frame
 from utils.optional import import_optional
 from utils.results.image_file import save_image
 from utils.results.text_lines import table_lines

@@ -11,7 +11,7 @@ import numpy as np
 
 from utils.data.loading.memory import require_memory
 from utils.detections import Segmentations
-from utils.drawing.masks import draw_masks
+from utils.drawing.annotate import draw_masks
 from utils.masks.runs import mask_of_runs, to_text
 from utils.masks.window import outline_of_runs
 from utils.ragged import Ragged

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from utils.errors import UserError
-from utils.media.frame import Frame
+from utils.media.source import Frame
 from utils.results.image_file import suffix_that_holds
 
 # A file system takes 255 bytes. A name has a number and a suffix too, and while the file is being

@@ -25,7 +25,7 @@ import numpy as np
 
 from utils.cli.detect_config import DetectConfig
 from utils.files.atomic import GrowingFile, atomic_file, growing_file, naming
-from utils.media.frame import Frame
+from utils.media.source import Frame
 from utils.media.video_writer import VideoWriter
 from utils.results.image_file import encode_image, save_image, suffix_that_holds
 from utils.results.image_result import ImageResult, as_utf8

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from utils.boxes import xyxy_to_cxcywh
-from utils.detections import Detections, Segmentations
+from utils.data.sources.samples import Sample
+from utils.detections import Detections, GroundTruth, Segmentations
+from utils.files.atomic import atomic_text_file
 from utils.masks.window import outline_of_runs
+from utils.results.names import Names
 from utils.screen.text import printable
 
 FEWEST_CORNERS = 3  # of an outline
@@ -117,3 +122,37 @@ def count_by_class(class_index: np.ndarray, class_names: Sequence[str]) -> str:
 def _plural(name: str) -> str:
     """Return a name with an s, as the public lines have it, unless that would make "skiss"."""
     return f"{name}s" if name[-1:].isascii() and not name.endswith("s") else name
+
+
+class LabelFiles:
+    """Lines of label files, added image by image and written together.
+
+    Args:
+        samples: whose images they are; two of one name get NAME.txt and NAME-2.txt.
+        lines_of: makes them of what is found in an image, in its pixels, and of its
+            (height, width).
+    """
+
+    def __init__(
+        self, samples: Sequence[Sample], lines_of: Callable[[Any, tuple[int, int]], list[str]]
+    ) -> None:
+        self._samples, self._lines_of = samples, lines_of
+        self._lines: dict[int, list[str]] = {}
+
+    def add(self, image_id: int, found: Any, ground_truth: GroundTruth) -> None:
+        """Add the image at this index of samples."""
+        sample = self._samples[image_id]
+        self._lines[image_id] = self._lines_of(found, (sample.height, sample.width))
+
+    def write(self, folder: Path) -> None:
+        """Write the files into a folder that is made; without detections there is no file."""
+        folder.mkdir(exist_ok=True)
+        names = Names()
+        for index, sample in enumerate(self._samples):
+            path = folder / f"{names.take(sample.image_path.stem)}.txt"
+            lines = self._lines.get(index)
+            if not lines:  # nor does one of an earlier run in this folder stay
+                path.unlink(missing_ok=True)
+                continue
+            with atomic_text_file(path) as file:
+                file.writelines(f"{line}\n" for line in lines)

@@ -16,7 +16,7 @@ from utils.data.sources.class_folders import fill_images
 from utils.data.sources.samples import SampleTable
 from utils.errors import DatasetError, UserError
 from utils.files.project import PROJECT
-from utils.media.frame import Frame
+from utils.media.source import Frame
 from utils.results.class_result import ClassResult
 from utils.tasks.task import Task
 

@@ -16,11 +16,10 @@ from utils.data.sources.samples import Sample, SampleTable
 from utils.detections import Detections
 from utils.evaluation.coco.results_file import CocoResults
 from utils.evaluation.legacy.metric import LegacyEvaluator
-from utils.media.frame import Frame
+from utils.media.source import Frame
 from utils.report.console import legacy_table
-from utils.results.label_files import LabelFiles
 from utils.results.result import Result
-from utils.results.text_lines import label_lines
+from utils.results.text_lines import LabelFiles, label_lines
 from utils.tasks.task import LegacyMetric, Task
 
 

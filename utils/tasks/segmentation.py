@@ -23,11 +23,10 @@ from utils.evaluation.coco.results_file import CocoMaskResults
 from utils.evaluation.masks.metric import legacy_masks
 from utils.evaluation.masks.truth import masked_ground_truth
 from utils.files.models import args_of
-from utils.media.frame import Frame
+from utils.media.source import Frame
 from utils.report.console import legacy_table
-from utils.results.label_files import LabelFiles
 from utils.results.mask_result import MaskResult
-from utils.results.text_lines import outline_lines
+from utils.results.text_lines import LabelFiles, outline_lines
 from utils.tasks.task import LegacyMetric, Task
 
 log = logging.getLogger("data")

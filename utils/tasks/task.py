@@ -30,9 +30,9 @@ from utils.detections import GroundTruth
 from utils.errors import DatasetError, UserError
 from utils.evaluation.coco.results_file import CocoResults
 from utils.files.models import block_of, read_model, scale_depth, scale_width, shipped_model
-from utils.media.frame import Frame
+from utils.media.source import Frame
 from utils.results.image_result import ImageResult
-from utils.results.label_files import LabelFiles
+from utils.results.text_lines import LabelFiles
 
 SIZES = "nsmlx"  # of the public detectors
 

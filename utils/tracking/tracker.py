@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from utils.detections import AnyDetections, Detections, Segmentations
-from utils.media.frame import Frame
+from utils.media.source import Frame
 from utils.optional import import_optional
 
 NO_ID = -1

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.shared_files import shared_path
+from utils.drawing.annotate import draw_masks
 from utils.drawing.colours import class_colour
-from utils.drawing.masks import draw_masks
 from utils.masks.runs import Window, runs_of_mask, runs_of_windows
 from utils.ragged import Ragged
 

@@ -9,7 +9,7 @@ import pytest
 from tests.shared_files import shared_path
 from utils.detections import Detections
 from utils.drawing.colours import class_colour
-from utils.media.frame import Frame
+from utils.media.source import Frame
 from utils.results.result import Result
 
 

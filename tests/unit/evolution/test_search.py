@@ -80,7 +80,7 @@ def fakes(monkeypatch, request):
     if "commands" not in request.fixturenames:
         monkeypatch.setattr(TrialRun, "start", start)
     monkeypatch.setattr(search, "POLL_SECONDS", 0)
-    # Drawing takes longer than all else; tests/unit/report/plots/test_evolution.py has it.
+    # Drawing takes longer than all else; tests/unit/report/plots/test_results.py has it.
     monkeypatch.setattr(folder, "plot_evolution", lambda values, fitness, path: path.touch())
     for name in ("adopt_orphans", "kill_descendants"):
         monkeypatch.setattr(search, name, lambda: None)

@@ -8,8 +8,8 @@ import mss
 import numpy as np
 import pytest
 
-from utils.media import capture as captured
-from utils.media.capture import Region, parse_screen
+from utils.media import feeds as captured
+from utils.media.feeds import Region, parse_screen
 from utils.media.finding import find_sources
 from utils.media.source import BrokenSourceError
 

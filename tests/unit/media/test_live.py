@@ -15,7 +15,7 @@ import pytest
 from utils.media import live
 from utils.media.live import Feed, LiveSource
 from utils.media.source import BrokenSourceError
-from utils.media.video_frames import TimedImage
+from utils.media.video import TimedImage
 
 
 def image(number: int) -> TimedImage:

@@ -13,9 +13,9 @@ import pytest
 
 from tests.unit.media.videos import EVEN, UNEVEN, number_in, video_bytes
 from utils.media import live
+from utils.media.feeds import shown_url
 from utils.media.finding import find_sources
 from utils.media.source import BrokenSourceError
-from utils.media.stream import shown_url
 
 PIXELS = 10**6
 

@@ -15,7 +15,7 @@ import pytest
 from tests.unit.media.videos import EVEN, KINDS, SIZE, number_in, picture, video
 from utils.files.project import PROJECT
 from utils.media.source import BrokenSourceError
-from utils.media.video_file import VideoFile
+from utils.media.video import VideoFile
 
 PIXELS = 10**6
 
@@ -104,7 +104,7 @@ import resource, sys
 from pathlib import Path
 from utils.files.project import PROJECT
 from utils.media.source import BrokenSourceError
-from utils.media.video_file import VideoFile
+from utils.media.video import VideoFile
 list(VideoFile(Path(sys.argv[1]), 10**6).frames())
 before = resource.getrusage(resource.RUSAGE_SELF)
 for path in sys.argv[2:]:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.unit.media.videos import SIZE, UNEVEN, number_in, picture
 from utils.files.project import PROJECT
-from utils.media.video_file import VideoFile
+from utils.media.video import VideoFile
 from utils.media.video_writer import VideoWriter
 
 PIXELS = 10**6

@@ -7,8 +7,7 @@ import time
 
 import numpy as np
 
-from utils.media.frame import Frame
-from utils.media.source import BrokenSourceError
+from utils.media.source import BrokenSourceError, Frame
 
 SIDE = 4
 

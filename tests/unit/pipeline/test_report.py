@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.pipeline.fake_sources import FakeSource
 from utils.detections import Detections
-from utils.media.frame import Frame
+from utils.media.source import Frame
 from utils.pipeline.report import FEW, Done, RunReport
 from utils.results.result import Result
 from utils.screen import progress

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from utils.pipeline import writing
-from utils.pipeline.writing import Writer
+from utils.pipeline import background
+from utils.pipeline.background import Writer
 
 
 def slowly(number, seconds=0.0):
@@ -47,7 +47,7 @@ def test_what_is_done_in_turn_does_not_overlap():
 
 
 def test_large_images_wait_for_each_other(monkeypatch):
-    monkeypatch.setattr(writing, "MOST_BYTES", 100)
+    monkeypatch.setattr(background, "MOST_BYTES", 100)
     told = []
     with Writer(told.append, 2, most=50) as writer:
         for number in range(6):

@@ -9,7 +9,7 @@ import numpy as np
 
 from utils.detections import Classification, Detections, Segmentations
 from utils.masks.runs import runs_of_mask
-from utils.media.frame import Frame
+from utils.media.source import Frame
 from utils.ragged import Ragged
 from utils.results.class_result import ClassResult
 from utils.results.mask_result import MaskResult

@@ -10,7 +10,7 @@ import pytest
 
 from utils.detections import Detections
 from utils.errors import UserError
-from utils.media.frame import Frame
+from utils.media.source import Frame
 from utils.results.result import Detection, Result
 
 BOXES = [[10.5, 20.25, 80, 100], [1, 2, 3, 4], [5, 6, 60, 50]]

@@ -15,7 +15,7 @@ import pytest
 from tests.unit.results.made import CLASS_NAMES, make_result
 from utils.cli.detect_config import DetectConfig
 from utils.errors import UserError
-from utils.media.video_file import VideoFile
+from utils.media.video import VideoFile
 from utils.results.run_files import RunFiles
 
 PERSON, CAT = (10, 10, 30, 30, 0.5, 0), (5, 5, 20, 20, 0.25, 2)

@@ -15,7 +15,7 @@ LOSSES = "box 0.1234  obj 0.2345  cls 0.0456"
 # Lines of all kinds in the middle of a bar that is drawn at every step.
 WORK = """
 import logging, sys, time, warnings
-from utils.screen.lines import begin_lines
+from utils.screen.progress import begin_lines
 from utils.screen.progress import Progress
 import tqdm
 begin_lines("", logging.INFO)
@@ -98,7 +98,7 @@ def test_only_the_first_rank_shows_progress(clock, caplog, monkeypatch):
 def test_another_ranks_line_stands_alone_too():
     code = """
 import logging, sys
-from utils.screen.lines import begin_lines
+from utils.screen.progress import begin_lines
 begin_lines("rank 1: ", logging.WARNING)
 sys.stderr.write("epoch 1/3 |####  | 4/9")  # as rank 0 has drawn it
 sys.stderr.flush()
@@ -124,7 +124,7 @@ def test_a_log_has_no_code_of_a_terminal():
 
 PARTS = ["epoch 100/300", "box 0.1234", "obj 0.2345", "cls 0.0456", "P 0.100", "R 0.200",
          "mAP50 0.667", "mAP50-95 0.385", "14.7 s", "waited 12 %"]  # fmt: skip
-JOIN = f"from utils.screen.lines import joined\nprint(joined({PARTS}))"
+JOIN = f"from utils.screen.progress import joined\nprint(joined({PARTS}))"
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(200, 1), (80, 2), (40, 4)])

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from utils.screen import lines
+from utils.screen import progress
 from utils.screen.text import as_message, printable, say
 
 # Codes that clear the screen, name colours and ring; ends of lines; marks that turn the direction
@@ -42,7 +42,7 @@ def test_no_encoding_is_too_small_for_a_log_line(monkeypatch, encoding):
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
     monkeypatch.setattr(logging.getLogger(), "handlers", [])  # without pytest's own
     monkeypatch.setattr(logging.getLogger(), "level", logging.WARNING)
-    lines.begin_lines("rank 1: ", logging.INFO)
+    progress.begin_lines("rank 1: ", logging.INFO)
     logging.getLogger("data").warning("%s: left out", HOSTILE)
     say("牛 " + HOSTILE)
     sys.stdout.flush()

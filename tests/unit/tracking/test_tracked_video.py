@@ -7,7 +7,7 @@ from models.inference.predictor import make_predictor
 from tests.shared_files import shared_path
 from tests.unit.tracking.drawn_video import NUM_FRAMES, WIDTH, write_drawn_video
 from utils.evaluation.nms import SuppressionSettings
-from utils.media.video_file import VideoFile
+from utils.media.video import VideoFile
 from utils.tracking.tracker import SourceTrackers, needed_threshold
 from utils.weights.load import load_weights
 

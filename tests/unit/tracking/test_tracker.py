@@ -13,7 +13,7 @@ import pytest
 from tests.unit.tracking.moving_objects import count_switches, draw_scene
 from utils.detections import Detections
 from utils.errors import UserError
-from utils.media.frame import Frame
+from utils.media.source import Frame
 from utils.tracking.tracker import LOWEST_IOU, NO_ID, SourceTrackers, Tracker, needed_threshold
 
 CONFIDENCE = 0.25

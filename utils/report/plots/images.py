@@ -21,10 +21,15 @@ from utils.data.loading.batch import TargetMasks, Targets
 from utils.data.loading.reading import decode
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth, Segmentations
-from utils.drawing.annotate import default_font_size, draw_boxes, label_height, label_image
+from utils.drawing.annotate import (
+    default_font_size,
+    draw_boxes,
+    draw_masks,
+    label_height,
+    label_image,
+)
 from utils.drawing.colours import WHITE
 from utils.drawing.fonts import drawable_name
-from utils.drawing.masks import draw_masks
 from utils.errors import DatasetError
 from utils.evaluation.classes.metric import Mistake
 from utils.evaluation.coco.metric import Example

@@ -17,7 +17,7 @@ from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 from utils.detections import Detections
 from utils.errors import UserError
 from utils.files.project import PROJECT
-from utils.media.frame import Frame
+from utils.media.source import Frame
 from utils.results.result import Result
 
 IMAGE = noise(64, 96)

@@ -16,8 +16,7 @@ from models.inference.pipeline import Pipeline
 from models.inference.predictor import make_predictor
 from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
 from utils.evaluation.nms import SuppressionSettings
-from utils.media.frame import Frame
-from utils.media.source import BrokenSourceError
+from utils.media.source import BrokenSourceError, Frame
 
 # With another batch size PyTorch's CPU kernels may add in another order: float32 rounding, 1e-7
 # of each term, over the few hundred terms of a sum, times the large weights of the tiny head.

@@ -1,11 +1,17 @@
-"""A camera of this machine, or its screen -> frames."""
+"""A camera of this machine, its screen, or a stream at a URL -> frames.
+
+Of a stream only the URL that the user gave is opened: FFmpeg may use the protocols that the scheme
+needs and no others, and follows no playlist.
+"""
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fractions import Fraction
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import cv2
@@ -14,7 +20,15 @@ import numpy as np
 from utils.errors import UserError
 from utils.media.live import Feed
 from utils.media.source import BrokenSourceError, require_size
-from utils.media.video_frames import TimedImage
+from utils.media.video import (
+    CONTAINERS,
+    TimedImage,
+    find_video,
+    load_av,
+    open_options,
+    rate_of,
+    timed_images,
+)
 from utils.optional import import_optional
 
 _MOST_RATE = 1000  # frames a second that a driver may claim in earnest
@@ -109,3 +123,73 @@ def _screen_images(screen: Any, area: dict[str, int]) -> Iterator[TimedImage]:
         shot = np.asarray(screen.grab(area))  # BGRA
         yield TimedImage(np.ascontiguousarray(shot[..., 2::-1]))
         time.sleep(max(0.0, start + 1 / _SCREEN_RATE - time.monotonic()))
+
+
+# FFmpeg's protocols that each scheme needs. HTTP may redirect, and go through a proxy.
+_PROTOCOLS = {
+    "rtsp": "rtp,tcp,udp",
+    "rtmp": "rtmp,tcp",
+    "http": "http,https,httpproxy,tls,tcp",
+    "https": "https,httpproxy,tls,tcp",
+    "tcp": "tcp",
+    "udp": "udp",
+}
+SCHEMES = tuple(_PROTOCOLS)
+_STREAM_CONTAINERS = f"{CONTAINERS},mpjpeg,rtsp"
+_TIMEOUT_SECONDS = 10.0  # without a byte
+_THREADS = 2
+
+
+def shown_url(url: str) -> str:
+    """Return a URL without its user and password, for messages and files."""
+    start, separator, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{start}{separator}{host.rpartition('@')[2]}{slash}{path}"
+
+
+@contextmanager
+def open_stream(url: str, max_pixels: int) -> Iterator[Feed]:
+    """Open a stream; what has a length, in seconds or bytes, is a recording.
+
+    Raises:
+        BrokenSourceError: it cannot be opened, or holds no video.
+        UserError: PyAV is absent.
+    """
+    av = load_av("a stream")
+    try:
+        with av.open(
+            url,
+            options={**open_options(max_pixels, _STREAM_CONTAINERS), **_options(url)},
+            timeout=_TIMEOUT_SECONDS,
+            metadata_errors="replace",
+        ) as container:
+            stream = find_video(container, max_pixels)
+            stream.codec_context.thread_type = "SLICE"  # by frames it would hold some back
+            stream.codec_context.thread_count = _THREADS
+            rate = rate_of(stream)
+            images = timed_images(av, _decoded(av, container, stream), rate, max_pixels)
+            has_length = bool(container.duration) or container.size > 0
+            yield Feed(rate, images, is_recording=has_length)
+    except av.FFmpegError as error:  # its text has the URL, which may hold a password
+        reason = getattr(error, "strerror", "") or type(error).__name__
+        raise BrokenSourceError(reason) from error
+
+
+def _decoded(av: ModuleType, container: Any, stream: Any) -> Iterator[Any]:
+    """Yield PyAV's frames; a damaged packet is left out, as it is where something got lost."""
+    for packet in container.demux(stream):
+        with suppress(av.InvalidDataError):
+            yield from stream.decode(packet)
+
+
+def _options(url: str) -> dict[str, str]:
+    """Return FFmpeg's options for the scheme of a URL."""
+    scheme = url.partition(":")[0].lower()
+    options = {"protocol_whitelist": _PROTOCOLS[scheme]}
+    if scheme == "rtsp":
+        options["rtsp_flags"] = "prefer_tcp"  # with UDP, lost packets are gray blocks
+    if scheme in ("http", "https"):  # FFmpeg checks no certificate unless it is told to
+        options["tls_verify"] = "1"
+        if authorities := ssl.get_default_verify_paths().cafile:
+            options["ca_file"] = authorities
+    return options
