@@ -53,7 +53,7 @@ TRIED_BY = {
     "utils.data.shapes.dataset": "dataset-yaml",
     "utils.data.sources.coco_annotations": "coco-annotations",
     "utils.data.sources.dataset_yaml": "dataset-yaml",
-    "utils.data.sources.fingerprints": "jpeg",
+    "utils.data.sources.drawn_split": "jpeg",
     "utils.data.sources.formats.coco": "coco-dataset",
     "utils.data.formats.cvat": "cvat",
     "utils.data.sources.formats.format": "voc-annotations",

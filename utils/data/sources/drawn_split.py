@@ -3,6 +3,7 @@
 The side of an image depends only on the name of its file, but near-duplicates are kept on one side:
 that of the image whose name has the lowest rank, a second hash. A new image in a group of n decides
 the side of the group with a probability of 1 / (n + 1), else it joins them; no other group moves.
+What images look like is kept between runs.
 """
 
 from __future__ import annotations
@@ -10,13 +11,36 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from backend.words import count
-from utils.data.image.fingerprint import UNKNOWN, Fingerprint, join_equal, near_duplicates
+from utils.data.image.being_read import read_as
+from utils.data.image.fingerprint import (
+    NO_FINGERPRINT,
+    UNKNOWN,
+    Fingerprint,
+    fingerprint_of,
+    join_equal,
+    near_duplicates,
+)
+from utils.data.image.limits import MAX_IMAGE_BYTES
+from utils.data.records.reading import read_record
+from utils.data.sources.labels import ImageSource, image_of, require_same_images
+from utils.data.sources.scan_memory import Memory, in_pieces, look_up
 from utils.errors import DatasetError
+from utils.files.array_cache import state_of_files
+from utils.files.regular import read_bytes
+from utils.processes import watchdog
+from utils.processes.world import ALONE, World
+from utils.screen.progress import Progress
 
+WORK = "looking for near-duplicates"
+MAX_PIXELS = 50_000_000  # of an image that is decoded here: 150 MB in each of the threads
+_MOST_THREADS = 8
 _COPY = ".rf."  # Roboflow calls the augmented copies of a.jpg a_jpg.rf.HASH.jpg
 _UNIT = 2**48
 
@@ -75,3 +99,69 @@ def place_of(name: str) -> float:
     """Return the place of a file's name among all names, from 0 to below 1."""
     digest = hashlib.sha256(os.fsencode(name)).digest()
     return int.from_bytes(digest[:6], "big") / _UNIT
+
+
+def read_fingerprints(
+    images: Sequence[Path | ImageSource], world: World = ALONE
+) -> list[Fingerprint]:
+    """Return the fingerprint of each image, on all ranks; none of a file that cannot be read.
+
+    What was read is kept in the user's cache folder: an image is read again when it was changed,
+    or has no look.
+
+    Raises:
+        DatasetError: the ranks have different images.
+    """
+    require_same_images(images, world)
+    folders = {os.path.abspath(image_of(image).path.parent) for image in images}
+    memory = Memory.of("fingerprints", *sorted(folders))
+    known = (memory.read() or {}).get("rows", np.zeros((0, 3), np.int64))
+    mine = [image_of(image) for image in world.process.shard(images)]
+    with watchdog.phase(WORK):
+        rows = np.concatenate(world.all_gather(_rows_of(mine, known)))
+    if world.process.local_rank == 0 and not np.array_equal(rows, known):
+        memory.write({"rows": rows}, len(rows))
+    return [Fingerprint(*row) for row in rows[:, 1:].copy().view(np.uint64).tolist()]
+
+
+def _rows_of(images: Sequence[ImageSource], known: np.ndarray) -> np.ndarray:
+    """Return (N, 3) int64: the keys of images and their fingerprints, read or known."""
+
+    def state(index: int, now_ns: int) -> bytes | None:
+        image, place = images[index], images[index].place
+        file = state_of_files((str(image.path if place is None else place.path),), now_ns)
+        return None if file is None else file + repr(place and place[1:]).encode()
+
+    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+        keys, rows = look_up(pool, state, len(images), known[:, 0])
+        missing = np.flatnonzero(rows < 0)
+        with Progress(len(missing), WORK, "images") as shown:
+
+            def read(index: int) -> Fingerprint:
+                watchdog.progress()
+                found = read_fingerprint(images[index])
+                shown.update()
+                return found
+
+            read_now = [np.array(part, np.uint64) for part in in_pieces(pool, read, missing)]
+    found = np.zeros((len(images), 2), np.int64)
+    found[rows >= 0] = known[rows[rows >= 0], 1:]
+    found[missing] = np.concatenate([np.zeros((0, 2), np.uint64), *read_now]).view(np.int64)
+    # An unknown look may be a disk's error, which passes without a change of the file.
+    return np.column_stack([keys * (found[:, 1] != UNKNOWN), found])
+
+
+def read_fingerprint(image: ImageSource) -> Fingerprint:
+    """Return the fingerprint of an image; none if its file cannot be read."""
+    return read_as(image.path, partial(_read, image))
+
+
+def _read(image: ImageSource) -> Fingerprint:
+    try:
+        if image.place is not None:
+            content = read_record(image.place)
+        else:
+            content = np.frombuffer(read_bytes(image.path, MAX_IMAGE_BYTES), np.uint8)
+    except (OSError, DatasetError):  # the scan of the labels says so
+        return NO_FINGERPRINT
+    return fingerprint_of(content, MAX_PIXELS)

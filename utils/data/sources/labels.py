@@ -1,9 +1,13 @@
-"""Images -> samples with checked labels, and a report of what is broken."""
+"""Images -> samples with checked labels, and a report of what is broken.
+
+Every rank scans a shard, and all of them get all samples.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +21,6 @@ from utils.data.image.being_read import read_as
 from utils.data.image.header import BrokenImageError, read_image_size
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.records.layout import RecordPlace
-from utils.data.sources.label_cache import in_blocks, look_up
 from utils.data.sources.label_file import (
     BrokenLabelError,
     Labels,
@@ -26,11 +29,12 @@ from utils.data.sources.label_file import (
     read_label_bytes,
 )
 from utils.data.sources.samples import Places, SampleTable
-from utils.data.sources.scan_arrays import ScanArrays, Scanned, arrays_of, join_scans
+from utils.data.sources.scan_memory import Memory, in_pieces, look_up
 from utils.errors import DatasetError
 from utils.files.array_cache import state_of_files
-from utils.files.texts import Paths
-from utils.polygons import starts_of
+from utils.files.texts import Paths, Texts, rows_of
+from utils.polygons import Polygons, join_polygons, starts_of, without_outlines
+from utils.processes.world import ALONE, World
 from utils.screen.text import printable
 
 _SHOWN_PROBLEMS = 5
@@ -93,6 +97,81 @@ class ScanReport(NamedTuple):
     problems: list[str]
 
 
+class _Scanned(NamedTuple):
+    """What was found of one image."""
+
+    size: tuple[int, int]  # (height, width) in pixels; 0 of an image that is left out
+    labels: Labels | None  # None: the image is left out
+    problem: str  # or ""
+
+
+class _ScanArrays(NamedTuple):
+    """The results of N images with T objects in a few arrays: to be sent, kept and joined."""
+
+    keys: np.ndarray  # (N,) int64; 0 where another scan must look again
+    sizes: np.ndarray  # (N, 2) int64, height and width; 0 of an image that is left out
+    num_objects: np.ndarray  # (N,) int64
+    class_index: np.ndarray  # (T,) int64
+    boxes_cxcywh_norm: np.ndarray  # (T, 4) float32
+    num_points: np.ndarray  # (T,) int64, of each polygon
+    points_norm: np.ndarray  # (P, 2) float32
+    problem_bytes: np.ndarray  # (N,) int64, of each image's text; mostly 0
+    problems: np.ndarray  # uint8, the texts
+
+    @staticmethod
+    def of(results: Sequence[_Scanned]) -> _ScanArrays:
+        """Return the results of images, with keys of 0."""
+        usable = [result.labels for result in results if result.labels is not None]
+        counts = [0 if found.labels is None else len(found.labels.class_index) for found in results]
+        parts = [(labels.polygons_norm, len(labels.class_index)) for labels in usable]
+        polygons = join_polygons(parts) or without_outlines(sum(counts))
+        problems = Texts.of(result.problem for result in results)
+        no_boxes = np.zeros((0, 4), np.float32)
+        return _ScanArrays(
+            np.zeros(len(results), np.int64),
+            np.array([result.size for result in results], np.int64).reshape(-1, 2),
+            np.array(counts, np.int64),
+            np.concatenate([np.zeros(0, np.int64), *(one.class_index for one in usable)]),
+            np.concatenate([no_boxes, *(one.boxes_cxcywh_norm for one in usable)]),
+            polygons.num_points,
+            polygons.points_xy,
+            problems.lengths,
+            problems.content,
+        )
+
+    @staticmethod
+    def join(parts: Iterable[Sequence[np.ndarray]]) -> _ScanArrays:
+        """Join the results of several lists of images, at least one, in order."""
+        return _ScanArrays(*map(np.concatenate, zip(*parts, strict=True)))
+
+    @property
+    def polygons(self) -> Polygons:
+        """The polygons of the T objects."""
+        return Polygons(self.points_norm, starts_of(self.num_points))
+
+    @property
+    def problem_texts(self) -> Texts:
+        """The problem of each image, mostly ""."""
+        return Texts(self.problems, starts_of(self.problem_bytes))
+
+    def select(self, images: np.ndarray) -> _ScanArrays:
+        """Return the results of some images by their indices, in any order."""
+        rows = rows_of(starts_of(self.num_objects), images)
+        problems = self.problem_texts.select(images)
+        polygons = self.polygons.select(rows)
+        return _ScanArrays(
+            self.keys[images],
+            self.sizes[images],
+            self.num_objects[images],
+            self.class_index[rows],
+            self.boxes_cxcywh_norm[rows],
+            polygons.num_points,
+            polygons.points_xy,
+            problems.lengths,
+            problems.content,
+        )
+
+
 def unwatched() -> None:
     """Ignore the progress of a scan."""
 
@@ -102,21 +181,15 @@ def scan_samples(
     num_classes: int,
     progress: Callable[[], None] = unwatched,
     max_pixels: int = MAX_PIXELS,
+    world: World = ALONE,
+    memory: Memory | None = None,
 ) -> ScanReport:
-    """Scan images to train on or to validate with.
-
-    Args:
-        progress: called before each image, from several threads.
-        max_pixels: of an image; a larger one is left out.
+    """Scan images to train on or to validate with, as `scan_images`.
 
     Raises:
-        DatasetError: no image is usable, or none of them has any object.
+        DatasetError: also if no image has an object.
     """
-    return require_labels(images, scan_images(images, num_classes, progress, max_pixels))
-
-
-def require_labels(images: Sequence[Path | ImageSource], report: ScanReport) -> ScanReport:
-    """Return the report of these images if any has an object; else raise DatasetError."""
+    report = scan_images(images, num_classes, progress, max_pixels, world, memory)
     if not len(report.samples.class_index):
         first = image_of(images[0])
         has_file = isinstance(first, ImageFile) or first.place is not None
@@ -134,62 +207,91 @@ def scan_images(
     num_classes: int,
     progress: Callable[[], None] = unwatched,
     max_pixels: int = MAX_PIXELS,
+    world: World = ALONE,
+    memory: Memory | None = None,
 ) -> ScanReport:
-    """Read the header and the labels of every image.
+    """Read the header and the labels of every image; each rank a shard, for all of them.
 
     Broken images, and images with a broken label line, are left out; repeated label rows are
     removed. Either is a line of the report that names the file and the reason. An image without
     a label file is a background: it has no objects.
 
+    Args:
+        images: the same ones on all ranks, in the same order.
+        progress: called before each image, from several threads.
+        max_pixels: of an image; a larger one is left out.
+        memory: of the images of all ranks. One of each machine writes it, and a rank whose machine
+            has none scans: nobody waits for it, and no result depends on it.
+
     Raises:
-        DatasetError: no image is usable.
+        DatasetError: no image is usable, or the ranks have different images.
     """
-    return report_usable(images, scan_each(images, num_classes, progress, max_pixels))
+    if world.process.world_size > 1:
+        require_same_images(images, world)
+    kept = memory.read() if memory else None
+    known = _ScanArrays(**kept) if kept else _ScanArrays.of([])
+    mine = _scan_each(world.process.shard(images), num_classes, progress, max_pixels, known)
+    found = _ScanArrays.join(zip(*(world.all_gather(array) for array in mine), strict=True))
+    if memory and world.process.local_rank == 0 and not np.array_equal(found.keys, known.keys):
+        memory.write(found._asdict(), len(images))
+    return _report(images, found)
 
 
-def scan_each(
+def _scan_each(
     images: Sequence[Path | ImageSource],
     num_classes: int,
     progress: Callable[[], None],
     max_pixels: int,
-    known: ScanArrays | None = None,
-) -> ScanArrays:
-    """Return the result of every image; there may be none.
-
-    Args:
-        known: of earlier scans; an image that was usable and is still as it was is not read again.
-    """
+    known: _ScanArrays,
+) -> _ScanArrays:
+    """Return the result of every image; one that was usable and is as it was is not read again."""
 
     def state(index: int, now_ns: int) -> bytes | None:
         return image_of(images[index]).state(now_ns)
 
-    def scan(index: int) -> Scanned:
+    def scan(index: int) -> _Scanned:
         progress()
         return _scan_one(image_of(images[index]), num_classes, max_pixels)
 
-    keys, rows = np.zeros(len(images), np.int64), np.full(len(images), -1)
     with ThreadPoolExecutor(min(16, 2 * (os.cpu_count() or 1))) as pool:
-        if known is not None:
-            keys, rows = look_up(pool, state, len(images), known.keys)
+        keys, rows = look_up(pool, state, len(images), known.keys)
         again, missing = np.flatnonzero(rows >= 0), np.flatnonzero(rows < 0)
         for _ in again:
             progress()
-        parts = [arrays_of(results) for results in in_blocks(pool, scan, missing)]
-    found = join_scans([*parts, arrays_of([]) if known is None else known.select(rows[again])])
+        parts = [_ScanArrays.of(results) for results in in_pieces(pool, scan, missing)]
+    found = _ScanArrays.join([*parts, known.select(rows[again])])
     if len(again):
         found = found.select(np.argsort(np.concatenate([missing, again])))
     # What is left out may be there again without a change: a disk's error has passed.
     return found._replace(keys=keys * (found.sizes[:, 0] > 0))
 
 
-def report_usable(images: Sequence[Path | ImageSource], found: ScanArrays) -> ScanReport:
+def require_same_images(images: Sequence[Path | ImageSource], world: World) -> None:
+    """Raise DatasetError unless all ranks have the same images; they need not be in one folder."""
+    # Names alone: each machine may have the images in a folder of its own.
+    checksum = 0
+    for image in images:
+        name = f"{image_of(image).path.name}\0"
+        checksum = zlib.crc32(name.encode("utf-8", "surrogatepass"), checksum)
+    mine = np.array([[len(images), checksum]], np.int64)
+    listed = np.concatenate(world.all_gather(mine))
+    if (listed != listed[0]).any():
+        raise DatasetError(
+            f"the processes found different images, {listed[:, 0].tolist()} of them; give all "
+            "machines the same files, and do not change them during the start"
+        )
+
+
+def _report(images: Sequence[Path | ImageSource], found: _ScanArrays) -> ScanReport:
     """Return the report of these images; raise DatasetError when none is usable."""
     problems = list(found.problem_texts.select(np.flatnonzero(found.problem_bytes)))
     usable = np.flatnonzero(found.sizes[:, 0])
     if not len(usable):
-        raise DatasetError(
-            f"of {count(len(images), 'image')} none is usable:\n" + _first_lines(problems)
-        )
+        lines = list(map(printable, problems[:_SHOWN_PROBLEMS]))
+        if (hidden := len(problems) - _SHOWN_PROBLEMS) > 0:
+            lines.append(f"... and {hidden} more")
+        text = f"of {count(len(images), 'image')} none is usable:"
+        raise DatasetError("\n".join([text, *lines]))
     sources = [image_of(images[index]) for index in usable.tolist()]
     samples = SampleTable(
         Paths.of(source.path for source in sources),
@@ -208,19 +310,13 @@ def image_of(source: Path | ImageSource) -> ImageSource:
     return ImageFile(source) if isinstance(source, Path) else source
 
 
-def _scan_one(image: ImageSource, num_classes: int, max_pixels: int) -> Scanned:
+def _scan_one(image: ImageSource, num_classes: int, max_pixels: int) -> _Scanned:
     try:
         size = read_as(image.path, partial(image.read_size, max_pixels))
         found = image.read_labels(num_classes, size)
     except BrokenImageError as error:
-        return Scanned((0, 0), None, f"{image.path}: left out: {error}")
+        return _Scanned((0, 0), None, f"{image.path}: left out: {error}")
     except BrokenLabelError as error:
-        return Scanned((0, 0), None, f"{image.path}: left out: {image.labels_at}: {error}")
+        return _Scanned((0, 0), None, f"{image.path}: left out: {image.labels_at}: {error}")
     problem = f"{image.labels_at}: {found.removed} removed" if found.removed else ""
-    return Scanned(size, found, problem)
-
-
-def _first_lines(problems: Sequence[str]) -> str:
-    hidden = len(problems) - _SHOWN_PROBLEMS
-    more = [f"... and {hidden} more"] if hidden > 0 else []
-    return "\n".join([*map(printable, problems[:_SHOWN_PROBLEMS]), *more])
+    return _Scanned(size, found, problem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,15 +15,18 @@ from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.class_folders import ClassFolders, class_images
 from utils.data.sources.dataset_yaml import DatasetSpec
-from utils.data.sources.drawn_split import draw_training, group_copies, place_of
-from utils.data.sources.fingerprints import read_fingerprints
+from utils.data.sources.drawn_split import (
+    draw_training,
+    group_copies,
+    place_of,
+    read_fingerprints,
+)
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.table import read_annotations
 from utils.data.sources.image_files import list_images
-from utils.data.sources.label_cache import LabelCache
-from utils.data.sources.labels import ImageSource, ScanReport, image_of
+from utils.data.sources.labels import ImageSource, image_of, scan_samples
 from utils.data.sources.samples import SampleTable
-from utils.data.sources.scan_shards import scan_shared
+from utils.data.sources.scan_memory import Memory
 from utils.errors import DatasetError, UserError
 from utils.processes import watchdog
 from utils.processes.world import ALONE, World
@@ -60,11 +64,24 @@ def load_split(
             watchdog.progress()
             shown.update()
 
-        cache = LabelCache.of(dataset, split, fraction, num_classes, max_pixels)
-        report = scan_shared(paths, num_classes, world, progress, max_pixels, cache)
-    if world.process.is_main and report.problems:
-        tell_problems(split, report, len(paths))
-    return of_one_class(report.samples) if dataset.single_class else report.samples
+        entries = [*dataset.train, *dataset.val, *dataset.test]
+        places = [os.path.abspath(str(entry)) for entry in entries]
+        settings = places, split, dataset.train_part, fraction, num_classes, max_pixels
+        memory = Memory.of("labels", *settings)
+        samples, problems = scan_samples(paths, num_classes, progress, max_pixels, world, memory)
+    if world.process.is_main and problems:
+        for problem in problems:
+            log.warning("%s", printable(problem))
+        log.warning(
+            "%s: %d of %s usable, %s listed above",
+            split,
+            len(samples),
+            count(len(paths), "image"),
+            count(len(problems), "problem"),
+        )
+    if dataset.single_class:
+        return dataclasses.replace(samples, class_index=np.zeros_like(samples.class_index))
+    return samples
 
 
 def images_of(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Path | ImageSource]:
@@ -127,19 +144,6 @@ def _drawn_part(
     return drawn
 
 
-def tell_problems(split: str, report: ScanReport, num_images: int) -> None:
-    """Log each problem of a split's images, and how many images are left."""
-    for problem in report.problems:
-        log.warning("%s", printable(problem))
-    log.warning(
-        "%s: %d of %s usable, %s listed above",
-        split,
-        len(report.samples),
-        count(num_images, "image"),
-        count(len(report.problems), "problem"),
-    )
-
-
 def choose_part(
     images: Sequence[Path | ImageSource], fraction: float
 ) -> Sequence[Path | ImageSource]:
@@ -159,11 +163,6 @@ def choose_part(
             "one"
         )
     return chosen
-
-
-def of_one_class(samples: SampleTable) -> SampleTable:
-    """Return the samples with all objects of class 0."""
-    return dataclasses.replace(samples, class_index=np.zeros_like(samples.class_index))
 
 
 def only_classes(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from utils.data.sources import class_folders, label_cache
+from utils.data.sources import class_folders, scan_memory
 from utils.data.sources.class_folders import ClassFolders
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import images_of, load_split
@@ -192,7 +192,7 @@ def test_one_class_for_all_is_refused(tmp_path):
 
 def test_what_a_scan_found_is_kept_and_follows_the_class(tmp_path, monkeypatch):
     monkeypatch.setenv("DUET_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(label_cache, "FEWEST_IMAGES", 1)
+    monkeypatch.setattr(scan_memory, "FEWEST_IMAGES", 1)
     monkeypatch.setattr(array_cache, "RECENT_NS", 0)
     data = write(tmp_path / "data", "train/b/1.png", "train/c/1.png", "val/z/1.png")
     assert load_split(load_dataset(data), "train").class_index.tolist() == [0, 1]

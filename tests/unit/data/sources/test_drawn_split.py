@@ -14,13 +14,12 @@ from tests.rank_threads import run_rank_threads
 from tests.small import write_small_dataset
 from utils.data.image.fingerprint import Fingerprint
 from utils.data.records.command.packing import pack_samples
-from utils.data.sources import fingerprints as reading
+from utils.data.sources import drawn_split as reading
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.drawn_split import draw_training, group_copies
 from utils.data.sources.image_files import list_images
 from utils.data.sources.splits import choose_part, images_of, load_split
 from utils.errors import DatasetError
-from utils.files import array_cache
 
 NAMES = [f"image {number}.jpg" for number in range(4000)]
 
@@ -182,48 +181,3 @@ def test_a_dataset_with_val_is_not_drawn(tmp_path):
     path = write_small_dataset(tmp_path)
     with pytest.raises(DatasetError, match="--split 0.8: shapes has a split for validation"):
         load_dataset(path, train_part=0.8)
-
-
-@pytest.fixture
-def kept(tmp_path, monkeypatch):
-    """Images of which fingerprints are kept, and the names of those that are read."""
-    monkeypatch.setenv("DUET_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(reading, "FEWEST_KEPT", 1)
-    monkeypatch.setattr(array_cache, "RECENT_NS", 0)
-    folder = tmp_path / "images"
-    folder.mkdir()
-    generator = np.random.default_rng(0)
-    for number in range(6):
-        cv2.imwrite(str(folder / f"{number}.png"), generator.integers(0, 256, (16, 16, 3)))
-    read, read_fingerprint = [], reading.read_fingerprint
-
-    def counting(image):
-        read.append(image.path.name)
-        return read_fingerprint(image)
-
-    monkeypatch.setattr(reading, "read_fingerprint", counting)
-    return sorted(folder.iterdir()), read
-
-
-def test_fingerprints_are_kept_until_a_file_changes(kept):
-    paths, read = kept
-    first = reading.read_fingerprints(paths)
-    assert sorted(read) == [path.name for path in paths]
-    read.clear()
-    assert reading.read_fingerprints(paths) == first and not read
-    image = np.random.default_rng(1).integers(0, 256, (16, 16, 3))
-    cv2.imwrite(str(paths[2]), image)
-    changed = reading.read_fingerprints(paths)
-    assert read == [paths[2].name]
-    assert [one == other for one, other in zip(first, changed, strict=True)].count(False) == 1
-    read.clear()
-    assert reading.read_fingerprints(paths[::-1]) == changed[::-1] and not read
-
-
-def test_ranks_keep_and_use_one_file(kept):
-    paths, read = kept
-    first = run_rank_threads(3, lambda world: reading.read_fingerprints(paths, world))
-    assert first[0] == first[1] == first[2] and len(read) == len(paths)
-    read.clear()
-    assert run_rank_threads(2, lambda world: reading.read_fingerprints(paths, world))[1] == first[0]
-    assert not read

@@ -24,20 +24,13 @@ from utils.data.sources.formats.format import (
     collect,
 )
 from utils.data.sources.formats.voc import VOC
+from utils.data.sources.scan_memory import Memory
 from utils.errors import DatasetError
-from utils.files.array_cache import Arrays, read_arrays, state_of_files, version_of, write_arrays
+from utils.files.array_cache import Arrays, state_of_files
 from utils.files.json import parse_json
 from utils.polygons import Polygons
 
 WINGS = ("utils.data.formats",)  # packages with more formats, each in a tuple FORMATS
-KIND = "annotations"  # of what is kept
-FEWEST_IMAGES = 500  # fewer are read as soon as a cache is
-_READERS = (
-    "utils/data/sources/formats/*.py",
-    "utils/data/formats/*.py",
-    "utils/files/*.py",
-    "utils/polygons.py",
-)
 
 
 @cache
@@ -87,20 +80,16 @@ def read_annotations(folder: AnnotatedFolder) -> Annotations:
         DatasetError: a file that cannot be read, or is not in its format.
     """
     (reader,) = [kind for kind in formats() if kind.name == folder.format]
-    version = _state(folder, reader)
-    name = hashlib.blake2b(repr(_absolute(folder)).encode("utf-8", "replace"), digest_size=16)
-    kept = version and read_arrays(KIND, name.hexdigest(), version)
-    if kept:
+    state = _state(folder, reader)
+    parts = [os.path.abspath(part) if isinstance(part, Path) else str(part) for part in folder]
+    memory = Memory.of("annotations", *parts)
+    if state and (kept := memory.read(state)):
         return _annotations_of(kept)
     notes = FileNotes()
     annotations = collect(reader.read(folder, notes), notes)
-    if version and len(annotations) >= FEWEST_IMAGES and notes.is_complete:
-        write_arrays(KIND, name.hexdigest(), version, _arrays_of(annotations))
+    if state and notes.is_complete:
+        memory.write(_arrays_of(annotations), len(annotations), state)
     return annotations
-
-
-def _absolute(folder: AnnotatedFolder) -> list[str]:
-    return [os.path.abspath(part) if isinstance(part, Path) else str(part) for part in folder]
 
 
 def _state(folder: AnnotatedFolder, reader: Format) -> bytes | None:
@@ -110,7 +99,7 @@ def _state(folder: AnnotatedFolder, reader: Format) -> bytes | None:
     decides what a name in the annotations stands for.
     """
     now_ns = time.time_ns()
-    digest = hashlib.blake2b(version_of(*_READERS) + repr(folder).encode("utf-8", "replace"))
+    digest = hashlib.blake2b(repr(folder).encode("utf-8", "surrogatepass"))
     for path in filter(None, (folder.annotations, folder.image_list, *reader.also_reads(folder))):
         for files in _files(path):
             state = state_of_files(files, now_ns)

@@ -1,0 +1,420 @@
+"""What was read of a dataset is kept: only what changed is read again, and results never differ."""
+
+import errno
+import json
+import logging
+import os
+import shutil
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from tests.equal_samples import assert_same_samples
+from tests.rank_threads import RankFailures, run_rank_threads
+from utils.data.image import header
+from utils.data.sources import annotated_images, drawn_split, label_file, labels, scan_memory
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.drawn_split import read_fingerprints
+from utils.data.sources.formats import table, voc
+from utils.data.sources.formats.format import AnnotatedFolder, FileNotes, Format, ImageLabels
+from utils.data.sources.formats.table import read_annotations
+from utils.data.sources.image_files import list_images
+from utils.data.sources.labels import scan_samples
+from utils.data.sources.scan_memory import Memory
+from utils.data.sources.splits import load_split
+from utils.errors import DatasetError
+from utils.files import array_cache
+
+BOX, TWICE, BROKEN = "1 0.5 0.5 0.2 0.2\n", "0 0.5 0.5 0.2 0.2\n" * 2, "1 0.5\n"
+LEFT_OUT = [os.fsdecode(b"cut caf\xe9\n.png"), "größe 1.png"]  # read again by each scan
+POLYGON = "2 0.1 0.1 0.3 0.1 0.2 0.4\n"
+LABELS = (BOX, BROKEN, TWICE, None, "", BOX + POLYGON, BOX, POLYGON, BOX, BOX)
+
+
+@pytest.fixture(autouse=True)
+def memory_of_all(tmp_path, monkeypatch):
+    """Keep what was read of small datasets, and of files that were written a moment ago."""
+    monkeypatch.setenv("DUET_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(scan_memory, "FEWEST_IMAGES", 1)
+    monkeypatch.setattr(array_cache, "RECENT_NS", 0)
+
+
+@pytest.fixture
+def data(tmp_path):
+    root = tmp_path / "data"
+    (root / "images").mkdir(parents=True)
+    (root / "labels").mkdir()
+    for number, text in enumerate(LABELS):
+        image = np.full((12 + number, 30 - number, 3), 20 * number, np.uint8)
+        cv2.imwrite(str(root / f"images/größe {number}.png"), image)
+        if text is not None:
+            (root / f"labels/größe {number}.txt").write_text(text)
+    (root / "images" / LEFT_OUT[0]).write_bytes(b"no image")
+    yaml = root / "data.yaml"
+    yaml.write_text("path: .\ntrain: images\nval: images\nnames: [a, b, c]\n")
+    return yaml
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """The names of the images whose header a scan reads."""
+    names, read_image_size = [], labels.read_image_size
+
+    def counting(path, max_pixels):
+        names.append(path.name)
+        return read_image_size(path, max_pixels)
+
+    for module in (labels, annotated_images):
+        monkeypatch.setattr(module, "read_image_size", counting)
+    return names
+
+
+def scan(data, split="train", **settings):
+    return load_split(load_dataset(data), split, **settings)
+
+
+def test_what_did_not_change_is_not_read_again_and_the_problems_are_reported_again(
+    data, read, caplog
+):
+    with caplog.at_level(logging.WARNING):
+        first = scan(data)
+    reported = caplog.messages
+    assert len(read) == 11 and len(first) == 9 and len(reported) == 4
+    caplog.clear()
+    read.clear()
+    with caplog.at_level(logging.WARNING):
+        assert_same_samples(scan(data), first)
+    assert sorted(read) == LEFT_OUT and caplog.messages == reported
+
+
+def test_an_image_that_a_disk_could_not_give_once_is_there_in_the_next_run(data, monkeypatch):
+    with monkeypatch.context() as failing:
+        for module, name in ((header, "größe 0.png"), (label_file, "größe 7.txt")):
+            fail_to_open(failing, module, name)
+        assert len(scan(data)) == 7
+    assert len(scan(data)) == 9
+
+
+def fail_to_open(monkeypatch, module, name):
+    """Let a module's reader of files fail with one file, as a network's file system may."""
+    reader = "open_regular" if hasattr(module, "open_regular") else "read_bytes"
+    whole = getattr(module, reader)
+
+    def failing(path, *limits):
+        if Path(path).name == name:
+            raise OSError(errno.ESTALE, "Stale file handle", str(path))
+        return whole(path, *limits)
+
+    monkeypatch.setattr(module, reader, failing)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "classes"),
+    [("größe 0", "2 0.5 0.5 0.2 0.2\n", [2]), ("größe 3", BOX, [1]), ("größe 6", None, [])],
+)
+def test_a_label_file_that_was_changed_made_or_removed_is_read(data, read, name, text, classes):
+    before = {sample.image_path.stem: sample for sample in scan(data)}
+    path = data.parent / "labels" / f"{name}.txt"
+    path.unlink() if text is None else path.write_text(text)
+    read.clear()
+    after = {sample.image_path.stem: sample for sample in scan(data)}
+    assert sorted(read) == sorted([f"{name}.png", *LEFT_OUT])
+    assert after[name].class_index.tolist() == classes
+    del after[name], before[name]
+    assert_same_samples(list(after.values()), list(before.values()))
+
+
+def test_an_image_that_was_changed_added_or_removed_is_noticed(data, read):
+    scan(data)
+    images = data.parent / "images"
+    cv2.imwrite(str(images / "größe 0.png"), np.zeros((40, 50, 3), np.uint8))
+    cv2.imwrite(str(images / "a new one.png"), np.zeros((60, 70, 3), np.uint8))
+    (images / "größe 9.png").unlink()
+    (images / "größe 8.png").unlink()
+    (images / "größe 8.png").symlink_to(images / "größe 7.png")
+    read.clear()
+    found = {sample.image_path.stem: (sample.height, sample.width) for sample in scan(data)}
+    assert sorted(read) == sorted(["a new one.png", "größe 0.png", "größe 8.png", *LEFT_OUT])
+    assert (found["größe 0"], found["a new one"]) == ((40, 50), (60, 70))
+    assert found["größe 8"] == found["größe 7"] and "größe 9" not in found and len(found) == 9
+
+
+def test_of_annotations_only_the_image_that_is_labelled_anew_is_read(tmp_path, read):
+    images = [{"id": number, "file_name": f"{number}.png"} for number in range(3)]
+    objects = [{"image_id": number, "category_id": 1, "bbox": [1, 1, 5, 5]} for number in range(3)]
+    document = {"images": images, "annotations": objects, "categories": [{"id": 1, "name": "a"}]}
+    for number in range(3):
+        cv2.imwrite(str(tmp_path / f"{number}.png"), np.zeros((10, 20, 3), np.uint8))
+    file = tmp_path / "a.json"
+    for box, names in (([1, 1, 5, 5], ["0.png", "1.png", "2.png"]), ([2, 2, 10, 6], ["1.png"])):
+        objects[1]["bbox"] = box
+        file.write_text(json.dumps(document))
+        dataset = load_dataset(file, splits=("train",))
+        for expected in (names, []):
+            read.clear()
+            samples = load_split(dataset, "train")
+            assert sorted(read) == expected
+    np.testing.assert_array_equal(samples[1].boxes_cxcywh_norm, np.float32([[0.35, 0.5, 0.5, 0.6]]))
+
+
+def test_settings_that_change_results_and_another_version_are_scanned_anew(data, read, monkeypatch):
+    few = data.with_name("few.yaml")
+    few.write_text(data.read_text().replace("[a, b, c]", "[a, b]"))
+    for _ in range(2):
+        read.clear()
+        assert len(scan(data)) == 9
+        assert len(scan(few)) == 7  # two have objects of the third class
+        assert len(scan(data, max_pixels=435)) == 6  # 18 x 24 px and below
+    assert len(read) == (11 - 9) + (11 - 7) + (11 - 6)  # those that are left out
+    merged = load_split(load_dataset(data, single_class=True), "train")
+    assert not merged.class_index.any() and len(merged) == 9
+    read.clear()
+    monkeypatch.setattr(scan_memory, "version_of", lambda *patterns: b"another")
+    scan(data)
+    assert len(read) == 11
+
+
+def test_a_moved_or_copied_dataset_is_read_where_it_lies(data, read):
+    scan(data)
+    moved = data.parent.with_name("moved")
+    data.parent.rename(moved)
+    found = scan(moved / "data.yaml")
+    assert len(found) == 9 and all(moved in sample.image_path.parents for sample in found)
+    shutil.copytree(moved, data.parent)  # another one where the first was
+    (data.parent / "labels/größe 0.txt").write_text(POLYGON)
+    assert scan(data)[0].class_index.tolist() == [2]
+
+
+def test_listed_images_keep_their_order_and_may_come_twice(data, read):
+    listed = data.with_name("list.txt")
+    names = [f"images/größe {number}.png" for number in (7, 0, 5, 0, 2)]
+    listed.write_text("\n".join(names))
+    data.write_text("path: .\ntrain: list.txt\nval: list.txt\nnames: [a, b, c]\n")
+    first = scan(data)
+    listed.write_text("\n".join(names[::-1]))
+    read.clear()
+    assert_same_samples(scan(data)[::-1], first)
+    assert read == []
+
+
+@pytest.mark.parametrize("world_size", [2, 12])
+def test_ranks_read_a_shard_each_and_share_what_one_of_them_kept(data, read, world_size):
+    images = list_images([data.parent / "images"])
+    expected, progress = scan_samples(images, 3), []
+    read.clear()
+
+    def scan_rank(world, memory=None):
+        def report():
+            progress.append(world.process.rank)
+
+        return scan_samples(images, 3, report, world=world, memory=memory)
+
+    for found in run_rank_threads(world_size, scan_rank):
+        assert found.problems == expected.problems
+        assert_same_samples(found.samples, expected.samples)
+    assert sorted(read) == sorted(path.name for path in images)
+    assert np.bincount(progress).max() == -(-11 // world_size) and len(progress) == 11
+    memory = Memory("labels", "name")
+    run_rank_threads(world_size, lambda world: scan_rank(world, memory))
+    read.clear()
+    for found in run_rank_threads(  # the machine of one has no memory
+        world_size, lambda world: scan_rank(world, memory if world.process.rank else None)
+    ):
+        assert_same_samples(found.samples, expected.samples)
+    assert len(read) < len(images)
+    expected = scan(data)
+    read.clear()
+    (data.parent / "labels/größe 8.txt").write_text(TWICE)
+    run_rank_threads(world_size, lambda world: scan(data, world=world))
+    assert sorted(read) == [*LEFT_OUT, "größe 8.png"]  # each by one rank
+    read.clear()
+    assert scan(data)[-2].class_index.tolist() == [0] and sorted(read) == LEFT_OUT
+
+
+@pytest.mark.parametrize("chosen", [slice(0, 2), slice(4, 6)])  # none usable; none with an object
+def test_what_a_single_process_refuses_all_ranks_refuse_alike_and_each_time(data, chosen):
+    images = [data.parent / "images" / name for name in LEFT_OUT]
+    images += [data.parent / f"images/größe {number}.png" for number in (0, 2, 3, 4)]
+    errors = []
+    for _ in range(2):
+        with pytest.raises(DatasetError) as caught:
+            scan_samples(images[chosen], 3, memory=Memory("labels", "name"))
+        errors.append(str(caught.value))
+    with pytest.raises(RankFailures) as failures:
+        run_rank_threads(2, lambda world: scan_samples(images[chosen], 3, world=world))
+    assert [*map(str, failures.value.errors), *errors] == [errors[0]] * 4
+
+
+@pytest.mark.parametrize("other", [slice(1, None), slice(None, None, -1)])
+def test_ranks_with_different_images_are_an_error(data, other):
+    images = list_images([data.parent / "images"])
+
+    def scan_rank(world):
+        return scan_samples(images[other] if world.process.rank else images, 3, world=world)
+
+    with pytest.raises(RankFailures) as caught:
+        run_rank_threads(2, scan_rank)
+    for error in caught.value.errors:
+        assert isinstance(error, DatasetError)
+        assert "processes found different images" in str(error)
+
+
+def test_a_small_dataset_and_one_that_is_known_write_nothing(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(scan_memory, "FEWEST_IMAGES", 12)
+    scan(data)
+    assert not (tmp_path / "cache").exists()
+    monkeypatch.setattr(scan_memory, "FEWEST_IMAGES", 11)
+    scan(data)
+    (path,) = (tmp_path / "cache/labels").iterdir()
+    number = path.stat().st_ino
+    scan(data)
+    assert path.stat().st_ino == number
+
+
+@pytest.fixture
+def fingerprinted(monkeypatch):
+    """The names of the images whose fingerprint is read."""
+    names, read_fingerprint = [], drawn_split.read_fingerprint
+
+    def counting(image):
+        names.append(image.path.name)
+        return read_fingerprint(image)
+
+    monkeypatch.setattr(drawn_split, "read_fingerprint", counting)
+    return names
+
+
+def write_noise(path, seed):
+    noise = np.random.default_rng(seed).integers(0, 256, (16, 16, 3))
+    cv2.imwrite(str(path), noise)
+    return path
+
+
+def test_fingerprints_are_kept_until_a_file_changes_and_of_what_has_a_look(tmp_path, fingerprinted):
+    paths = [write_noise(tmp_path / f"{number}.png", number) for number in range(6)]
+    (tmp_path / "flat.jpg").write_bytes(b"\xff\xd8\xff\xe0")
+    flat = [tmp_path / "flat.jpg"]
+    first = run_rank_threads(3, lambda world: read_fingerprints([*paths, *flat], world))
+    assert first[0] == first[1] == first[2] and len(fingerprinted) == 7
+    fingerprinted.clear()
+    assert read_fingerprints([*paths, *flat]) == first[0] and fingerprinted == ["flat.jpg"]
+    write_noise(paths[2], 9)
+    fingerprinted.clear()
+    changed = read_fingerprints(paths)
+    assert fingerprinted == ["2.png"]
+    assert [one == other for one, other in zip(first[0], changed, strict=False)].count(False) == 1
+    fingerprinted.clear()
+    assert read_fingerprints(paths[::-1]) == changed[::-1] and not fingerprinted
+
+
+@pytest.fixture
+def annotated(tmp_path):
+    folder = tmp_path / "annotated"
+    for name in ("annotations/inner/a.xml", "train.txt", "classes.csv", "images/inner/a.jpg"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    return AnnotatedFolder("test", folder / "annotations", folder / "images", folder / "train.txt")
+
+
+@pytest.fixture
+def times(monkeypatch):
+    """What a format was asked to read."""
+    times = []
+
+    def read(folder: AnnotatedFolder, notes: FileNotes):
+        times.append(folder)
+        notes.class_names = ["cat", "Hund 🐕"]
+        first = ImageLabels(Path("/data/caf\udce9 \ud800.jpg"), (40, 60), left_out=["crowds"])
+        first.add("cat", (1.5, 2, 30, float("nan")))
+        first.add_outline("none", np.array([[1.0, 2], [3, 4.25], [0, 9]]))
+        yield first
+        yield ImageLabels(Path("b.jpg"), broken="why: ä")
+
+    def also_reads(folder):
+        return [folder.images.parent / "classes.csv"]
+
+    kind = Format("test", lambda path: True, lambda path: {}, read, also_reads)
+    monkeypatch.setattr(table, "formats", lambda: (kind,))
+    return times
+
+
+def test_annotations_come_back_as_they_were_read(annotated, times):
+    first, again = read_annotations(annotated), read_annotations(annotated)
+    assert len(times) == 1
+    assert first.class_names == again.class_names == ("cat", "Hund 🐕", "none")
+    assert first.paths == again.paths == ("/data/caf\udce9 \ud800.jpg", "b.jpg")
+    assert first.broken == again.broken == {1: "why: ä"}
+    assert first.left_out == again.left_out == {"crowds": 1}
+    for name in ("sizes", "starts", "class_index", "boxes_xyxy"):
+        one, other = getattr(first, name), getattr(again, name)
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(first.polygons.points_xy, again.polygons.points_xy)
+    np.testing.assert_array_equal(first.polygons.starts, again.polygons.starts)
+
+
+@pytest.mark.parametrize(
+    ("changed", "times_read"),
+    [
+        ("annotations/inner/a.xml", 2),
+        ("annotations/b.xml", 2),
+        ("train.txt", 2),
+        ("classes.csv", 2),
+        ("images/inner/b.png", 2),
+        ("images/inner/a.jpg", 1),  # the content of an image does not count
+    ],
+)
+def test_each_file_that_a_reader_sees_counts(annotated, times, changed, times_read):
+    read_annotations(annotated)
+    (annotated.images.parent / changed).write_text("longer than it was before")
+    for _ in range(2):
+        read_annotations(annotated)
+    assert len(times) == times_read
+
+
+def test_parts_of_one_file_and_paths_from_here_are_kept_apart(
+    annotated, times, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    parts = [Path(os.path.relpath(path)) for path in annotated[1:4]]
+    others = [annotated, annotated._replace(image_list=None), annotated._replace(subset="val")]
+    others.append(AnnotatedFolder("test", *parts))  # its images have other paths too
+    for folder in others:
+        read_annotations(folder)
+    assert times == others
+
+
+def test_an_annotation_that_a_disk_could_not_give_once_is_read_again(tmp_path, monkeypatch):
+    times, read_xml = [], voc.read_xml
+
+    def failing(path, *limits):
+        times.append(path)
+        if len(times) == 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return read_xml(path, *limits)
+
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "a.jpg").touch()
+    (data / "a.xml").write_text("<annotation><filename>a.jpg</filename></annotation>")
+    monkeypatch.setattr(voc, "read_xml", failing)
+    folder = AnnotatedFolder("Pascal VOC", data, data)
+    assert list(read_annotations(folder).broken.values()) == [f"a.xml: {os.strerror(errno.EIO)}"]
+    for _ in range(2):
+        assert not read_annotations(folder).broken
+    assert len(times) == 2
+
+
+def test_what_was_written_a_moment_ago_is_read_again(
+    data, read, fingerprinted, annotated, times, monkeypatch
+):
+    """Within a tick of the file system's clock a file may change without another time."""
+    monkeypatch.setattr(array_cache, "RECENT_NS", 10**12)
+    images = list_images([data.parent / "images"])
+    for _ in range(2):
+        scan(data)
+        read_fingerprints(images)
+        read_annotations(annotated)
+    assert (len(read), len(fingerprinted), len(times)) == (22, 22, 2)

@@ -1,0 +1,99 @@
+"""What was read of a dataset, kept between runs: only what has changed is read again."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from utils.files.array_cache import (
+    Arrays,
+    find_keys,
+    key_of,
+    read_arrays,
+    version_of,
+    write_arrays,
+)
+
+FEWEST_IMAGES = 500  # fewer are read as soon as a file of them is
+_PACKAGES = "pillow", "pi-heif"  # that read images
+_READERS = (
+    "utils/data/sources/**/*.py",
+    "utils/data/formats/*.py",
+    "utils/data/image/*.py",
+    "utils/files/*.py",
+    "utils/polygons.py",
+)
+_PIECE = 64  # indices that a thread takes at a time
+
+_Result = TypeVar("_Result")
+
+
+class Memory(NamedTuple):
+    """A file of arrays in the user's cache folder."""
+
+    kind: str
+    name: str  # a hash of all that the arrays depend on, but for the state of files
+
+    @staticmethod
+    def of(kind: str, *settings: object) -> Memory:
+        """Return the memory of a kind for these settings, which must have a full repr."""
+        text = repr(settings).encode("utf-8", "surrogatepass")
+        return Memory(kind, hashlib.blake2b(text, digest_size=16).hexdigest())
+
+    def read(self, state: bytes = b"") -> dict[str, np.ndarray] | None:
+        """Return what was written in this state of the files; None if there is nothing."""
+        return read_arrays(self.kind, self.name, version() + state)
+
+    def write(self, arrays: Arrays, num_images: int, state: bytes = b"") -> None:
+        """Keep arrays of many images."""
+        if num_images >= FEWEST_IMAGES:
+            write_arrays(self.kind, self.name, version() + state, arrays)
+
+
+def version() -> bytes:
+    """Return what changes with all that reads images and labels, packages among it."""
+    return version_of(*_READERS) + " ".join(map(_package_version, _PACKAGES)).encode()
+
+
+def _package_version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:  # HEIC images are left out
+        return "absent"
+
+
+def look_up(
+    pool: ThreadPoolExecutor,
+    state: Callable[[int, int], bytes | None],
+    number: int,
+    known_keys: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return keys of the states of a number of images, and which of them are known.
+
+    Args:
+        state: of the index of an image, and of the time in ns before it was looked at; None if a
+            later change may not show.
+
+    Returns:
+        The keys, (N,) int64, and the row of each among the known ones, (N,) int64, or -1.
+    """
+    now_ns = time.time_ns()
+    pieces = in_pieces(pool, lambda index: key_of(state(index, now_ns)), np.arange(number))
+    keys = np.fromiter(chain.from_iterable(pieces), np.int64)
+    return keys, find_keys(keys, known_keys)
+
+
+def in_pieces(
+    pool: ThreadPoolExecutor, work: Callable[[int], _Result], indices: np.ndarray
+) -> Iterator[list[_Result]]:
+    """Do the work for each index; yield the results of some at a time, in order."""
+    starts = range(0, len(indices), _PIECE)
+    pieces = (indices[start : start + _PIECE].tolist() for start in starts)
+    return pool.map(lambda piece: [work(index) for index in piece], pieces)
