@@ -22,7 +22,7 @@ from utils.data.image.header import read_other_view
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.loading.reading import read_image
 from utils.data.records.__main__ import describe_file, find_damages
-from utils.data.records.reading import read_record
+from utils.data.records.layout import read_record
 from utils.data.sources.labels import ImageFile, scan_samples
 from utils.data.sources.record_images import read_record_images
 from utils.errors import UserError

@@ -49,7 +49,6 @@ TRIED_BY = {
     "utils.data.loading.reading": "jpeg",
     "utils.data.records.__main__": "records",
     "utils.data.records.layout": "records",
-    "utils.data.records.reading": "records",
     "utils.data.shapes.dataset": "dataset-yaml",
     "utils.data.sources.coco_annotations": "coco-annotations",
     "utils.data.sources.dataset_yaml": "dataset-yaml",

@@ -18,7 +18,7 @@ from utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerprint, f
 from utils.data.image.header import BrokenImageError, check_size, read_header
 from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS
 from utils.data.image.orientation import UPRIGHT
-from utils.data.records.reading import read_record
+from utils.data.records.layout import read_record
 from utils.data.sources.class_folders import ClassImage
 from utils.data.sources.drawn_split import MAX_PIXELS as MOST_DECODED
 from utils.data.sources.label_file import BrokenLabelError

@@ -1,5 +1,8 @@
 """The FFRecord layout: a header of checksums and offsets, then the records back to back.
 
+A process opens a file at its first read. Reads are positioned, not mapped: if a mapped file is cut
+off or its disk fails, a signal ends the process instead of an error.
+
 Source: the files that HFAI's ffrecord 1.4.0 writes; little-endian, no magic, no padding.
 """
 
@@ -8,9 +11,11 @@ from __future__ import annotations
 import logging
 import os
 import struct
+import weakref
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -18,13 +23,15 @@ import numpy as np
 
 from backend.words import count
 from utils.errors import DatasetError
-from utils.files.regular import open_regular
+from utils.files.regular import open_descriptor, open_regular
 
 SUFFIX = ".ffr"
 START = struct.Struct("<Iq")  # the checksum of all that follows it in the header, and N
 CHECKSUM_TYPE, OFFSET_TYPE = np.dtype("<u4"), np.dtype("<i8")
 # A file may consist of holes, which take no disk space: no more records than this are read.
 MAX_RECORDS = 1 << 26
+MAX_RECORD_BYTES = 1 << 30
+_OPEN_FILES = 128  # well below the usual limit of 1,024 a process
 
 log = logging.getLogger("records")
 
@@ -123,6 +130,52 @@ def _read_table(path: Path, file: BinaryIO) -> RecordTable:
     elif stored != found:
         raise damaged(path, f"the header's checksum is {found:08x}, stored is {stored:08x}")
     return RecordTable(path, checksums, bounds)
+
+
+def read_record(place: RecordPlace) -> np.ndarray:
+    """Return the bytes of a record, (length,) uint8.
+
+    Raises:
+        DatasetError: the file cannot be read, the record is damaged or longer than 1 GiB.
+    """
+    if place.length > MAX_RECORD_BYTES:
+        raise place.damaged(f"has {place.length} bytes; at most {MAX_RECORD_BYTES} are read")
+    content = read_start(place, place.length)
+    if (found := zlib.crc32(content)) != place.checksum:
+        raise place.damaged(f"has the checksum {found:08x}, stored is {place.checksum:08x}")
+    return np.frombuffer(content, np.uint8)
+
+
+def read_start(place: RecordPlace, num_bytes: int) -> bytes:
+    """Return the first bytes of a record, at most its length, unchecked."""
+    length = min(num_bytes, place.length)
+    try:
+        content = os.pread(_open_file(place.path).descriptor, length, place.offset)
+    except OSError as error:
+        raise DatasetError(
+            f"{place.path}: record {place.number} cannot be read: {error.strerror}"
+        ) from error
+    if len(content) < length:
+        raise place.damaged("extends beyond the end of the file")
+    return content
+
+
+class _OpenFile:
+    """A descriptor that is closed when nothing refers to it any more."""
+
+    def __init__(self, path: Path):
+        self.descriptor = open_descriptor(path)
+        weakref.finalize(self, os.close, self.descriptor)
+
+
+@lru_cache(maxsize=_OPEN_FILES)
+def _open_file(path: Path) -> _OpenFile:
+    return _OpenFile(path)
+
+
+def forget_open_files() -> None:
+    """Open every file anew at its next read, in case it was replaced."""
+    _open_file.cache_clear()
 
 
 def write_records(path: Path, num_records: int, records: Iterable[np.ndarray]) -> None:

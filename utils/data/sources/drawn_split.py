@@ -28,7 +28,7 @@ from utils.data.image.fingerprint import (
     near_duplicates,
 )
 from utils.data.image.limits import MAX_IMAGE_BYTES
-from utils.data.records.reading import read_record
+from utils.data.records.layout import read_record
 from utils.data.sources.labels import ImageSource, image_of, require_same_images
 from utils.data.sources.scan_memory import Memory, in_pieces, look_up
 from utils.errors import DatasetError

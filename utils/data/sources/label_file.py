@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from backend.words import count
-from utils.data.records.index import MAX_LABEL_BYTES
 from utils.files.regular import read_bytes
 from utils.polygons import Polygons, starts_of
 
+MAX_LABEL_BYTES = 1 << 22  # of one image; as numbers in memory they are many times as large
 COORDINATE_TOLERANCE = 1e-4  # a rounded decimal may lie this far outside [0, 1]; it is clipped
 
 MOST_CROSSINGS = 5000  # sides of an image, that all its outlines may be long

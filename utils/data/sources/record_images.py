@@ -1,22 +1,131 @@
-"""Record files -> the images in them, with size and labels, read only from the index."""
+"""Record files of images: their index, and the images in them, read only from it.
+
+The index is the last record. Layout, little-endian: 8 bytes "duet-img", u32 version 1, u32 number
+of images; then for each image u32 height, u32 width, i32 bytes of labels (-1: it has no label
+file), u16 bytes of name, the name in UTF-8, the label file's bytes.
+"""
 
 from __future__ import annotations
 
+import re
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from backend.words import count
 from utils.data.image.header import check_size
-from utils.data.records.index import (
-    MAGIC,
-    MAX_INDEX_BYTES,
-    BrokenIndexError,
-    ImageEntry,
-    decode_index,
+from utils.data.image.limits import MAX_SIDE, MIN_SIDE
+from utils.data.records.layout import (
+    SUFFIX,
+    RecordPlace,
+    RecordTable,
+    forget_open_files,
+    read_record,
+    read_start,
+    read_table,
 )
-from utils.data.records.layout import SUFFIX, RecordPlace, RecordTable, read_table
-from utils.data.records.reading import forget_open_files, read_record, read_start
-from utils.data.sources.label_file import Labels, label_path, parse_labels
+from utils.data.sources.label_file import MAX_LABEL_BYTES, Labels, label_path, parse_labels
 from utils.errors import DatasetError
+
+MAGIC = b"duet-img"
+VERSION = 1
+MAX_INDEX_BYTES = 1 << 27
+MAX_NAME_BYTES = 1024
+NO_LABELS = -1
+_START = struct.Struct("<8sII")
+_ENTRY = struct.Struct("<IIiH")
+_NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
+
+
+class ImageEntry(NamedTuple):
+    """What the index says of an image."""
+
+    name: str  # relative, "images/train/a.jpg"
+    height: int  # pixels, as decoded: EXIF rotation applied
+    width: int
+    labels: bytes | None  # the label file as it was; None: there was none
+
+
+class BrokenIndexError(Exception):
+    """Why an index cannot be used."""
+
+
+def encode_index(entries: Sequence[ImageEntry]) -> bytes:
+    """Return the index of these images; all have passed `check_entry`."""
+    return b"".join([_START.pack(MAGIC, VERSION, len(entries)), *map(encode_entry, entries)])
+
+
+def encode_entry(entry: ImageEntry) -> bytes:
+    """Return the part of the index for an image."""
+    name, labels = entry.name.encode(), entry.labels or b""
+    num_bytes = NO_LABELS if entry.labels is None else len(labels)
+    return _ENTRY.pack(entry.height, entry.width, num_bytes, len(name)) + name + labels
+
+
+def decode_index(content: bytes, num_images: int) -> list[ImageEntry]:
+    """Return the entries of an index that describes this many images.
+
+    Raises:
+        BrokenIndexError: an unknown version, another number of images, or a value out of range.
+    """
+    if len(content) < _START.size:
+        raise BrokenIndexError(f"has {len(content)} bytes, at least {_START.size} are needed")
+    _, version, stored = _START.unpack_from(content)
+    if version != VERSION:
+        raise BrokenIndexError(f"has version {version}; version {VERSION} is known here")
+    if stored != num_images:
+        held = f"{num_images} in the file"
+        raise BrokenIndexError(f"describes {count(stored, 'image')}, and there are {held}")
+    entries, end = [], _START.size
+    for number in range(num_images):
+        try:
+            entry, end = _decode_entry(content, end)
+            check_entry(entry)
+        except (BrokenIndexError, UnicodeDecodeError) as error:
+            raise BrokenIndexError(f"is wrong at image {number}: {error}") from error
+        entries.append(entry)
+    if end != len(content):
+        raise BrokenIndexError(f"has {len(content) - end} bytes after its last image")
+    return entries
+
+
+def _decode_entry(content: bytes, start: int) -> tuple[ImageEntry, int]:
+    """Return the entry that starts there, and where it ends."""
+    name_start = start + _ENTRY.size
+    if name_start > len(content):
+        raise BrokenIndexError("it is cut off")
+    height, width, num_label_bytes, num_name_bytes = _ENTRY.unpack_from(content, start)
+    labels_start = name_start + num_name_bytes
+    end = labels_start + max(num_label_bytes, 0)
+    if num_label_bytes < NO_LABELS or end > len(content):
+        left = len(content) - name_start
+        raise BrokenIndexError(
+            f"{num_name_bytes} bytes of name and {num_label_bytes} of labels, where {left} are left"
+        )
+    labels = None if num_label_bytes == NO_LABELS else content[labels_start:end]
+    return ImageEntry(content[name_start:labels_start].decode(), height, width, labels), end
+
+
+def check_entry(entry: ImageEntry) -> None:
+    """Raise BrokenIndexError, with the reason, for an image that cannot be in a packed dataset."""
+    name = entry.name
+    if any(part in ("", ".", "..") for part in name.split("/")):
+        raise BrokenIndexError(f"its name {name!r} is not a plain path below the dataset's folder")
+    if name.splitlines() != [name] or name.strip() != name or _NOT_IN_NAMES.search(name):
+        raise BrokenIndexError(
+            f"its name {name!r} has a backslash, a control character, a blank at an end, or is not "
+            "UTF-8"
+        )
+    if len(name.encode()) > MAX_NAME_BYTES:
+        raise BrokenIndexError(f"its name {name!r} is longer than {MAX_NAME_BYTES} bytes")
+    if not all(MIN_SIDE <= side <= MAX_SIDE for side in (entry.height, entry.width)):
+        raise BrokenIndexError(
+            f"it is {entry.width}x{entry.height} px; {MIN_SIDE} to {MAX_SIDE} per side are accepted"
+        )
+    if len(entry.labels or b"") > MAX_LABEL_BYTES:
+        raise BrokenIndexError(f"its labels have over {MAX_LABEL_BYTES} bytes")
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from PIL import Image
 
 from utils.data.image.decoding import OtherSizeError, decode_bytes
 from utils.data.image.header import BrokenImageError, check_size, read_header, read_image_size
-from utils.data.records.index import ImageEntry
 from utils.data.records.layout import RecordPlace
-from utils.data.sources.record_images import RecordImage
+from utils.data.sources.record_images import ImageEntry, RecordImage
 
 
 def encoded(kind: str, **options) -> bytes:

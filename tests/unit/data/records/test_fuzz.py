@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.data.records.record_files import index_entry, index_record, record_file
 from utils.data.records.__main__ import describe_file, find_damages
-from utils.data.records.reading import read_record
+from utils.data.records.layout import read_record
 from utils.data.sources.labels import scan_samples
 from utils.data.sources.record_images import read_record_images
 from utils.errors import DatasetError

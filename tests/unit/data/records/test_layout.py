@@ -12,10 +12,14 @@ import pytest
 
 from tests.unit.data.records.record_files import header, index_entry, record_file, write_image_file
 from utils.data.records.__main__ import find_damages
-from utils.data.records.index import MAX_INDEX_BYTES
-from utils.data.records.layout import MAX_RECORDS, read_table, write_records
-from utils.data.records.reading import MAX_RECORD_BYTES, read_record
-from utils.data.sources.record_images import read_index, read_record_images
+from utils.data.records.layout import (
+    MAX_RECORD_BYTES,
+    MAX_RECORDS,
+    read_record,
+    read_table,
+    write_records,
+)
+from utils.data.sources.record_images import MAX_INDEX_BYTES, read_index, read_record_images
 from utils.errors import DatasetError
 
 RECORDS = (b"abc", b"", b"123456789")

@@ -1,0 +1,271 @@
+"""A dataset of files -> a new folder of record files, and the YAML that names them."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import numpy as np
+
+from backend.words import count
+from utils.data.loading.reading import read_image_bytes
+from utils.data.records.layout import MAX_RECORD_BYTES, SUFFIX, write_records
+from utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
+from utils.data.sources.record_images import (
+    MAX_INDEX_BYTES,
+    BrokenIndexError,
+    ImageEntry,
+    check_entry,
+    encode_entry,
+    encode_index,
+)
+from utils.data.sources.samples import Sample
+from utils.errors import DatasetError
+from utils.files.yaml import yaml_text
+from utils.polygons import without_outlines
+from utils.screen.progress import Progress
+
+_FEWEST_POINTS = 3  # of a polygon; a line of fewer numbers is a box
+
+log = logging.getLogger("records")
+
+
+def refuse_existing(path: Path, flag: str = "--out") -> None:
+    """Raise DatasetError when there is something at the path of a new folder."""
+    if os.path.lexists(path):
+        raise DatasetError(f"{flag} {path} exists and is not written over; name a new folder")
+
+
+@contextmanager
+def new_folder(path: Path, flag: str = "--out") -> Iterator[Path]:
+    """Yield a folder to fill; it becomes `path` when the block ends, or is removed if it fails.
+
+    Args:
+        flag: the one that named it, for messages.
+
+    Raises:
+        DatasetError: `path` exists, or something cannot be written.
+    """
+    refuse_existing(path, flag)
+    path = path.absolute()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as temporary:
+            folder = Path(temporary) / path.name
+            folder.mkdir()
+            yield folder
+            os.rename(folder, path)
+    except OSError as error:
+        raise DatasetError(
+            f"{flag} {path}: cannot be written, and nothing was left there: {error.strerror}; "
+            "free some space, or name a folder that can be written to"
+        ) from error
+
+
+def dataset_yaml_text(entries: Mapping[str, str], class_names: Sequence[str]) -> str:
+    """Return a dataset YAML that names an entry of its own folder for each split."""
+    return yaml_text({"path": ".", **entries, "names": dict(enumerate(class_names))})
+
+
+def pack_samples(
+    splits: Mapping[str, Sequence[Sample]],
+    class_names: Sequence[str],
+    yaml_path: Path,
+    file_bytes: int,
+    annotated: Set[Path] = frozenset(),
+) -> None:
+    """Write a dataset YAML into a new folder, and for each split a folder of record files.
+
+    Args:
+        splits: the usable samples of each split, which lie in files of their own.
+        yaml_path: in a folder that does not exist; it appears when all is written.
+        file_bytes: a record file ends before the image that would make it larger.
+        annotated: images whose labels are in no label file, and are written as one has them.
+
+    Raises:
+        DatasetError: an image that cannot be packed, or a folder that cannot be written.
+    """
+    depth = base_depth([sample.image_path for samples in splits.values() for sample in samples])
+    texts: list[LabelText] = []
+    entries = {
+        split: [_entry(sample, depth, annotated, texts) for sample in samples]
+        for split, samples in splits.items()
+    }
+    moved, dropped = sum(x.num_moved for x in texts), sum(x.num_dropped for x in texts)
+    if moved or dropped:
+        text = (
+            "outlines must lie exactly within their boxes: %s moved by up to a pixel, %s left out"
+        )
+        log.warning(text, count(moved, "outline"), count(dropped, "outline"))
+    with new_folder(yaml_path.parent) as folder:
+        for split, samples in splits.items():
+            _pack_split(folder / split, samples, entries[split], file_bytes)
+        text = dataset_yaml_text({split: split for split in splits}, class_names)
+        (folder / yaml_path.name).write_text(text, encoding="utf-8")
+
+
+def base_depth(image_paths: Sequence[Path]) -> int:
+    """Return how many leading parts of the absolute paths are left out of the images' names.
+
+    These parts are common to all paths and end before the last folder `images` of each: names
+    differ, and their labels lie where those of the files do.
+    """
+    folders = {_absolute_parts(path)[:-1] for path in image_paths}
+    depth = len(os.path.commonprefix(list(folders)))
+    for parts in folders:
+        if "images" in parts:
+            depth = min(depth, len(parts) - 1 - parts[::-1].index("images"))
+    return depth
+
+
+def _absolute_parts(path: Path) -> tuple[str, ...]:
+    return Path(os.path.abspath(path)).parts
+
+
+def _entry(sample: Sample, depth: int, annotated: Set[Path], texts: list[LabelText]) -> ImageEntry:
+    """Return what the index says of a sample; raise DatasetError if it cannot be packed."""
+    path = sample.image_path
+    try:
+        if path in annotated:
+            texts.append(label_text(sample))
+            labels: bytes | None = texts[-1].content
+        else:
+            labels = read_label_bytes(Path(label_file_of(str(path))))
+        name = "/".join(_absolute_parts(path)[depth:])
+        entry = ImageEntry(name, sample.height, sample.width, labels)
+        check_entry(entry)
+        if path.stat().st_size > MAX_RECORD_BYTES:
+            raise BrokenIndexError(f"it has more than {MAX_RECORD_BYTES} bytes")
+    except BrokenLabelError as error:
+        raise DatasetError(f"{path}: cannot be packed: its label file {error}") from error
+    except BrokenIndexError as error:
+        raise DatasetError(f"{path}: cannot be packed: {error}; change it or its name") from error
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
+    return entry
+
+
+def _pack_split(
+    folder: Path, samples: Sequence[Sample], entries: Sequence[ImageEntry], file_bytes: int
+) -> None:
+    folder.mkdir()
+    with Progress(len(samples), f"packing {folder.name}", "images") as progress:
+
+        def records(part: slice) -> Iterator[np.ndarray]:
+            for sample in samples[part]:
+                yield read_image_bytes(sample)
+                progress.update()
+            yield np.frombuffer(encode_index(entries[part]), np.uint8)
+
+        for number, part in enumerate(_plan_files(samples, entries, file_bytes)):
+            path = folder / f"PART_{number:05d}{SUFFIX}"
+            write_records(path, part.stop - part.start + 1, records(part))
+
+
+def _plan_files(
+    samples: Sequence[Sample], entries: Sequence[ImageEntry], file_bytes: int
+) -> Iterator[slice]:
+    """Yield which samples go into which file, in their order; at least one into each."""
+    start = image_bytes = index_bytes = 0
+    for position, (sample, entry) in enumerate(zip(samples, entries, strict=True)):
+        num_bytes, num_index_bytes = sample.image_path.stat().st_size, len(encode_entry(entry))
+        image_bytes += num_bytes
+        index_bytes += num_index_bytes
+        # Half of what readers accept leaves room for the index's own start.
+        too_large = image_bytes + index_bytes > file_bytes or index_bytes > MAX_INDEX_BYTES // 2
+        if too_large and position > start:
+            yield slice(start, position)
+            start, image_bytes, index_bytes = position, num_bytes, num_index_bytes
+    yield slice(start, len(samples))
+
+
+class LabelText(NamedTuple):
+    """The content of a label file, and what could not be written as it is."""
+
+    content: bytes
+    num_moved: int  # outlines of which some point was moved, by a pixel at most
+    num_dropped: int  # objects that have only their box
+
+
+def label_text(sample: Sample) -> LabelText:
+    """Return the labels of a sample; classes and boxes are read from it bit for bit.
+
+    A line has a box or an outline, and an outline's box is the smallest around it. Where the box
+    of an object differs by a pixel at most, the outline's outermost points are moved to its edges.
+    Where it differs by more, the object is written as a box.
+    """
+    lines: list[str] = []
+    moved = dropped = 0
+    boxes = sample.boxes_cxcywh_norm.astype(np.float64)
+    pixel = 1 / np.array([sample.width, sample.height], np.float64)
+    polygons = sample.polygons_norm or without_outlines(len(boxes))
+    for index, label in enumerate(sample.class_index.tolist()):
+        outline, numbers = polygons.outline(index), boxes[index]
+        written = _fitted(outline, numbers, pixel)
+        if written is not None:
+            moved += bool((written.astype(np.float32) != outline).any())
+            numbers = written
+        else:
+            dropped += len(outline) > 0
+        lines.append(" ".join([str(label), *map(repr, numbers.ravel().tolist())]))
+    return LabelText("".join(f"{line}\n" for line in lines).encode(), moved, dropped)
+
+
+def _fitted(outline: np.ndarray, box_cxcywh: np.ndarray, pixel: np.ndarray) -> np.ndarray | None:
+    """Return an outline (K, 2) float64 with exactly a box around it; None if that cannot be.
+
+    Args:
+        outline: (K, 2) float32.
+        box_cxcywh: (4,) float64 of float32 values, of the same unit.
+        pixel: (2,) how far a point may be moved, in x and y.
+    """
+    if len(outline) < _FEWEST_POINTS:
+        return None
+    points = outline.astype(np.float64)
+    for axis in (0, 1):
+        values, centre, side = points[:, axis], box_cxcywh[axis], box_cxcywh[axis + 2]
+        low, high = outline[:, axis].min(), outline[:, axis].max()
+        edges = _edges(low, high, np.float32(centre), np.float32(side))
+        if edges is None:
+            edges = centre - side / 2, centre + side / 2  # exact: these are float32 values
+            if max(abs(edges[0] - low), abs(edges[1] - high)) > pixel[axis]:
+                return None
+            values = np.clip(values, *edges)
+        points[:, axis] = np.select(
+            [outline[:, axis] == low, outline[:, axis] == high], edges, values
+        )
+    return points
+
+
+def _edges(
+    low: np.float32, high: np.float32, centre: np.float32, side: np.float32
+) -> tuple[float, float] | None:
+    """Return the edges that are rounded to `low` and `high`, and whose box to `centre` and `side`.
+
+    The box was rounded from the edges as they were, and these were rounded too: what is left of
+    them gives another box. The four roundings are bounds of the two edges, of their sum and of
+    their difference; a pair between the bounds is returned, None if there is none.
+    """
+    (low_from, low_to), (high_from, high_to) = _rounded_to(low), _rounded_to(high)
+    (sum_from, sum_to), (side_from, side_to) = 2 * _rounded_to(centre), _rounded_to(side)
+    first = max(low_from, sum_from - high_to, high_from - side_to, (sum_from - side_to) / 2)
+    last = min(low_to, sum_to - high_from, high_to - side_from, (sum_to - side_from) / 2)
+    left = (first + last) / 2
+    first = max(high_from, sum_from - left, side_from + left)
+    last = min(high_to, sum_to - left, side_to + left)
+    right = (first + last) / 2
+    box = np.float32((left + right) / 2), np.float32(right - left)
+    read = (np.float32(left), np.float32(right), *box)
+    return (left, right) if read == (low, high, centre, side) else None
+
+
+def _rounded_to(value: np.float32) -> np.ndarray:
+    """Return between which float64 numbers all are rounded to a float32, (2,)."""
+    ends = np.array([-np.inf, np.inf], np.float32)
+    around = np.nextafter(value, ends, dtype=np.float32)
+    return (around.astype(np.float64) + float(value)) / 2
