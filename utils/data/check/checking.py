@@ -36,7 +36,6 @@ class Check:
     splits: Sequence[str]  # those that have images of their own
     images: Sequence[CheckedImage]  # of all splits, one behind the other
     findings: Sequence[Finding]  # by kind, in the order of KINDS; of each by image
-    max_pixels: int = MAX_PIXELS  # of an image; training leaves out a larger one
 
     def of_kind(self, kind: str) -> list[Finding]:
         return [finding for finding in self.findings if finding.kind == kind]
@@ -64,15 +63,30 @@ def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
     """
     splits, findings = _splits_of(dataset)
     listed = [(split, image_of(image)) for split in splits for image in images_of(dataset, split)]
-    images, found = _inspect_all(listed, len(dataset.class_names), max_pixels)
-    copies = list(_find_copies(images))
-    findings += found + copies
-    findings += _find_contradictions(images, copies, dataset.class_names)
+    num_classes, images = len(dataset.class_names), []
+    with (
+        Progress(len(listed), "checking", "images") as shown,
+        ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool,
+    ):
+        results = pool.map(lambda one: inspect(one[0], one[1], num_classes, max_pixels), listed)
+        for number, (image, found) in enumerate(results):
+            images.append(image)
+            findings += [finding._replace(image=number) for finding in found]
+            shown.update()
+    for copy in _find_copies(images):
+        first, second = images[copy.image].source, images[copy.other].source
+        findings.append(copy)
+        if not (isinstance(first, ClassImage) and isinstance(second, ClassImage)):
+            continue
+        if first.class_index != second.class_index:
+            name = brief(dataset.class_names[second.class_index])
+            text = f"is of class {name} in {images[copy.other].split}: {second.path}"
+            findings.append(copy._replace(kind="two_classes", text=text))
     findings += _find_unpaired([source for _, source in listed])
     findings += _find_in_classes(images, dataset)
     order = {kind: number for number, kind in enumerate(KINDS)}
     findings.sort(key=lambda found: order[found.kind])  # of one kind they stay in their order
-    return Check(dataset, splits, images, findings, max_pixels)
+    return Check(dataset, splits, images, findings)
 
 
 def _splits_of(dataset: DatasetSpec) -> tuple[list[str], list[Finding]]:
@@ -87,26 +101,6 @@ def _splits_of(dataset: DatasetSpec) -> tuple[list[str], list[Finding]]:
             text = f"{split} names the images of {first}"
             found.append(Finding("same_images", split, dataset.name, text))
     return list(seen.values()), found
-
-
-def _inspect_all(
-    listed: Sequence[tuple[str, ImageSource]], num_classes: int, max_pixels: int
-) -> tuple[list[CheckedImage], list[Finding]]:
-    with Progress(len(listed), "checking", "images") as shown:
-
-        def look(item: tuple[str, ImageSource]) -> tuple[CheckedImage, list[Finding]]:
-            result = inspect(*item, num_classes, max_pixels)
-            shown.update()
-            return result
-
-        with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool:
-            results = list(pool.map(look, listed))
-    findings = [
-        finding._replace(image=number)
-        for number, (_, found) in enumerate(results)
-        for finding in found
-    ]
-    return [image for image, _ in results], findings
 
 
 def _find_copies(images: Sequence[CheckedImage]) -> Iterator[Finding]:
@@ -137,21 +131,6 @@ def _find_copies(images: Sequence[CheckedImage]) -> Iterator[Finding]:
             text = f"in {other.split}: {text}" if is_leak else text
             text = "listed twice" if text == path else text
             yield Finding(kind, image.split, path, text, number, first)
-
-
-def _find_contradictions(
-    images: Sequence[CheckedImage], copies: Sequence[Finding], class_names: Sequence[str]
-) -> Iterator[Finding]:
-    """Yield a finding for each copy of an image that is in the folder of another class."""
-    for copy in copies:
-        other = images[copy.other]
-        first, second = images[copy.image].source, other.source
-        if not (isinstance(first, ClassImage) and isinstance(second, ClassImage)):
-            continue
-        if first.class_index != second.class_index:
-            name = brief(class_names[second.class_index])
-            text = f"is of class {name} in {other.split}: {second.path}"
-            yield copy._replace(kind="two_classes", text=text)
 
 
 def _find_in_classes(images: Sequence[CheckedImage], dataset: DatasetSpec) -> Iterator[Finding]:

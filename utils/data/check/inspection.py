@@ -1,33 +1,50 @@
-"""One image and its labels -> what training makes of them, and what is wrong."""
+"""One image and its labels -> what training makes of them, and what is wrong.
+
+Training ends the reading of a label file at its first fault. Here every line is read.
+"""
 
 from __future__ import annotations
 
 import io
+import math
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from backend.words import count
+from utils.boxes import xyxy_to_cxcywh
 from utils.data.check.kinds import Finding
-from utils.data.check.rows import is_unlabelled, read_rows
 from utils.data.image.being_read import read_as
 from utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes
 from utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerprint, fingerprint_of
 from utils.data.image.header import BrokenImageError, check_size, read_header
 from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS
 from utils.data.image.orientation import UPRIGHT
-from utils.data.records.layout import read_record
+from utils.data.sources.annotated_images import OVERSHOOT, AnnotatedImage
 from utils.data.sources.class_folders import ClassImage
 from utils.data.sources.drawn_split import MAX_PIXELS as MOST_DECODED
-from utils.data.sources.label_file import BrokenLabelError
-from utils.data.sources.labels import ImageSource
-from utils.errors import DatasetError
-from utils.files.regular import open_regular, read_bytes
+from utils.data.sources.drawn_split import image_bytes
+from utils.data.sources.label_file import (
+    COORDINATE_TOLERANCE,
+    BrokenLabelError,
+    box_of_polygon,
+    lines_of,
+    read_label_bytes,
+)
+from utils.data.sources.labels import ImageFile, ImageSource
+from utils.data.sources.record_images import RecordImage
+from utils.errors import brief
+from utils.files.regular import open_regular
 
 SMALL = 64  # pixels of the long side, to see whether an image can be decoded
 NO_OBJECTS = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
+NO_CLASS = -1
+MOST_FAULTS = 1000  # of an image: a file that is no label file may have millions
 
 
 class CheckedImage(NamedTuple):
@@ -76,16 +93,6 @@ def inspect(
     return CheckedImage(split, source, size, True, fingerprint, *objects, num_outlines), found
 
 
-def image_bytes(source: ImageSource) -> np.ndarray:
-    """Return the bytes of an image, (N,) uint8; raise BrokenImageError."""
-    try:
-        if source.place is not None:
-            return read_record(source.place)
-        return np.frombuffer(read_bytes(source.path, MAX_IMAGE_BYTES), np.uint8)
-    except (OSError, DatasetError) as error:
-        raise BrokenImageError(getattr(error, "strerror", None) or str(error)) from error
-
-
 def _kind_of_fault(source: ImageSource, max_pixels: int) -> str:
     """Return the kind of an image that training leaves out."""
     if source.place is not None:  # its header is not read, only the size in the index
@@ -130,3 +137,132 @@ def count_objects(images: Sequence[CheckedImage], split: str, num_classes: int) 
     """Return how many objects of a split training uses, (num_classes,) int64."""
     found = [image.class_index for image in images if image.split == split]
     return np.bincount(np.concatenate([NO_OBJECTS[0], *found]), minlength=num_classes)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An object as it is labelled."""
+
+    place: str  # "line 3", "object 3"; "" of the whole file
+    kind: str = ""  # of the fault, a key of `kinds.KINDS`; "" for none
+    fault: str = ""  # in words
+    class_index: int = NO_CLASS
+    box_cxcywh_norm: Sequence[float] = ()  # (4,); empty where it cannot be read
+    outline_norm: Sequence[float] = ()  # x1, y1, x2, y2, ...; empty of a box
+    is_decided: bool = False  # --fix writes it, clipped, whatever its fault
+
+    @property
+    def box_xyxy_norm(self) -> Sequence[float]:
+        """Its edges, (4,); empty if it cannot be read."""
+        if not self.box_cxcywh_norm:
+            return ()
+        x, y, width, height = self.box_cxcywh_norm
+        return x - width / 2, y - height / 2, x + width / 2, y + height / 2
+
+
+def read_rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> list[Row]:
+    """Return all objects of an image, those with faults too.
+
+    Args:
+        size: (height, width) of the image, pixels.
+    """
+    found: list[Row] = []
+    first: dict[tuple[float, ...], str] = {}
+    num_faults = 0
+    try:
+        for row in _rows(image, num_classes, size):
+            key = (row.class_index, *row.box_cxcywh_norm)
+            if row.is_decided and (before := first.setdefault(key, row.place)) != row.place:
+                text = f"the same as {before}"
+                row = replace(row, kind="repeated_object", fault=text, is_decided=False)
+            found.append(row)
+            num_faults += row.kind != ""
+            if num_faults == MOST_FAULTS:
+                text = f"{MOST_FAULTS:,} faults; the rest is not checked"
+                return [*found, Row("", "broken_label", text)]
+    except BrokenLabelError as error:
+        is_other = isinstance(image, AnnotatedImage) and not image.annotations.broken.get(
+            image.index
+        )
+        return [Row("", "other_shape" if is_other else "broken_label", str(error))]
+    return found
+
+
+def is_unlabelled(image: ImageSource) -> bool:
+    """Return whether an image lacks a label file, and nothing else says what it shows."""
+    try:
+        return _label_bytes(image) is None
+    except BrokenLabelError:
+        return False
+
+
+def _label_bytes(image: ImageSource) -> bytes | None:
+    """Return the content of an image's label file; None when it lacks one, b"" if it needs none."""
+    if isinstance(image, RecordImage):
+        return image.entry.labels
+    return read_label_bytes(Path(image.labels_at)) if isinstance(image, ImageFile) else b""
+
+
+def _rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> Iterator[Row]:
+    if not isinstance(image, AnnotatedImage):
+        yield from rows_of_text(_label_bytes(image) or b"", num_classes)
+        return
+    class_index, boxes, polygons = image.read_objects(size)
+    boxes_cxcywh = xyxy_to_cxcywh(boxes).tolist()
+    for number, (index, box) in enumerate(zip(class_index.tolist(), boxes_cxcywh, strict=True)):
+        outline = [] if polygons is None else polygons.outline(number).ravel().tolist()
+        row = Row(f"object {number + 1}", "", "", index, box, outline)
+        yield _judged(row, [*row.box_xyxy_norm, *outline], OVERSHOOT)
+
+
+def rows_of_text(content: bytes, num_classes: int) -> Iterator[Row]:
+    """Yield the lines of a label file in YOLO's format; raise BrokenLabelError for no text."""
+    for number, line in lines_of(content):
+        yield _row_of_line(f"line {number}", line, num_classes)
+
+
+def _row_of_line(place: str, line: str, num_classes: int) -> Row:
+    try:
+        label, *numbers = map(float, line.split())
+    except ValueError:
+        return Row(place, "broken_label", f"{brief(line.strip()[:200])}; numbers are needed")
+    if len(numbers) < 4 or len(numbers) % 2:
+        columns = count(len(numbers) + 1, "column")
+        return Row(place, "broken_label", f"{columns}; 5 are needed, or a polygon's")
+    outline = numbers if len(numbers) > 4 else []
+    box = box_of_polygon(outline) if outline else numbers
+    if not (label.is_integer() and 0 <= label < num_classes):
+        text = f"class {label:g}; the classes are 0 to {num_classes - 1}"
+        return Row(place, "unknown_class", text, NO_CLASS, box, outline)
+    # Training refuses a coordinate as it is written, not an edge of the box.
+    return _judged(Row(place, "", "", int(label), box, outline), numbers, COORDINATE_TOLERANCE)
+
+
+def _judged(row: Row, written: Sequence[float], tolerance: float) -> Row:
+    """Return an object with its fault, if it has one.
+
+    Args:
+        written: its coordinates as the file has them.
+        tolerance: one further outside leaves the image out.
+    """
+    width, height = row.box_cxcywh_norm[2:]
+    left, top, right, bottom = row.box_xyxy_norm
+    edges = [*row.box_xyxy_norm, *row.outline_norm]
+    refused = _beyond(written, tolerance)
+    if refused and _beyond([*edges, *written], OVERSHOOT):
+        return replace(row, kind="out_of_range", fault=f"coordinate {refused}")
+    if not (width > 0 and height > 0 and left < 1 and top < 1 and right > 0 and bottom > 0):
+        return replace(row, kind="zero_area", fault=f"a box of {width:g} x {height:g}")
+    if value := refused or _beyond(edges, COORDINATE_TOLERANCE):
+        kind = "out_of_range" if _beyond(edges, OVERSHOOT) else "overshoot"
+        return replace(row, kind=kind, fault=f"an edge at {value} of the side", is_decided=True)
+    return replace(row, is_decided=True)
+
+
+def _beyond(coordinates_norm: Sequence[float], tolerance: float) -> str:
+    """Return the coordinate furthest outside 0 to 1 by more than a tolerance; or ""."""
+    # Min and max may step over NaN, which a sum does not.
+    if math.isnan(sum(coordinates_norm)):
+        return "nan"
+    furthest = max(min(coordinates_norm), max(coordinates_norm), key=lambda value: abs(value - 0.5))
+    return f"{furthest:.6g}" if abs(furthest - 0.5) > 0.5 + tolerance else ""

@@ -5,21 +5,17 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from utils.boxes import cxcywh_to_xyxy
 from utils.data.check.checking import Check
-from utils.data.check.inspection import CheckedImage, count_objects, image_bytes
+from utils.data.check.inspection import CheckedImage, count_objects
 from utils.data.check.kinds import KINDS, Finding
-from utils.data.image.being_read import read_as
-from utils.data.image.decoding import OtherSizeError, decode_bytes
-from utils.data.image.header import BrokenImageError
-from utils.data.sources.labels import ImageSource
+from utils.data.loading.reading import decode, pixel_boxes
+from utils.data.sources.samples import Sample
 from utils.drawing.colours import RGB, class_colour
+from utils.errors import DatasetError
 from utils.files.atomic import atomic_text_file
 from utils.page.crops import Crop, crop_grid
 from utils.page.document import Html, bullets, html_page, paragraph, section, table
@@ -35,11 +31,7 @@ COLUMNS = ("kind", "problem", "split", "where", "what")
 FAULTY: RGB = (230, 40, 40)
 
 
-class Table(NamedTuple):
-    """A heading and rows of as many cells."""
-
-    heading: list[str]
-    rows: list[list[str]]
+Table = tuple[list[str], list[list[str]]]  # a heading, and rows of as many cells
 
 
 def split_table(check: Check) -> Table:
@@ -52,7 +44,7 @@ def split_table(check: Check) -> Table:
         cells = len(images), left_out, num_objects.count(0), sum(num_objects)
         rows.append([split, *(f"{cell:,}" for cell in cells)])
     columns = len(heading) if check.has_boxes else 3
-    return Table(heading[:columns], [row[:columns] for row in rows])
+    return heading[:columns], [row[:columns] for row in rows]
 
 
 def class_table(check: Check) -> Table:
@@ -66,7 +58,7 @@ def class_table(check: Check) -> Table:
             if what == "images" or check.has_boxes:
                 heading.append(f"{what} in {split}")
                 columns.append([f"{n:,}" for n in count_objects(images, split, len(names))])
-    return Table(heading, list(map(list, zip(*columns, strict=True))))
+    return heading, list(map(list, zip(*columns, strict=True)))
 
 
 def small_text(check: Check, image_size: int) -> str:
@@ -88,7 +80,7 @@ def summary_lines(check: Check, image_size: int) -> Iterator[str]:
     yield from _lines_of(split_table(check))
     yield ""
     heading, rows = class_table(check)
-    yield from _lines_of(Table(heading, rows[:MOST_CLASSES]))
+    yield from _lines_of((heading, rows[:MOST_CLASSES]))
     if len(rows) > MOST_CLASSES:
         yield f"... and {len(rows) - MOST_CLASSES:,} more, on the page"
     if small := small_text(check, image_size):
@@ -117,11 +109,12 @@ def line(check: Check, finding: Finding) -> str:
 
 def _lines_of(shown: Table) -> Iterator[str]:
     """Yield a table in columns, the first one to the left."""
-    rows = [shown.heading, *([printable(cell) for cell in row] for row in shown.rows)]
+    heading, cells = shown
+    rows = [heading, *([printable(cell) for cell in row] for row in cells)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for first, *others in rows:
-        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        yield "  ".join([first.ljust(widths[0]), *cells]).rstrip()
+        aligned = map(str.rjust, others, widths[1:])
+        yield "  ".join([first.ljust(widths[0]), *aligned]).rstrip()
 
 
 def write_findings(path: Path, findings: Sequence[Finding]) -> None:
@@ -174,32 +167,19 @@ def _crop(check: Check, image: CheckedImage, detail: str, faulty: Sequence[float
     """Return a crop of an image with the boxes that training uses, and perhaps a faulty one."""
     title = str(image.source.path).removeprefix(f"{check.dataset.root}{os.sep}")
     detail = detail.removeprefix(f"{title}: ")
-    pixels = _decoded(image)
-    if pixels is None:
+    if image.size is None:
         return Crop(None, title, detail)
-    side_wh = np.tile(pixels.shape[1::-1], 2)
-    boxes = cxcywh_to_xyxy(image.boxes_cxcywh_norm * side_wh)
+    labels = image.class_index, image.boxes_cxcywh_norm
+    sample = Sample(image.source.path, *image.size, *labels, image.source.place)
+    try:
+        pixels = decode(sample)[..., ::-1]
+    except DatasetError:
+        return Crop(None, title, detail)
     colours = [class_colour(index) for index in image.class_index.tolist()]
-    shown = list(zip(boxes.tolist(), colours, strict=True))
+    shown = list(zip(pixel_boxes(sample).tolist(), colours, strict=True))
     left, top, right, bottom = faulty or (np.nan,) * 4
     focus = None
     if left < 1 and top < 1 and right > 0 and bottom > 0:  # neither empty nor NaN
-        focus = (np.array(faulty) * side_wh).tolist()
+        focus = (np.array(faulty) * np.tile(pixels.shape[1::-1], 2)).tolist()
         shown.append((focus, FAULTY))
     return Crop(pixels, title, detail, shown, focus)
-
-
-def _decoded(image: CheckedImage) -> np.ndarray | None:
-    """Return an image, (H, W, 3) uint8 RGB; None if it cannot be shown."""
-    size = image.size
-    if size is None:
-        return None
-    try:
-        pixels = read_as(image.source.path, partial(_read, image.source, size))
-    except (BrokenImageError, OtherSizeError):
-        return None
-    return pixels[..., ::-1]
-
-
-def _read(source: ImageSource, size: tuple[int, int]) -> np.ndarray:
-    return decode_bytes(image_bytes(source), size)

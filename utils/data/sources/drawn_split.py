@@ -27,6 +27,7 @@ from utils.data.image.fingerprint import (
     join_equal,
     near_duplicates,
 )
+from utils.data.image.header import BrokenImageError
 from utils.data.image.limits import MAX_IMAGE_BYTES
 from utils.data.records.layout import read_record
 from utils.data.sources.labels import ImageSource, image_of, require_same_images
@@ -158,10 +159,16 @@ def read_fingerprint(image: ImageSource) -> Fingerprint:
 
 def _read(image: ImageSource) -> Fingerprint:
     try:
-        if image.place is not None:
-            content = read_record(image.place)
-        else:
-            content = np.frombuffer(read_bytes(image.path, MAX_IMAGE_BYTES), np.uint8)
-    except (OSError, DatasetError):  # the scan of the labels says so
+        return fingerprint_of(image_bytes(image), MAX_PIXELS)
+    except BrokenImageError:  # the scan of the labels says so
         return NO_FINGERPRINT
-    return fingerprint_of(content, MAX_PIXELS)
+
+
+def image_bytes(image: ImageSource) -> np.ndarray:
+    """Return the bytes of an image's file or record, (N,) uint8; raise BrokenImageError."""
+    try:
+        if image.place is not None:
+            return read_record(image.place)
+        return np.frombuffer(read_bytes(image.path, MAX_IMAGE_BYTES), np.uint8)
+    except (OSError, DatasetError) as error:
+        raise BrokenImageError(getattr(error, "strerror", None) or str(error)) from error

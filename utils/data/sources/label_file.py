@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -97,7 +98,7 @@ def parse_labels(content: bytes | None, num_classes: int) -> Labels:
     Raises:
         BrokenLabelError: the first line that breaks the format, and how.
     """
-    rows = [_parse_line(number, line, num_classes) for number, line in _lines_of(content)]
+    rows = [_parse_line(number, line, num_classes) for number, line in lines_of(content)]
     unique: dict[tuple[float, ...], list[float]] = {}
     for row in rows:
         unique.setdefault(row.label, row.outline)
@@ -137,7 +138,8 @@ def _polygons(outlines: list[list[float]]) -> Polygons | None:
     return Polygons(points, starts_of(np.array([len(outline) // 2 for outline in outlines])))
 
 
-def _lines_of(content: bytes | None) -> list[tuple[int, str]]:
+def lines_of(content: bytes | None) -> list[tuple[int, str]]:
+    """Return lines that are not blank with their numbers; raise BrokenLabelError if not UTF-8."""
     try:
         lines = (content or b"").decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
@@ -166,7 +168,7 @@ def _parse_row(values: list[float], num_classes: int) -> _Row:
         )
     _require_normalised(coordinates)
     outline = coordinates if len(coordinates) > 4 else []
-    box = _box_of_polygon(outline) if outline else coordinates
+    box = box_of_polygon(outline) if outline else coordinates
     if min(box[2:]) <= 0:
         raise BrokenLabelError(f"a box of {box[2]:g} x {box[3]:g}; it must have an area")
     return _Row((class_number, *box), outline)
@@ -182,7 +184,8 @@ def _require_normalised(coordinates: list[float]) -> None:
     raise BrokenLabelError(f"coordinate {value:g}; normalised ones lie in 0 to 1")
 
 
-def _box_of_polygon(coordinates: list[float]) -> list[float]:
+def box_of_polygon(coordinates: Sequence[float]) -> list[float]:
+    """Return the smallest box (cx, cy, w, h) around a polygon (x1, y1, x2, y2, ...)."""
     xs, ys = coordinates[0::2], coordinates[1::2]
     left, top, right, bottom = min(xs), min(ys), max(xs), max(ys)
     return [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]

@@ -68,7 +68,7 @@ def test_the_reports_say_nothing_of_boxes(check):
         for word in ("Shorter side", "--fix", "objects", "below 8 px", "EXIF"):
             assert word not in text
         assert "twice.png" in text and "'cat' in train" in text.replace("&#x27;", "'")
-    assert split_table(check).rows == [["train", "12", "1"], ["val", "6", "0"]]
+    assert split_table(check)[1] == [["train", "12", "1"], ["val", "6", "0"]]
     assert class_table(check) == (
         ["class", "images in train", "images in val"],
         [["0 Cat", "0", "1"], ["1 cat", "5", "2"], ["2 dog", "6", "3"]],

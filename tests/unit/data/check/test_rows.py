@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from utils.data.check.rows import read_rows, rows_of_text
+from utils.data.check.inspection import read_rows, rows_of_text
 from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.formats.format import FileNotes, ImageLabels, collect
 from utils.data.sources.label_file import BrokenLabelError
