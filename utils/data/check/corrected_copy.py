@@ -25,7 +25,7 @@ from utils.data.check.checking import Check
 from utils.data.check.inspection import CheckedImage, Row, is_unlabelled, read_rows
 from utils.data.check.kinds import KINDS
 from utils.data.image.limits import IMAGE_SUFFIXES
-from utils.data.records.packing import dataset_yaml_text, new_folder, refuse_existing
+from utils.data.records.command.packing import dataset_yaml_text, new_folder, refuse_existing
 from utils.data.sources.class_folders import ClassFolders
 from utils.data.sources.dataset_yaml import DatasetSpec
 from utils.data.sources.formats.format import AnnotatedFolder

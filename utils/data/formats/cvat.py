@@ -14,7 +14,6 @@ import numpy as np
 
 from utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
 from utils.data.sources.formats.coco_masks import outline_of_runs, read_runs
-from utils.data.sources.formats.folders import find_files, split_of
 from utils.data.sources.formats.format import (
     UNKNOWN,
     AnnotatedFolder,
@@ -23,11 +22,11 @@ from utils.data.sources.formats.format import (
     ImageLabels,
     Splits,
     read_head,
-    read_number,
+    read_numbers,
     read_points,
 )
-from utils.data.sources.formats.names import FileNames, listed_in
-from utils.errors import DatasetError, brief
+from utils.data.sources.formats.names import FileNames, find_files, listed_in, split_of
+from utils.errors import brief
 from utils.files.regular import open_regular
 from utils.files.xml import Element, stream_xml
 
@@ -57,7 +56,7 @@ def find(path: Path) -> Splits:
     (folder,) = found[""]
     try:
         subsets = sorted({image.get("subset", "") for image in _elements(folder, "image")})
-    except DatasetError:
+    except (OSError, ValueError):
         return found  # its reader reports it
     if not any(map(split_of, subsets)):
         return found
@@ -73,16 +72,16 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     Polylines, points, cuboids, skeletons and tags are left out.
 
     Raises:
-        DatasetError: a file that cannot be read, has no image, or is of a video.
+        OSError, ValueError: it cannot be read, has no image, or is of a video.
     """
     images = FileNames(folder.images)
     is_listed = listed_in(folder.image_list, folder.images)
     num_images = 0
     for element in _elements(folder, "meta", "image", "track"):
         if element.tag == "track":
-            raise DatasetError(
-                f"{folder.annotations}: is an export for video, of tracks; export the task from "
-                f"CVAT again, as '{NAME}' and with its images"
+            raise ValueError(
+                "is an export for video, of tracks; export the task from CVAT again, as "
+                f"'{NAME}' and with its images"
             )
         if element.tag == "meta":
             notes.class_names = _class_names(element)
@@ -97,17 +96,12 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
                     _add_shapes(labels, element)
                 yield labels
     if not num_images:
-        raise DatasetError(f"{folder.annotations}: has no element <image>")
+        raise ValueError("has no element <image>")
 
 
 def _elements(folder: AnnotatedFolder, *names: str) -> Iterator[Element]:
-    try:
-        with open_regular(folder.annotations) as file:
-            yield from stream_xml(file, names)
-    except OSError as error:
-        raise DatasetError(f"{folder.annotations}: {error.strerror}") from error
-    except ValueError as error:
-        raise DatasetError(f"{folder.annotations}: {error}") from error
+    with open_regular(folder.annotations) as file:
+        yield from stream_xml(file, names)
 
 
 def _class_names(meta: Element) -> list[str]:
@@ -162,7 +156,7 @@ def _add_shape(labels: ImageLabels, shape: Element) -> None:
     if not (label := (shape.get("label") or "").strip()):
         raise ValueError("has no label")
     if shape.tag == "box" and not _degrees(shape):
-        left, top, right, bottom = _numbers(shape, "xtl", "ytl", "xbr", "ybr")
+        left, top, right, bottom = read_numbers(shape, "xtl", "ytl", "xbr", "ybr")
         labels.add(label, (left, top, right, bottom))
     elif len(outline := _outline_of(shape, labels.size)) < 3:
         labels.left_out.append("shapes outside the image, or of fewer than 3 points")
@@ -178,10 +172,10 @@ def _outline_of(shape: Element, size: tuple[int, int]) -> np.ndarray:
     if shape.tag == "mask":
         return _outline_of_mask(shape)
     if shape.tag == "ellipse":
-        x, y, radius_x, radius_y = _numbers(shape, "cx", "cy", "rx", "ry")
+        x, y, radius_x, radius_y = read_numbers(shape, "cx", "cy", "rx", "ry")
         outline = ellipse_outline((x, y), (radius_x, radius_y))
     else:
-        left, top, right, bottom = _numbers(shape, "xtl", "ytl", "xbr", "ybr")
+        left, top, right, bottom = read_numbers(shape, "xtl", "ytl", "xbr", "ybr")
         outline = box_outline((left, top, right, bottom))
         x, y = (left + right) / 2, (top + bottom) / 2
     outline = turned(outline, (x, y), _degrees(shape))
@@ -203,16 +197,12 @@ def _outline_of_mask(mask: Element) -> np.ndarray:
 
 
 def _degrees(shape: Element) -> float:
-    return _numbers(shape, "rotation")[0] if shape.get("rotation") else 0.0
-
-
-def _numbers(element: Element, *names: str) -> list[float]:
-    return [read_number(element.get(name), name) for name in names]
+    return read_numbers(shape, "rotation")[0] if shape.get("rotation") else 0.0
 
 
 def _integers(element: Element, *names: str) -> list[int]:
     """Return whole numbers from 0, which may be written as 5.0."""
-    found = _numbers(element, *names)
+    found = read_numbers(element, *names)
     for name, number in zip(names, found, strict=True):
         if not (number.is_integer() and number >= 0):
             raise ValueError(f"{name} is {number:g}; a whole number from 0 is needed")

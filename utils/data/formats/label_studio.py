@@ -6,9 +6,9 @@ EllipseLabels and BrushLabels.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -18,7 +18,6 @@ import numpy as np
 from backend.words import count
 from utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
 from utils.data.image.limits import IMAGE_SUFFIXES
-from utils.data.sources.formats.folders import find_files
 from utils.data.sources.formats.format import (
     LARGEST,
     NORMALISED,
@@ -27,12 +26,12 @@ from utils.data.sources.formats.format import (
     FileNotes,
     Format,
     ImageLabels,
-    Splits,
     read_head,
+    read_numbers,
     read_points,
 )
-from utils.data.sources.formats.names import FileNames, listed_in
-from utils.errors import DatasetError, brief
+from utils.data.sources.formats.names import FileNames, find_files, listed_in
+from utils.errors import brief
 from utils.files.json import read_json
 
 NAME = "Label Studio JSON"
@@ -62,25 +61,11 @@ class _Task(NamedTuple):
     rank: tuple[bool, str]  # of several of one image the highest counts: ground truth, then newest
 
 
-class _Region(NamedTuple):
-    """A region that has a label."""
-
-    kind: str  # "rectanglelabels"
-    labels: list[str]
-    value: dict[str, Any]
-    turn: Any  # degrees by which the image was turned, if it was
-
-
 def accepts(path: Path) -> bool:
     """Return whether a JSON file begins as a list of tasks does."""
     head = read_head(path, _HEAD_BYTES)
     is_list = b"".join(head[:200].split()).startswith(b"[{")
     return is_list and any(mark in head for mark in _MARKS)
-
-
-def find(path: Path) -> Splits:
-    """Return the splits of a folder, or of one JSON file."""
-    return find_files(path, NAME, ".json", accepts)
 
 
 def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
@@ -91,7 +76,7 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     label are left out.
 
     Raises:
-        DatasetError: a file that cannot be read, or is no list of tasks.
+        OSError, ValueError: it cannot be read, or is no list of tasks.
     """
     images = FileNames(folder.images, alias=as_uploaded)
     is_listed = listed_in(folder.image_list, folder.images)
@@ -117,12 +102,10 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
 def _document(path: Path) -> list[dict[str, Any]]:
     try:
         document = read_json(path, MAX_BYTES)
-    except OSError as error:
-        raise DatasetError(f"{path}: {error.strerror}") from error
     except ValueError as error:
-        raise DatasetError(f"{path}: not JSON: {error!s:.300}") from error
+        raise ValueError(f"not JSON: {error!s:.300}") from error
     if not isinstance(document, list) or not all(isinstance(task, dict) for task in document):
-        raise DatasetError(f"{path}: a list of Label Studio's tasks is needed")
+        raise ValueError("a list of Label Studio's tasks is needed")
     return document
 
 
@@ -206,15 +189,26 @@ def as_uploaded(name: str) -> str:
 
 
 def _add_regions(image: ImageLabels, regions: list[dict[str, Any]]) -> None:
+    """Add the regions with a label; a box and its label may be two of the same id."""
     try:
         image.size = next(filter(None, map(_size_of, regions)), NORMALISED)
     except ValueError as error:
         return image.refuse(f"{image.called}: {error}")
-    for region in _named(image, regions):
-        try:
-            _add_region(image, region)
-        except ValueError as error:
-            image.refuse(f"{image.called}: {error}")
+    ids, others = set(), []
+    for region in regions:
+        if not isinstance(value := region.get("value"), dict):
+            continue  # a relation of two regions
+        kind, labels = _labels_of(value)
+        if labels:
+            ids.add(brief(region.get("id")))
+            try:
+                _add_region(image, kind, labels, value, region.get("image_rotation"))
+            except ValueError as error:
+                image.refuse(f"{image.called}: {error}")
+        elif not {"x", "points", "rle"}.isdisjoint(value):
+            others.append(region.get("id"))
+    alone = [other for other in others if other is None or brief(other) not in ids]
+    image.left_out += ["regions without a label"] * len(alone)
 
 
 def _size_of(region: dict[str, Any]) -> tuple[int, int] | None:
@@ -222,26 +216,10 @@ def _size_of(region: dict[str, Any]) -> tuple[int, int] | None:
     sides: list[Any] = [region.get("original_height"), region.get("original_width")]
     if sides == [None, None]:
         return None
-    height, width = (round(side) if _is_number(side) else 0 for side in sides)
-    if not (0 < height <= LARGEST and 0 < width <= LARGEST):
+    if not all(type(side) in (int, float) and 0.5 < side <= LARGEST for side in sides):
         raise ValueError(f"original_height and original_width are {brief(sides)}")
+    height, width = map(round, sides)
     return height, width
-
-
-def _named(image: ImageLabels, regions: list[dict[str, Any]]) -> list[_Region]:
-    """Return the regions with a label; a box and its label may be two of the same id."""
-    named, ids, others = [], set(), []
-    for region in regions:
-        if isinstance(value := region.get("value"), dict):  # none of a relation of two regions
-            kind, labels = _labels_of(value)
-            if labels:
-                named.append(_Region(kind, labels, value, region.get("image_rotation")))
-                ids.add(brief(region.get("id")))
-            elif not {"x", "points", "rle"}.isdisjoint(value):
-                others.append(region.get("id"))
-    alone = [other for other in others if other is None or brief(other) not in ids]
-    image.left_out += ["regions without a label"] * len(alone)
-    return named
 
 
 def _labels_of(value: dict[str, Any]) -> tuple[str, list[str]]:
@@ -252,20 +230,24 @@ def _labels_of(value: dict[str, Any]) -> tuple[str, list[str]]:
     return "", []
 
 
-def _add_region(image: ImageLabels, region: _Region) -> None:
-    if region.kind in _LEFT_OUT or "rle" in region.value or "sequence" in region.value:
-        image.left_out.append(_LEFT_OUT.get(region.kind, "masks and video tracks"))
+def _add_region(
+    image: ImageLabels, kind: str, labels: list[str], value: dict[str, Any], turn: Any
+) -> None:
+    """Add a region; `turn` are the degrees by which its image was turned, if it was."""
+    if kind in _LEFT_OUT or "rle" in value or "sequence" in value:
+        image.left_out.append(_LEFT_OUT.get(kind, "masks and video tracks"))
         return
-    if region.turn:
+    if turn:
         raise ValueError(
-            f"the image was turned by {brief(region.turn)} degrees in Label Studio, which is not "
-            "read; turn its file and label it again"
+            f"the image was turned by {brief(turn)} degrees in Label Studio, which is not read; "
+            "turn its file and label it again"
         )
-    if len(region.labels) > MOST_LABELS:
-        number = count(len(region.labels), "label")
-        raise ValueError(f"a region has {number}; at most {MOST_LABELS} are read")
-    shape = _shape_of(region.value, image.size)
-    for label in region.labels:
+    if len(labels) > MOST_LABELS:
+        raise ValueError(
+            f"a region has {count(len(labels), 'label')}; at most {MOST_LABELS} are read"
+        )
+    shape = _shape_of(value, image.size)
+    for label in labels:
         if isinstance(shape, tuple):
             image.add(label, shape)
         elif len(shape) < 3:
@@ -276,30 +258,20 @@ def _add_region(image: ImageLabels, region: _Region) -> None:
 
 def _shape_of(value: dict[str, Any], size: tuple[int, int]) -> Box | np.ndarray:
     """Return an upright box xyxy in pixels, or the outline (K, 2) of another shape."""
-    scale_x, scale_y = size[1] / 100, size[0] / 100  # all lengths are percents of the image
+    scale_xy = size[1] / 100, size[0] / 100  # all lengths are percents of the image
     if "points" in value:
-        return read_points(value["points"]) * (scale_x, scale_y)
-    degrees = _number(value, "rotation") if value.get("rotation") else 0.0
+        return read_points(value["points"]) * scale_xy
+    (degrees,) = read_numbers(value, "rotation") if value.get("rotation") else (0.0,)
     if degrees and size == NORMALISED:
         raise ValueError("a turned region needs original_width and original_height")
-    x, y = _number(value, "x") * scale_x, _number(value, "y") * scale_y
+    x, y = np.multiply(read_numbers(value, "x", "y"), scale_xy).tolist()
     if "radiusX" in value:
-        radii = _number(value, "radiusX") * scale_x, _number(value, "radiusY") * scale_y
+        radii = np.multiply(read_numbers(value, "radiusX", "radiusY"), scale_xy).tolist()
         return within(turned(ellipse_outline((x, y), radii), (x, y), degrees), size)
-    width, height = _number(value, "width") * scale_x, _number(value, "height") * scale_y
+    width, height = np.multiply(read_numbers(value, "width", "height"), scale_xy).tolist()
     box = x, y, x + width, y + height
     return within(turned(box_outline(box), (x, y), degrees), size) if degrees else box
 
 
-def _number(value: dict[str, Any], name: str) -> float:
-    number: Any = value.get(name)
-    if not _is_number(number):
-        raise ValueError(f"{name} is {brief(number)} in a region; a number is needed")
-    return float(number)
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
-
-
-LABEL_STUDIO = Format(NAME, accepts, find, read)
+_find = partial(find_files, format_name=NAME, suffix=".json", accepts=accepts)
+LABEL_STUDIO = Format(NAME, accepts, _find, read)

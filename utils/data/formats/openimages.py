@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.data.sources.formats.folders import find_files
 from utils.data.sources.formats.format import (
     NO_OUTLINE,
     NORMALISED,
@@ -24,10 +23,9 @@ from utils.data.sources.formats.format import (
     FileNotes,
     Format,
     ImageLabels,
-    Splits,
     read_head,
 )
-from utils.data.sources.formats.names import FileNames, ambiguous, listed_in
+from utils.data.sources.formats.names import FileNames, ambiguous, find_files, listed_in
 from utils.errors import DatasetError, brief
 from utils.files.regular import open_regular, read_text
 
@@ -49,11 +47,6 @@ def accepts(path: Path) -> bool:
     return set(COLUMNS) <= set(_columns(read_head(path, MAX_LINE_BYTES).partition(b"\n")[0]))
 
 
-def find(path: Path) -> Splits:
-    """Return the splits of a folder, or of one CSV file."""
-    return find_files(path, NAME, ".csv", accepts, NEARBY)
-
-
 def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     """Read the rows of the images that are there; memory is bounded by what is kept.
 
@@ -61,17 +54,14 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     (IsGroupOf) are left out as crowds.
 
     Raises:
-        DatasetError: a file that cannot be read.
+        OSError, DatasetError: a file that cannot be read.
     """
     is_listed = listed_in(folder.image_list, folder.images)
     files: defaultdict[bytes, list[Path]] = defaultdict(list)
     for path in sorted(filter(is_listed, FileNames(folder.images).paths)):
         files[os.fsencode(path.stem)].append(path)
     rows = _Rows({stem: index for index, stem in enumerate(files)})
-    try:
-        rows.read(folder.annotations)
-    except OSError as error:
-        raise DatasetError(f"{folder.annotations}: {error.strerror}") from error
+    rows.read(folder.annotations)
     if absent := len(files) - len(rows.known):
         notes.left_out["images without a row"] = absent
     names = _class_names(rows.labels, _names(folder.annotations))
@@ -170,6 +160,7 @@ def _class_files(boxes: Path) -> Iterator[Path]:
             yield from sorted(folder.glob(pattern))
 
 
+_find = partial(find_files, format_name=NAME, suffix=".csv", accepts=accepts, nearby=NEARBY)
 OPENIMAGES = Format(
-    NAME, accepts, find, read, also_reads=lambda folder: _class_files(folder.annotations)
+    NAME, accepts, _find, read, also_reads=lambda folder: _class_files(folder.annotations)
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,7 +18,9 @@ def box_outline(box_xyxy: Box) -> np.ndarray:
     return np.array([(left, top), (right, top), (right, bottom), (left, bottom)])
 
 
-def ellipse_outline(centre_xy: tuple[float, float], radii_xy: tuple[float, float]) -> np.ndarray:
+def ellipse_outline(
+    centre_xy: Sequence[float], radii_xy: Sequence[float] | np.ndarray
+) -> np.ndarray:
     """Return points of an ellipse, its outermost ones among them, (64, 2)."""
     angles = np.arange(ELLIPSE_POINTS) * (2 * np.pi / ELLIPSE_POINTS)
     return np.array(centre_xy) + np.array(radii_xy) * np.column_stack(

@@ -15,8 +15,13 @@ from pathlib import Path
 from backend.words import count
 from utils.cli.flags import from_one, new_parser
 from utils.data.image.limits import MAX_PIXELS
+from utils.data.records.command.packing import (
+    dataset_yaml_text,
+    new_folder,
+    pack_samples,
+    refuse_existing,
+)
 from utils.data.records.layout import MAX_RECORD_BYTES, SUFFIX, read_record, read_table
-from utils.data.records.packing import dataset_yaml_text, new_folder, pack_samples, refuse_existing
 from utils.data.sources.annotated_images import AnnotatedImage
 from utils.data.sources.class_folders import ClassImage
 from utils.data.sources.dataset import load_dataset

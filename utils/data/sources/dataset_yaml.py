@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from backend.words import count
+from utils.data.sources.annotations import format_of
 from utils.data.sources.class_folders import ClassFolders, as_classes
-from utils.data.sources.formats.folders import SPLIT_NAMES
 from utils.data.sources.formats.format import AnnotatedFolder
-from utils.data.sources.formats.table import format_of
+from utils.data.sources.formats.names import SPLIT_NAMES
 from utils.data.sources.image_files import expand_glob, has_images, is_glob, no_images_text
 from utils.errors import LONGEST_TEXT, DatasetError, brief
 from utils.files.yaml import read_yaml

@@ -9,11 +9,11 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from utils.data.sources.annotations import find_formats, format_names, format_of
 from utils.data.sources.class_folders import ClassFolders, find_class_folders, folder_names
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, Entry, read_dataset_yaml
-from utils.data.sources.formats.folders import SPLIT_NAMES
 from utils.data.sources.formats.format import AnnotatedFolder
-from utils.data.sources.formats.table import find_formats, format_names, format_of
+from utils.data.sources.formats.names import SPLIT_NAMES
 from utils.data.sources.image_files import refuse_tfrecords
 from utils.data.sources.yolo_folder import CLASS_FILES, DARKNET_FILE, find_yolo
 from utils.errors import DatasetError, UserError, brief

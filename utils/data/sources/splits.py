@@ -13,6 +13,7 @@ import numpy as np
 from backend.words import count
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.annotated_images import annotated_images
+from utils.data.sources.annotations import read_annotations
 from utils.data.sources.class_folders import ClassFolders, class_images
 from utils.data.sources.dataset_yaml import DatasetSpec
 from utils.data.sources.drawn_split import (
@@ -22,7 +23,6 @@ from utils.data.sources.drawn_split import (
     read_fingerprints,
 )
 from utils.data.sources.formats.format import AnnotatedFolder
-from utils.data.sources.formats.table import read_annotations
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import ImageSource, image_of, scan_samples
 from utils.data.sources.samples import SampleTable

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from utils.data.sources.formats.folders import split_folders, split_of
+from utils.data.sources.formats.names import split_folders, split_of
 from utils.data.sources.image_files import has_images
 from utils.errors import DatasetError, brief
 from utils.files.regular import read_text

@@ -25,9 +25,9 @@ from tests.annotation_files import (
     write,
 )
 from tests.shared_files import shared_path
+from utils.data.sources.annotations import find_formats, formats, read_annotations
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.formats.format import UNKNOWN, AnnotatedFolder
-from utils.data.sources.formats.table import find_formats, formats, read_annotations
 from utils.data.sources.splits import load_split
 from utils.errors import DatasetError
 

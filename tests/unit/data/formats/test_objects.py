@@ -233,7 +233,7 @@ BROKEN = [
     (CVAT, CVAT_MASK.format("1,3").replace('"0"', '"0.5"', 1), "left is 0.5"),
     *((STUDIO, studio_box(1, 1, 9, 9) | change, f"task 41: {text}") for change, text in (
         ({"image_rotation": 90}, "the image was turned by 90 degrees"),
-        ({"value": {"rectanglelabels": ["dog"], "x": "1"}}, "x is '1'"),
+        ({"value": {"rectanglelabels": ["dog"], "x": [1]}}, r"x is \[1\]"),
         ({"value": {"rectanglelabels": ["dog"], "x": 1, "y": math.nan}}, "y is nan"),
         ({"value": {"rectanglelabels": ["dog"], "x": 1, "y": 1}}, "width is None"),
         ({"value": {"polygonlabels": ["dog"], "points": [[1, 2], [3]]}}, "points are"),

@@ -13,7 +13,7 @@ import yaml
 from tests.rank_threads import run_rank_threads
 from tests.small import write_small_dataset
 from utils.data.image.fingerprint import Fingerprint
-from utils.data.records.packing import pack_samples
+from utils.data.records.command.packing import pack_samples
 from utils.data.sources import drawn_split as reading
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.drawn_split import draw_training, group_copies

@@ -15,11 +15,12 @@ from tests.equal_samples import assert_same_samples
 from tests.rank_threads import RankFailures, run_rank_threads
 from utils.data.image import header
 from utils.data.sources import annotated_images, drawn_split, label_file, labels, scan_memory
+from utils.data.sources import annotations as table
+from utils.data.sources.annotations import read_annotations
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.drawn_split import read_fingerprints
-from utils.data.sources.formats import table, voc
+from utils.data.sources.formats import voc
 from utils.data.sources.formats.format import AnnotatedFolder, FileNotes, Format, ImageLabels
-from utils.data.sources.formats.table import read_annotations
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
 from utils.data.sources.scan_memory import Memory

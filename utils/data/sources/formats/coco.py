@@ -16,7 +16,6 @@ from utils.data.sources.formats.coco_file import (
     read_file_names,
     read_instances,
 )
-from utils.data.sources.formats.folders import SPLIT_NAMES, split_folders, split_of
 from utils.data.sources.formats.format import (
     AnnotatedFolder,
     FileNotes,
@@ -24,9 +23,10 @@ from utils.data.sources.formats.format import (
     ImageLabels,
     Splits,
     read_head,
+    unreadable,
 )
-from utils.data.sources.formats.names import listed_in
-from utils.errors import DatasetError, brief
+from utils.data.sources.formats.names import SPLIT_NAMES, listed_in, split_folders, split_of
+from utils.errors import brief
 from utils.screen.text import printable
 
 NAME = "COCO JSON"
@@ -97,7 +97,7 @@ def _image_folder(file: Path, folders: Sequence[Path]) -> Path | None:
     try:
         names = [_parts_of(name) for name in read_file_names(file, _MOST_PROBED)]
     except (OSError, BrokenInstancesError) as error:
-        raise _error(file, error) from error
+        raise unreadable(file, error) from error
     counts = [_count_found(folder, names, _best_skip(folder, names)) for folder in folders]
     return folders[counts.index(max(counts))] if any(counts) else None
 
@@ -128,12 +128,9 @@ def _place(folder: Path, parts: tuple[str, ...], skip: int) -> Path:
 
 
 def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
-    """Read the annotations of a folder; DatasetError when the file is broken."""
-    try:
-        instances = read_instances(folder.annotations)
-        paths = list(_paths_of(folder.images, instances.file_names))
-    except (OSError, BrokenInstancesError) as error:
-        raise _error(folder.annotations, error) from error
+    """Read the annotations of a folder; BrokenInstancesError when the file is broken."""
+    instances = read_instances(folder.annotations)
+    paths = list(_paths_of(folder.images, instances.file_names))
     class_of = _class_names(instances, folder.annotations)
     notes.class_names = list(dict.fromkeys(class_of.values()))
     if unknown := int((instances.image < 0).sum()):
@@ -157,11 +154,6 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
                 class_name = class_of[categories[row]]
                 image.add(class_name, box, instances.segments.outline(row))
         yield image
-
-
-def _error(file: Path, error: OSError | ValueError) -> DatasetError:
-    reason = error.strerror if isinstance(error, OSError) else error
-    return DatasetError(f"{file}: {reason}")
 
 
 def _paths_of(folder: Path, file_names: Sequence[str]) -> Iterator[Path]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,6 +27,8 @@ LARGEST_NUMBER = 1e10  # pixels or square pixels; also refuses infinity and NaN
 SECTIONS = ("images", "annotations", "categories")
 _LONGEST_NAME = 4096
 _BOX = "left, top, width, height are needed"
+
+_Value = TypeVar("_Value")
 
 
 class BrokenInstancesError(ValueError):
@@ -126,55 +127,64 @@ def read_instances(path: Path, segments: bool = True, of_crowds: bool = False) -
         BrokenInstancesError: not JSON, not an instances file, or an image, category or object
             without its id.
     """
-    images, categories, objects = _Images(), _Categories(), _Objects(segments, of_crowds)
-    add = dict(zip(SECTIONS, (images.add, objects.add, categories.add), strict=True))
-    with _refusing():
-        for section, entries in _sections(path):
-            _add_all(add[section], section, entries)
-        return objects.joined(images, categories)
+    images: list[_Image] = []
+    categories: list[_Category] = []
+    objects = _Objects(segments, of_crowds)
+    for section, number, entry in _entries(path):
+        if section == "annotations":
+            _read(section, number, objects.add, entry)
+        elif section == "images":
+            images.append(_read(section, number, _image_of, entry))
+        else:
+            categories.append(_read(section, number, _category_of, entry))
+    return objects.joined(images, categories)
 
 
 def read_file_names(path: Path, most: int) -> list[str]:
     """Return the file names of the first images, at most `most`; raise as `read_instances`."""
-    images = _Images()
-    with _refusing():
-        for section, entries in _sections(path):
-            if section == "images":
-                _add_all(images.add, section, islice(entries, most))
-                break
-    return images.names
+    entries = islice(_entries(path, "images"), most)
+    return [_read(section, number, _image_of, entry).name for section, number, entry in entries]
 
 
-def _add_all(add: Callable[[Any], None], section: str, entries: Iterator[Any]) -> None:
-    for number, entry in enumerate(entries):
-        try:
-            add(entry)
-        except _UnusableError as error:
-            raise BrokenInstancesError(f"entry {number} of '{section}'{error}") from error
-
-
-@contextmanager
-def _refusing() -> Iterator[None]:
+def _read(section: str, number: int, read: Callable[[Any], _Value], entry: Any) -> _Value:
     try:
-        yield
-    except BrokenInstancesError:
-        raise
+        return read(entry)
+    except _UnusableError as error:
+        raise BrokenInstancesError(f"entry {number} of '{section}'{error}") from error
+
+
+def _entries(path: Path, wanted: str = "") -> Iterator[tuple[str, int, Any]]:
+    """Yield section, number in it, and value of each entry; of one section if it is wanted alone.
+
+    Raises:
+        BrokenInstancesError: not JSON, or a section is absent.
+    """
+    missing = list(SECTIONS)
+    try:
+        for section, values in read_members(path, MAX_BYTES):
+            if section in missing and values is not None:
+                missing.remove(section)
+                if wanted in ("", section):
+                    yield from ((section, number, value) for number, value in enumerate(values))
     except ValueError as error:
         raise BrokenInstancesError(f"it is not a valid JSON object: {error}") from error
-
-
-def _sections(path: Path) -> Iterator[tuple[str, Iterator[Any]]]:
-    """Yield the lists of an instances JSON; raise BrokenInstancesError when one is absent."""
-    missing = list(SECTIONS)
-    for name, entries in read_members(path, MAX_BYTES):
-        if name in missing and entries is not None:
-            missing.remove(name)
-            yield name, entries
     if missing:
         raise BrokenInstancesError(
             f"'{missing[0]}' is not a list in it; a COCO instances file has the lists "
             + ", ".join(SECTIONS)
         )
+
+
+class _Image(NamedTuple):
+    id: int
+    name: str
+    size: tuple[int, int]
+
+
+class _Category(NamedTuple):
+    id: int
+    name: str
+    supercategory: str
 
 
 class _UnusableError(ValueError):
@@ -197,19 +207,11 @@ def _whole(entry: Any, key: str) -> int:
     raise _UnusableError(f": {key} {brief(value)} is no whole number")
 
 
-@dataclass
-class _Images:
-    ids: list[int] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    sizes: list[tuple[int, int]] = field(default_factory=list)
-
-    def add(self, entry: Any) -> None:
-        identity, name = _whole(entry, "id"), _value(entry, "file_name")
-        if not _is_file_name(name):
-            raise _UnusableError(f": file_name {brief(name)} cannot be the name of a file")
-        self.ids.append(identity)
-        self.names.append(name)
-        self.sizes.append((_side(entry, "height"), _side(entry, "width")))
+def _image_of(entry: Any) -> _Image:
+    identity, name = _whole(entry, "id"), _value(entry, "file_name")
+    if not _is_file_name(name):
+        raise _UnusableError(f": file_name {brief(name)} cannot be the name of a file")
+    return _Image(identity, name, (_side(entry, "height"), _side(entry, "width")))
 
 
 def _is_file_name(name: Any) -> bool:
@@ -232,19 +234,11 @@ def _side(entry: Mapping[str, Any], key: str) -> int:
     return side
 
 
-@dataclass
-class _Categories:
-    ids: list[int] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    supercategories: list[str] = field(default_factory=list)
-
-    def add(self, entry: Any) -> None:
-        identity, name = _whole(entry, "id"), _value(entry, "name")
-        if isinstance(name, (list, dict)) or name is None:
-            raise _UnusableError(f": name {brief(name)} is no text")
-        self.ids.append(identity)
-        self.names.append(str(name))
-        self.supercategories.append(str(entry.get("supercategory") or "")[:_LONGEST_NAME])
+def _category_of(entry: Any) -> _Category:
+    identity, name = _whole(entry, "id"), _value(entry, "name")
+    if isinstance(name, (list, dict)) or name is None:
+        raise _UnusableError(f": name {brief(name)} is no text")
+    return _Category(identity, str(name), str(entry.get("supercategory") or "")[:_LONGEST_NAME])
 
 
 class _Objects:
@@ -313,10 +307,10 @@ class _Objects:
         self.num_runs.append(num_runs)
         self.mask_sizes.extend(size)
 
-    def joined(self, images: _Images, categories: _Categories) -> Instances:
+    def joined(self, images: list[_Image], categories: list[_Category]) -> Instances:
         """Return the tables as one."""
-        image_of = _index_of("image", images.ids)
-        category_of = _index_of("category", categories.ids)
+        image_of = _index_of("image", [image.id for image in images])
+        category_of = _index_of("category", [category.id for category in categories])
         boxes = np.array(self.boxes).reshape(-1, 4)
         for row in np.flatnonzero(~(_are_numbers(boxes) & (boxes[:, 2:] >= 0).all(1))).tolist():
             self.faults.setdefault(row, f"bbox {brief(boxes[row].tolist())}; {_BOX}")
@@ -326,12 +320,12 @@ class _Objects:
             unknown = f"'categories' has no id {self.category_ids[row]}"
             self.faults.setdefault(row, unknown)
         return Instances(
-            tuple(images.ids),
-            tuple(images.names),
-            np.array(images.sizes, np.int64).reshape(-1, 2),
-            tuple(categories.ids),
-            tuple(categories.names),
-            tuple(categories.supercategories),
+            tuple(image_of),
+            tuple(image.name for image in images),
+            np.array([image.size for image in images], np.int64).reshape(-1, 2),
+            tuple(category_of),
+            tuple(category.name for category in categories),
+            tuple(category.supercategory for category in categories),
             np.array(self.ids, np.int64),
             np.array([image_of.get(number, -1) for number in self.image_ids], np.int64),
             category,

@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 
 from utils.data.image.limits import IMAGE_SUFFIXES
-from utils.data.sources.formats.folders import split_folders, split_in, split_of
 from utils.data.sources.formats.format import (
     AnnotatedFolder,
     FileNotes,
@@ -22,6 +21,9 @@ from utils.data.sources.formats.names import (
     FileNames,
     base_name,
     read_names,
+    split_folders,
+    split_in,
+    split_of,
     without_image_suffix,
 )
 from utils.screen.progress import Progress
@@ -48,7 +50,7 @@ class FilePerImage:
     """Read a file; None if it is not in the format, OSError or ValueError if it is broken."""
 
     def as_format(self, find: Callable[[Path], Splits] | None = None) -> Format:
-        """Return the entry of `table.py`, with another way to find splits if given."""
+        """Return the entry of `annotations.py`, with another way to find splits if given."""
         return Format(self.name, self.accepts, find or self.find, self.read)
 
     def accepts(self, path: Path) -> bool:

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from utils.errors import brief
+from utils.errors import DatasetError, brief
 from utils.files.regular import open_regular
+from utils.files.xml import Element
 from utils.polygons import Polygons, starts_of
 
 NORMALISED = (1, 1)  # the size to which coordinates from 0 to 1 are relative
@@ -28,7 +29,7 @@ Box = tuple[float, float, float, float]
 class AnnotatedFolder(NamedTuple):
     """Images, and the file or folder with their annotations."""
 
-    format: str  # its name in `table.py`; "" for annotations that are absent and not needed
+    format: str  # its name in `annotations.py`; "" for annotations that are absent and not needed
     annotations: Path  # a file, or a folder of one file an image
     images: Path  # the folder to which the names of images are relative
     image_list: Path | None = None  # a file that names those of a split; None for all
@@ -87,7 +88,7 @@ class Format(NamedTuple):
     """The splits of a folder, or of a file with its images beside it: "train", "val", "test", or
     "" where nothing says which images are for what. Empty where there is none of this format."""
     read: Callable[[AnnotatedFolder, FileNotes], Iterator[ImageLabels]]
-    """Yield what is said of each image; DatasetError when the file itself is broken."""
+    """Yield what is said of each image; OSError or ValueError when the file itself is broken."""
     also_reads: Callable[[AnnotatedFolder], Iterable[Path]] = _nothing_else
     """What `read` opens beside the annotations and the list; a change there is a change of them."""
 
@@ -171,6 +172,12 @@ def box_around(outline_xy: np.ndarray) -> Box:
     return left, top, right, bottom
 
 
+def unreadable(path: Path, error: OSError | ValueError) -> DatasetError:
+    """Return the error for a file that cannot be read, or is not in its format."""
+    reason = error.strerror if isinstance(error, OSError) else error
+    return DatasetError(f"{path}: {reason}")
+
+
 def read_head(path: Path, num_bytes: int) -> bytes:
     """Return the first bytes of a file without a byte order mark; b"" if it cannot be read."""
     try:
@@ -189,6 +196,11 @@ def read_number(value: Any, name: str) -> float:
     if not abs(number) <= LARGEST:
         raise ValueError(f"{name} is {brief(value)}; a number is needed")
     return number
+
+
+def read_numbers(source: Mapping[str, Any] | Element, *names: str) -> list[float]:
+    """Return the numbers of these names in an object of JSON or an element of XML."""
+    return [read_number(source.get(name), name) for name in names]
 
 
 def read_points(value: Any, text: str | None = None) -> np.ndarray:

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from utils.data.sources.formats.file_per_image import FilePerImage, Parsed
-from utils.data.sources.formats.folders import split_of
 from utils.data.sources.formats.format import (
     NO_OUTLINE,
     UNKNOWN,
@@ -24,6 +23,7 @@ from utils.data.sources.formats.format import (
     read_head,
     read_number,
 )
+from utils.data.sources.formats.names import split_of
 from utils.errors import DatasetError
 from utils.files.xml import Element, read_xml
 

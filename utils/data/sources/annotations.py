@@ -22,6 +22,7 @@ from utils.data.sources.formats.format import (
     Format,
     Splits,
     collect,
+    unreadable,
 )
 from utils.data.sources.formats.voc import VOC
 from utils.data.sources.scan_memory import Memory
@@ -86,7 +87,12 @@ def read_annotations(folder: AnnotatedFolder) -> Annotations:
     if state and (kept := memory.read(state)):
         return _annotations_of(kept)
     notes = FileNotes()
-    annotations = collect(reader.read(folder, notes), notes)
+    try:
+        annotations = collect(reader.read(folder, notes), notes)
+    except DatasetError:
+        raise
+    except (OSError, ValueError) as error:
+        raise unreadable(folder.annotations, error) from error
     if state and notes.is_complete:
         memory.write(_arrays_of(annotations), len(annotations), state)
     return annotations
