@@ -35,10 +35,8 @@ from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparamet
 from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, fill_images
-from utils.data.loading.image_cache import create_cache
-from utils.data.loading.order import Epoch
-from utils.data.loading.recent_images import keep_recent_images
-from utils.data.loading.recipe import BatchRecipe
+from utils.data.loading.image_cache import create_cache, keep_recent_images
+from utils.data.loading.order import BatchRecipe, Epoch
 from utils.data.randomness import sample_generator
 from utils.data.shapes.scene import draw_scene
 from utils.data.sources.dataset import load_dataset

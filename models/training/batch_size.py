@@ -27,7 +27,7 @@ from utils.boxes import cxcywh_to_xyxy
 from utils.cli.train_config import TrainConfig
 from utils.data.image.decoding import LabelledImage
 from utils.data.loading.batch import Batch, join_targets
-from utils.data.loading.items import BOXES, Items
+from utils.data.loading.items import BOXES, BoxItems
 from utils.data.loading.memory import free_memory
 from utils.data.loading.quads import QUAD
 from utils.data.sources.samples import table_of
@@ -125,7 +125,7 @@ def memory_budget(config: TrainConfig, device: str, present: int) -> int:
     """Return the bytes that this process may have: those in use, and a fraction of the free."""
     free = backend.device.free_memory(device)
     if free is None:
-        free = (free_memory() or 0) // local_world_size()
+        free = free_memory() // local_world_size()
     # Graphs keep their memory: a batch of another size, which has no graph, needs as much beside.
     has_graphs = (
         config.compile and not refusal(config, device) and not autograd.compile_problem(device)
@@ -189,7 +189,7 @@ def most_boxes(job: Job) -> int:
     return most * tiles * 2**twice
 
 
-def crowded_batch(images: int, side: int, boxes: int, items: Items = BOXES) -> Batch:
+def crowded_batch(images: int, side: int, boxes: int, items: BoxItems = BOXES) -> Batch:
     """Return noise with so many boxes of many sizes on each image, always the same.
 
     items: make the targets, of objects that fill their boxes.

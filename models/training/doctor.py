@@ -23,7 +23,7 @@ from backend.checks import CPU
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
 from utils.data.loading.batch import Batch
-from utils.data.loading.items import Items
+from utils.data.loading.items import BoxItems
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import Sample
@@ -52,7 +52,7 @@ class LoaderInput(NamedTuple):
 
     config: TrainConfig
     samples: Sequence[Sample]
-    items: Items
+    items: BoxItems
 
     def loader(self, workers: int, cache: str = "") -> TrainLoader:
         config = self.config

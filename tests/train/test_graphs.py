@@ -32,9 +32,8 @@ from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparamet
 from utils.cli.train_config import parse_train_flags
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
-from utils.data.loading.items import BOXES
+from utils.data.loading.items import BOXES, MaskItems
 from utils.data.loading.loader import TrainLoader
-from utils.data.loading.mask_items import MaskItems
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.report.stage_timer import StageTimer

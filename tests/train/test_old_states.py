@@ -17,7 +17,7 @@ STATES = sorted((Path(__file__).parent / "states").rglob("*.safetensors"))
 # batches that each state holds, and the weights, are those of other pixels than today's.
 LOADER = (
     "utils.data.loading.items.fit_long_side",
-    "utils.data.loading.recipe.fit_long_side",
+    "utils.data.loading.order.fit_long_side",
     "utils.data.augment.tiles.fit_long_side",
 )
 # Between machines and frameworks float32 sums round differently; two epochs at small rates.

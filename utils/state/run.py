@@ -14,8 +14,8 @@ from typing import Any
 from backend.processes import this_process
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
-from utils.data.loading.items import BOXES, Items
-from utils.data.loading.recipe import BatchRecipe
+from utils.data.loading.items import BOXES, BoxItems
+from utils.data.loading.order import BatchRecipe
 from utils.data.sources.samples import Sample
 from utils.files.atomic import remove_unfinished
 from utils.processes.suspend import FILE_VARIABLE, StopRequests
@@ -49,7 +49,7 @@ class Job:
     stop: StopRequests
     lock: RunLock  # of the run's folder; rank 0 takes it
     world: World = ALONE
-    items: Items = BOXES  # of the task
+    items: BoxItems = BOXES  # of the task
 
     @cached_property
     def data(self) -> Mapping[str, Any]:

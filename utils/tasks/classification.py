@@ -9,9 +9,9 @@ import numpy as np
 
 from utils import detections
 from utils.cli.run_config import MAX_IMAGE_SIZE
-from utils.data.image.centre_crop import centre_region, crop, crop_placement
+from utils.data.image.letterbox import centre_region, crop
 from utils.data.image.view import View
-from utils.data.loading.class_items import CLASSES
+from utils.data.loading.items import CLASSES
 from utils.data.sources.class_folders import fill_images
 from utils.data.sources.samples import SampleTable
 from utils.errors import DatasetError, UserError
@@ -122,8 +122,8 @@ class Classification(Task):
     ) -> View:
         """Return the middle of an image, of the shape of the network's input."""
         output_size = fixed_size or (image_size, image_size)
-        region = centre_region((image.shape[0], image.shape[1]), output_size)
-        pixels, placement = crop(image, region, output_size), crop_placement(region, output_size)
+        region = centre_region(image.shape[:2], output_size)
+        pixels, placement = crop(image, region, output_size), region.placement(output_size)
         return View(pixels, placement, (region.top, region.left))
 
 

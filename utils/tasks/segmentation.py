@@ -13,7 +13,7 @@ import numpy as np
 from backend.words import count
 from utils.cli.train_config import TrainConfig
 from utils.data.augment.transforms import WITHOUT_OUTLINES, transform_names
-from utils.data.loading.mask_items import MaskItems
+from utils.data.loading.items import MaskItems
 from utils.data.sources.class_folders import refuse_classes
 from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
 from utils.data.sources.samples import Sample, SampleTable

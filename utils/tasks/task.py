@@ -22,7 +22,7 @@ from utils.cli.hyperparameters import (
 from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
 from utils.data.image.view import View, whole_view
-from utils.data.loading.items import Items
+from utils.data.loading.items import BoxItems
 from utils.data.loading.reading import ground_truth
 from utils.data.sources.coco_annotations import CocoAnnotations
 from utils.data.sources.samples import Sample, SampleTable
@@ -113,7 +113,7 @@ class Task:
     head_args: ClassVar[tuple[Any, ...]]
     refused: ClassVar[Mapping[str, str]] = {}
     unused: ClassVar[tuple[str, ...]] = ("randaugment",)
-    val_items: ClassVar[Items]
+    val_items: ClassVar[BoxItems]
     fitness: ClassVar[Mapping[str, float]] = {}
 
     def about(self, document: Mapping[str, Any]) -> list[str]:
@@ -173,7 +173,7 @@ class Task:
         usual = read_hyperparameters(self.defaults.get("hyp", DEFAULT_HYPERPARAMETERS))
         return [name for name in self.unused if getattr(hyp, name) != getattr(usual, name)]
 
-    def items(self, config: TrainConfig) -> Items:
+    def items(self, config: TrainConfig) -> BoxItems:
         """Return what makes the images and targets of a training and of its validations."""
         return self.val_items
 

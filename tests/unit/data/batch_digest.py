@@ -12,9 +12,8 @@ from itertools import islice
 
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
-from utils.data.loading.class_items import CLASSES
+from utils.data.loading.items import CLASSES, MaskItems
 from utils.data.loading.loader import TrainLoader, ValLoader
-from utils.data.loading.mask_items import MaskItems
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples

@@ -11,8 +11,8 @@ from utils.data.augment.blending import NUM_CUTOUT_DRAWS
 from utils.data.augment.random_operations import NUM_DRAWS, Operation, apply, draw_operations
 from utils.data.augment.sample import Finish, finish
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.image.centre_crop import Region, centre_region, crop
 from utils.data.image.decoding import LabelledImage, SourceImage
+from utils.data.image.letterbox import Region, centre_region, crop
 
 MIN_AREA = 0.08  # part of an image that a crop shows at least
 MAX_ASPECT = 4 / 3  # of a crop's width to its height, and the other way round

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -137,3 +138,39 @@ def letterbox(
     (height, width), (top, left) = placement.resized_size, placement.padding
     canvas[top : top + height, left : left + width] = resizing(image, placement.resized_size)
     return canvas
+
+
+class Region(NamedTuple):
+    """A part of an image, in its pixels."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+
+    def placement(self, output_size: tuple[int, int]) -> Letterbox:
+        """Return how this part, as if it were the whole image, fills an input."""
+        return Letterbox((self.height, self.width), output_size, (0, 0), output_size)
+
+
+def centre_region(size: tuple[int, ...], output_size: tuple[int, int]) -> Region:
+    """Return the largest part of a shape in the middle of an image of (height, width).
+
+    For a square it is that of the shorter side.
+    """
+    scale = min(side / wanted for side, wanted in zip(size, output_size, strict=True))
+    height, width = (
+        min(max(round(wanted * scale), 1), side)
+        for side, wanted in zip(size, output_size, strict=True)
+    )
+    return Region((size[0] - height) // 2, (size[1] - width) // 2, height, width)
+
+
+def crop(image: np.ndarray, region: Region, output_size: tuple[int, int]) -> np.ndarray:
+    """Return a part of an image (H, W, 3) uint8 resized to (height, width).
+
+    Bilinear, also where it shrinks: trained weights of the public YOLOv5 expect it.
+    """
+    top, left, height, width = region
+    part = image[top : top + height, left : left + width]
+    return np.ascontiguousarray(_resize(part, output_size, cv2.INTER_LINEAR))

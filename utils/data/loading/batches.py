@@ -1,4 +1,4 @@
-"""Which samples form a batch of a training, and in which shape."""
+"""Which samples form a batch, in which shape, and how it is built."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Protocol
 
 import cv2
 import numpy as np
@@ -16,37 +15,19 @@ import numpy as np
 from backend.processes import Process
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.decoding import LabelledImage, SourceImage, reduced_size
+from utils.data.image.letterbox import Letterbox
 from utils.data.loading.batch import Batch, Targets, join_targets
-from utils.data.loading.image_cache import ImageCache
-from utils.data.loading.items import BOXES, Items
-from utils.data.loading.order import Epoch, Order, draws_of, place_in_window
+from utils.data.loading.image_cache import ImageCache, RecentImages
+from utils.data.loading.items import BOXES, BoxItems
+from utils.data.loading.order import SQUARE, BatchRecipe, Epoch, aspect_order, draws_of, rectangle
 from utils.data.loading.quads import QUAD, draw_enlarged, join_quads
 from utils.data.loading.reading import decode, pixel_boxes, pixel_polygons
-from utils.data.loading.recent_images import RecentImages
-from utils.data.loading.recipe import SQUARE, BatchRecipe, rectangle
 from utils.data.randomness import sample_generator
 from utils.data.sources.samples import Sample, SampleTable
 from utils.errors import DatasetError, UserError
 
-
-class BatchSource(Protocol):
-    """A recipe for batches that can be sent to another process; a dataclass."""
-
-    @property
-    def samples(self) -> SampleTable:
-        """Those that batches are made of."""
-
-    def __len__(self) -> int:
-        """Return the number of batches in an epoch."""
-
-    def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
-        """Return the sample indices of a whole batch, over all ranks, int64."""
-
-    def shape(self, batch_index: int) -> tuple[int, int, int, int]:
-        """Return the shape (B, 3, H, W) of the images of this rank's shard; B may be 0."""
-
-    def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
-        """Fill `images`, uint8 of that shape, and return the shard of the batch around it."""
+# The public recipe's margin around rectangular validation images, in strides.
+RECTANGLE_MARGIN = 0.5
 
 
 @dataclass(frozen=True)
@@ -67,27 +48,25 @@ class TrainBatches:
     recipe: BatchRecipe = SQUARE
     stride: int = 32
     cache: ImageCache | None = None  # made for `image_sizes`
-    recent: RecentImages | None = None  # for `uncached_sizes` and the window of the recipe
-    items: Items = BOXES
+    recent: RecentImages | None = None  # for `image_sizes` and the window of the recipe
+    items: BoxItems = BOXES
 
     def __len__(self) -> int:
+        """Return the number of batches in an epoch."""
         return math.ceil(self.num_images / self.batch_size)
 
     @property
     def num_images(self) -> int:
         """How many samples an epoch shows, repeated ones each time."""
-        return len(self._order) // self._group * self._group
+        return self.recipe.length(self.samples) // self._group * self._group
 
     @property
     def _group(self) -> int:
         """Samples that become one image."""
         return QUAD if self.recipe.quad else 1
 
-    @cached_property
-    def _order(self) -> Order:
-        return self.recipe.order(self.seed, self.samples)
-
     def shape(self, batch_index: int) -> tuple[int, int, int, int]:
+        """Return the shape (B, 3, H, W) of the images of this rank's shard; B may be 0."""
         num_before = batch_index * self.batch_size
         num_images = min(self.batch_size, self.num_images - num_before) // self._group
         side = 2 if self.recipe.quad else 1
@@ -103,6 +82,7 @@ class TrainBatches:
         return rectangle(sizes, self.image_size, self.stride)
 
     def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
+        """Fill `images`, uint8 of `shape`, and return the shard of the batch around it."""
         draws = self._draws(epoch)
         positions = self._positions(batch_index)
         mine = self.process.shard(positions.reshape(-1, self._group))
@@ -121,11 +101,12 @@ class TrainBatches:
         return Batch(images, targets, indices, (), global_indices)
 
     def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
+        """Return the sample indices of a whole batch, over all ranks, int64."""
         return self._draws(epoch)[self._positions(batch_index)] % len(self.samples)
 
     def _draws(self, epoch: Epoch) -> np.ndarray:
         """Return the numbers of `draws_of` of an epoch, over all ranks, (num_images,) int64."""
-        return draws_of(self._order, epoch, len(self.samples))[: self.num_images]
+        return draws_of(self.recipe, self.seed, self.samples, epoch)[: self.num_images]
 
     def _positions(self, batch_index: int) -> np.ndarray:
         """Return where in the epoch's order a whole batch lies, over all ranks, (N,) int64."""
@@ -144,12 +125,15 @@ class TrainBatches:
         tiles: list[tuple[int, int | None]]
         if window:
             drawn = self.items.draw(strengths, generator, 0, window)
-            places = [place_in_window(position, back, window) for back in drawn.samples]
+            # The first places see all others of the first window, behind them too.
+            places = [
+                position - back + (window if back > position else 0) for back in drawn.samples
+            ]
             tiles = [(int(draws[at]) % num_samples, epoch * len(draws) + at) for at in places]
         else:
             drawn = self.items.draw(strengths, generator, index, num_samples)
             tiles = [(tile, None) for tile in drawn.samples]
-        with naming_image(self.samples[index].image_path):
+        with _naming_image(self.samples[index].image_path):
             sources = [self._source(*tile) for tile in tiles]
             return self.items.make(drawn, sources, self.image_size, size)
 
@@ -158,18 +142,13 @@ class TrainBatches:
         sizes = [(height, width) for height, width in self.samples.sizes.tolist()]
         return [reduced_size(size, self.items.reduction(size, self.image_size)) for size in sizes]
 
-    def uncached_sizes(self) -> list[tuple[int, int]]:
-        """Return those of `image_sizes` whose images no cache keeps."""
-        sizes = enumerate(self.image_sizes())
-        return [size for index, size in sizes if not self._is_cached(index)]
-
     def _source(self, index: int, place: int | None) -> SourceImage:
         """Return a sample's image; `place` is where `recent` keeps it, if it does."""
         sample = self.samples[index]
         size = sample.height, sample.width
         reduction = self.items.reduction(size, self.image_size)
         decoded = partial(self._decode, index, sample, reduction)
-        if self.recent is not None and place is not None and not self._is_cached(index):
+        if self.recent is not None and place is not None:
             decoded_size = reduced_size(size, reduction)
             decoded = partial(self.recent.get, place, index, decoded_size, decoded)
         return SourceImage(
@@ -181,21 +160,96 @@ class TrainBatches:
             pixel_polygons(sample),
         )
 
-    def _is_cached(self, index: int) -> bool:
-        return self.cache is not None and self.cache.holds(index)
-
     def _decode(self, index: int, sample: Sample, reduction: int) -> np.ndarray:
-        with naming_image(sample.image_path):  # any tile of a mosaic may fail
-            if self.cache is None or not self.cache.holds(index):
-                return decode(sample, reduction)
-            return self.cache.get(index, partial(decode, sample, reduction))
+        with _naming_image(sample.image_path):  # any tile of a mosaic may fail
+            return _cached(self.cache, index, partial(decode, sample, reduction))
+
+
+@dataclass(frozen=True)
+class ValBatches:
+    """A rank's shard of letterboxed batches in a fixed order, long sides at `image_size`.
+
+    Rectangular batches hold images of similar aspect ratio. Their sides are the smallest multiples
+    of `stride` that hold the images of all ranks and half a stride. Sides of square batches are
+    the smallest multiple of `stride` from `image_size` up. In batches of a fixed size, and in the
+    order of square ones, each image is as large as fits.
+    """
+
+    samples: SampleTable
+    image_size: int
+    batch_size: int  # over all ranks
+    stride: int
+    rectangular: bool
+    process: Process = Process()
+    cache: ImageCache | None = None  # made for `image_sizes`
+    fixed_size: tuple[int, int] | None = None  # (height, width)
+    items: BoxItems = BOXES
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        return math.ceil(len(self.samples) / self.batch_size)
+
+    def shape(self, batch_index: int) -> tuple[int, int, int, int]:
+        """Return the shape (B, 3, H, W) of the images of this rank's shard; B may be 0."""
+        indices = self._indices(batch_index)  # of all ranks: their images have one size
+        height = width = math.ceil(self.image_size / self.stride) * self.stride
+        if self.rectangular:
+            sizes = [(height, width) for height, width in self.samples.sizes[indices].tolist()]
+            height, width = rectangle(sizes, self.image_size, self.stride, RECTANGLE_MARGIN)
+        height, width = self.fixed_size or (height, width)
+        return len(self.process.shard(indices)), 3, height, width
+
+    def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
+        """Fill `images`, uint8 of `shape`, and return the shard of the batch around it."""
+        global_indices = self._indices(batch_index)
+        indices = self.process.shard(global_indices)
+        input_size = images.shape[2], images.shape[3]
+        letterboxes = tuple(self._letterbox(index, input_size) for index in indices)
+        targets = fill_images(images, indices, partial(self._item, input_size), self.items)
+        return Batch(images, targets, indices, letterboxes, global_indices)
+
+    def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
+        """Return the sample indices of a whole batch, over all ranks, int64."""
+        return self._indices(batch_index)
+
+    def _indices(self, batch_index: int) -> np.ndarray:
+        return self._order[batch_index * self.batch_size :][: self.batch_size]
+
+    @cached_property
+    def _order(self) -> np.ndarray:
+        return aspect_order(self.samples) if self.rectangular else np.arange(len(self.samples))
+
+    def _letterbox(self, index: int, input_size: tuple[int, int]) -> Letterbox:
+        height, width = self.samples.sizes[index].tolist()
+        is_fixed = self.fixed_size is not None
+        return self.items.place((height, width), self.image_size, input_size, is_fixed)
+
+    def image_sizes(self) -> list[tuple[int, int]]:
+        """Return (height, width) of each sample as it is resized and cached."""
+        inside = self.image_size, self.image_size
+        return [self._letterbox(index, inside).resized_size for index in range(len(self.samples))]
+
+    def _item(self, input_size: tuple[int, int], index: int) -> LabelledImage:
+        sample, placement = self.samples[index], self._letterbox(index, input_size)
+        with _naming_image(sample.image_path):
+            image = _cached(self.cache, index, lambda: self.items.resize(decode(sample), placement))
+            labels = sample.class_index, pixel_boxes(sample), pixel_polygons(sample)
+            return self.items.fit(LabelledImage(image, *labels), placement)
+
+
+BatchSource = TrainBatches | ValBatches
+
+
+def _cached(cache: ImageCache | None, index: int, make: Callable[[], np.ndarray]) -> np.ndarray:
+    """Return the image of a sample from a cache that holds it, else make it."""
+    return make() if cache is None or not cache.holds(index) else cache.get(index, make)
 
 
 def fill_images(
     images: np.ndarray,
     numbers: np.ndarray,
     make_item: Callable[[int], LabelledImage],
-    items: Items = BOXES,
+    items: BoxItems = BOXES,
 ) -> Targets:
     """Make the item of every number and write its image into `images`.
 
@@ -222,7 +276,7 @@ class _NamedError(RuntimeError):
 
 
 @contextmanager
-def naming_image(image_path: Path) -> Iterator[None]:
+def _naming_image(image_path: Path) -> Iterator[None]:
     """Add the image's path to any failure inside that does not name an image yet."""
     try:
         yield

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import shutil
+import struct
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
 from backend.words import count
-from utils.data.loading.memory import free_memory
+from utils.data.loading.memory import free_memory, require_memory
 from utils.data.loading.nameless_file import NamelessFile, share_file
 from utils.errors import DatasetError
 from utils.processes.world import ALONE, World
 
+MOSAIC_WINDOW = "--mosaic-window"
 _ABSENT, _PRESENT = b"\0", b"\1"
 _PAGE = 4096
+_MARK = struct.Struct("<Q")  # 0: no image is there
+_NOTHING = 0
 
 log = logging.getLogger("data")
 
@@ -98,10 +104,19 @@ def create_cache(
     shapes = np.array(sizes, np.int32).reshape(-1, 2)
     limit, file = 0, None
     if world.process.local_rank == 0:
-        limit = int(fraction * (_require_free_memory() if kind == "ram" else _free_disk()))
-        starts, size = _plan(shapes, limit)
-        log.info(_line(kind, split, shapes, starts, limit))
-        file = _open(kind, size)
+        folder = os.environ.get("TMPDIR") or "/var/tmp"  # /tmp is memory on some systems
+        try:
+            free = free_memory() if kind == "ram" else shutil.disk_usage(folder).free
+            limit = int(fraction * free)
+            starts, size = _plan(shapes, limit)
+            place = "memory" if kind == "ram" else f"a file in {folder}"
+            log.info(_line(place, split, shapes, starts, limit))
+            file = NamelessFile(size) if kind == "ram" else _open_on_disk(folder, size)
+        except OSError as error:
+            raise DatasetError(
+                f"--cache {kind}: no file in {folder if kind == 'disk' else 'memory'}: "
+                f"{error.strerror}; name another folder in TMPDIR, or leave --cache out"
+            ) from error
     if world.process.world_size > 1:
         limit, file = share_file(file, limit, f"--cache {kind}", world)
     assert file is not None
@@ -123,9 +138,8 @@ def _num_bytes(shapes: np.ndarray) -> np.ndarray:
     return shapes.astype(np.int64).prod(axis=1) * 3
 
 
-def _line(kind: str, split: str, shapes: np.ndarray, starts: np.ndarray, limit: int) -> str:
+def _line(place: str, split: str, shapes: np.ndarray, starts: np.ndarray, limit: int) -> str:
     num_bytes, fits = _num_bytes(shapes), starts >= 0
-    place = "memory" if kind == "ram" else f"a file in {_disk_folder()}"
     line = f"cache: {fits.sum()} of {count(len(fits), f'{split} image')} in {place}"
     line += f", {num_bytes[fits].sum() / 1e9:.2f} GB when all are read"
     if not fits.all():
@@ -134,40 +148,83 @@ def _line(kind: str, split: str, shapes: np.ndarray, starts: np.ndarray, limit: 
     return line
 
 
-def _open(kind: str, size: int) -> NamelessFile:
-    if kind == "ram":
-        return NamelessFile(size)
-    try:
-        with tempfile.TemporaryFile(dir=_disk_folder()) as file:
-            opened = NamelessFile(descriptor=os.dup(file.fileno()))
-    except OSError as error:
-        raise DatasetError(
-            f"--cache disk: no file can be made in {_disk_folder()}: {error.strerror}; name "
-            "another folder in TMPDIR"
-        ) from error
+def _open_on_disk(folder: str, size: int) -> NamelessFile:
+    with tempfile.TemporaryFile(dir=folder) as file:
+        opened = NamelessFile(descriptor=os.dup(file.fileno()))
     os.ftruncate(opened.descriptor, size)
     return opened
 
 
-def _disk_folder() -> str:
-    return os.environ.get("TMPDIR") or "/var/tmp"  # /tmp is memory on some systems
+class RecentImages:
+    """A ring of images: each takes the slot of the one `num_slots` places before it in the order.
+
+    No batch depends on what is there: an image that is not there is decoded again. A lock on each
+    slot keeps a reader from half an image; it ends with the process that holds it.
+    """
+
+    def __init__(self, num_slots: int, image_bytes: int, file: NamelessFile):
+        """Use an open file; each slot takes an image of up to `image_bytes`."""
+        self._num_slots, self._image_bytes, self._file = num_slots, image_bytes, file
+
+    def get(
+        self, place: int, sample: int, size: tuple[int, int], decode: Callable[[], np.ndarray]
+    ) -> np.ndarray:
+        """Return the image of a sample, (H, W, 3) uint8; decode and keep it if it is not there.
+
+        Args:
+            place: in the order, from 0 up, over all epochs; it says which slot the image takes.
+            sample: index, from 0 up. The mark, as an epoch may have another order (`order.Epoch`).
+            size: (height, width) of what `decode` returns.
+        """
+        start = place % self._num_slots * (_MARK.size + self._image_bytes)
+        mark = _MARK.pack(sample + 1)
+        with self._locked(start, fcntl.LOCK_SH):
+            if os.pread(self._file.descriptor, _MARK.size, start) == mark:
+                image = np.empty((*size, 3), np.uint8)
+                os.preadv(self._file.descriptor, [image.data], start + _MARK.size)
+                return image
+        image = np.ascontiguousarray(decode())
+        assert image.shape == (*size, 3) and image.nbytes <= self._image_bytes
+        with self._locked(start, fcntl.LOCK_EX):
+            # First, for a process that is killed in the middle.
+            os.pwrite(self._file.descriptor, _MARK.pack(_NOTHING), start)
+            if os.pwrite(self._file.descriptor, image.data, start + _MARK.size) == image.nbytes:
+                os.pwrite(self._file.descriptor, mark, start)
+        return image
+
+    @contextmanager
+    def _locked(self, start: int, kind: int) -> Iterator[None]:
+        fcntl.lockf(self._file.descriptor, kind, 1, start)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._file.descriptor, fcntl.LOCK_UN, 1, start)
 
 
-def _free_disk() -> int:
-    folder = _disk_folder()
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError as error:
-        raise DatasetError(
-            f"--cache disk: {folder}: {error.strerror}; name another folder in TMPDIR"
-        ) from error
+def keep_recent_images(
+    sizes: Sequence[tuple[int, int]], num_slots: int, world: World = ALONE
+) -> RecentImages:
+    """Return an empty ring; the processes of a machine share one.
 
+    Args:
+        sizes: (height, width) of all images, as they are decoded.
+        num_slots: how many images are kept.
+        world: the processes that call this together.
 
-def _require_free_memory() -> int:
-    free = free_memory()
-    if free is None:
-        raise DatasetError(
-            "--cache ram: /proc/meminfo does not state how much memory is free; mount /proc, take "
-            "--cache disk, or leave --cache out"
+    Raises:
+        UserError: there is not enough memory.
+    """
+    image_bytes = 3 * max(height * width for height, width in sizes)
+    file = None
+    if world.process.local_rank == 0:
+        num_bytes = num_slots * (_MARK.size + image_bytes)
+        require_memory(
+            num_bytes,
+            f"{MOSAIC_WINDOW}: {num_slots} decoded images",
+            f"use a smaller {MOSAIC_WINDOW} or --batch-size, fewer --workers, or leave it out",
         )
-    return free
+        file = NamelessFile(num_bytes)
+    if world.process.world_size > 1:
+        _, file = share_file(file, num_slots, MOSAIC_WINDOW, world)
+    assert file is not None
+    return RecentImages(num_slots, image_bytes, file)

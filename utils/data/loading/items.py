@@ -3,46 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from utils.boxes import xyxy_to_cxcywh
+from utils.data.augment.class_sample import (
+    ClassAugmentation,
+    augment_class,
+    draw_class_augmentation,
+    fill,
+    shortest_side,
+)
 from utils.data.augment.sample import Augmentation, augment, draw_augmentation
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.decoding import (
+    REDUCTIONS,
     LabelledImage,
     SourceImage,
     choose_reduction,
     letterbox_labelled,
 )
-from utils.data.image.letterbox import Letterbox, fit_long_side, fitting_long_side, resize
-from utils.data.loading.batch import Targets
+from utils.data.image.letterbox import (
+    Letterbox,
+    centre_region,
+    crop,
+    fit_long_side,
+    fitting_long_side,
+    resize,
+)
+from utils.data.loading.batch import TargetMasks, Targets
+from utils.masks.raster import index_map, separate
+from utils.polygons import Polygons, starts_of, without_outlines
 
 
-class Drawn(Protocol):
-    """All that is random about one training item."""
+@dataclass(frozen=True)
+class BoxItems:
+    """Images with boxes: mosaics and other augmentations; letterboxed in a validation.
 
-    @property
-    def samples(self) -> tuple[int, ...]:
-        """The samples that it shows, in the order in which `Items.make` takes them."""
+    Loaders send it to their workers. Other tasks derive from it.
 
+    Attributes:
+        has_rectangles: images keep their shape: a batch of a validation may be a rectangle.
+    """
 
-class Items(Protocol):
-    """Makes the items of a task; a frozen dataclass, which is sent to workers."""
-
-    @property
-    def has_rectangles(self) -> bool:
-        """Whether images keep their shape: a batch of a validation may be a rectangle."""
+    has_rectangles = True
 
     def reduction(self, size: tuple[int, int], image_size: int) -> int:
         """Return how many times smaller an image may be decoded for training: 1, 2, 4 or 8."""
+        return choose_reduction(size, image_size)
 
     def draw(
         self, strengths: AugmentConfig, generator: np.random.Generator, index: int, num_samples: int
     ) -> Any:
-        """Return the draws of sample `index`, a `Drawn`; the same number for any strengths."""
+        """Return the draws of sample `index`, by the same number of draws for any strengths.
+
+        `samples` of the result are those that the item shows.
+        """
+        return draw_augmentation(strengths, generator, index, num_samples)
 
     def make(
         self,
@@ -52,6 +71,7 @@ class Items(Protocol):
         output_size: tuple[int, int],
     ) -> LabelledImage:
         """Return the training image of a draw, of output_size; `sources` are its samples."""
+        return augment(drawn, sources, image_size, output_size)
 
     def place(
         self,
@@ -68,39 +88,95 @@ class Items(Protocol):
             input_size: (height, width) of the batch.
             is_fixed: the network takes no other size than input_size.
         """
+        long_side = fitting_long_side(size, input_size) if is_fixed else image_size
+        return fit_long_side(size, long_side, input_size)
 
     def resize(self, image: np.ndarray, placement: Letterbox) -> np.ndarray:
         """Return a decoded image of a validation at `placement.resized_size`; caches keep that."""
+        return resize(image, placement.resized_size)
 
     def fit(self, item: LabelledImage, placement: Letterbox) -> LabelledImage:
         """Put a resized image, with labels in pixels of the file, into the network's input."""
+        return letterbox_labelled(item, placement)
 
     def targets(self, item: LabelledImage) -> Targets:
         """Return the targets of an image as those of a batch of one."""
+        height, width = item.size
+        boxes = xyxy_to_cxcywh(item.boxes_xyxy) / [width, height, width, height]
+        image_index = np.zeros(len(item.class_index), np.int64)
+        return Targets(image_index, item.class_index, boxes.astype(np.float32))
 
 
 @dataclass(frozen=True)
-class BoxItems:
-    """Images with boxes: mosaics and other augmentations; letterboxed in a validation."""
+class MaskItems(BoxItems):
+    """Images of `BoxItems`, whose targets have masks; without an outline, the mask is the box."""
 
-    has_rectangles = True
-
-    def reduction(self, size: tuple[int, int], image_size: int) -> int:
-        return choose_reduction(size, image_size)
+    ratio: int = 4  # the maps are so many times smaller than the images
+    overlap: bool = True  # one map an image, the smaller objects on top; else one an object
 
     def draw(
         self, strengths: AugmentConfig, generator: np.random.Generator, index: int, num_samples: int
     ) -> Augmentation:
-        return draw_augmentation(strengths, generator, index, num_samples)
+        drawn = draw_augmentation(strengths, generator, index, num_samples)
+        return replace(drawn, fits_outlines=True)
+
+    def targets(self, item: LabelledImage) -> Targets:
+        targets = super().targets(item)
+        outlines = complete_outlines(item.polygons, item.boxes_xyxy)
+        num_objects = len(outlines)
+        if self.overlap:
+            numbers, value = index_map(outlines, item.size, self.ratio)
+            masks = TargetMasks(numbers[None], np.zeros(num_objects, np.int64), value)
+        else:
+            maps = separate(outlines, item.size, self.ratio)
+            masks = TargetMasks(maps, np.arange(num_objects), np.ones(num_objects, np.int64))
+        return targets._replace(masks=masks)
+
+
+def complete_outlines(polygons: Polygons | None, boxes_xyxy: np.ndarray) -> Polygons:
+    """Return an outline of each object: its own, or that of its box where it has none.
+
+    Args:
+        polygons: of M objects.
+        boxes_xyxy: (M, 4), in the unit of the polygons.
+    """
+    num_objects = len(boxes_xyxy)
+    polygons = polygons or without_outlines(num_objects)
+    missing = polygons.num_points == 0
+    num_points = np.where(missing, 4, polygons.num_points)
+    is_corner = np.repeat(missing, num_points)
+    points = np.empty((len(is_corner), 2))
+    points[~is_corner] = polygons.points_xy
+    points[is_corner] = boxes_xyxy[missing][:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 2)
+    return Polygons(points, starts_of(num_points))
+
+
+@dataclass(frozen=True)
+class ClassItems(BoxItems):
+    """Images of one class each: random crops for training, centre crops for validation.
+
+    They are squares of --img pixels; the targets are one box each, which fills the image.
+    """
+
+    has_rectangles = False
+
+    def reduction(self, size: tuple[int, int], image_size: int) -> int:
+        side = shortest_side(size)  # no crop has to be enlarged
+        return max((x for x in REDUCTIONS if x * image_size <= side), default=1)
+
+    def draw(
+        self, strengths: AugmentConfig, generator: np.random.Generator, index: int, num_samples: int
+    ) -> ClassAugmentation:
+        return draw_class_augmentation(strengths, generator, index)
 
     def make(
         self,
-        drawn: Augmentation,
+        drawn: ClassAugmentation,
         sources: Sequence[SourceImage],
         image_size: int,
         output_size: tuple[int, int],
     ) -> LabelledImage:
-        return augment(drawn, sources, image_size, output_size)
+        return augment_class(drawn, sources[0], output_size)
 
     def place(
         self,
@@ -109,20 +185,17 @@ class BoxItems:
         input_size: tuple[int, int],
         is_fixed: bool = False,
     ) -> Letterbox:
-        long_side = fitting_long_side(size, input_size) if is_fixed else image_size
-        return fit_long_side(size, long_side, input_size)
+        """Return how the middle of an image fills the input, as if there were no more of it."""
+        output_size = input_size if is_fixed else (image_size, image_size)
+        return centre_region(size, output_size).placement(output_size)
 
     def resize(self, image: np.ndarray, placement: Letterbox) -> np.ndarray:
-        return resize(image, placement.resized_size)
+        output_size = placement.resized_size
+        return crop(image, centre_region(image.shape[:2], output_size), output_size)
 
     def fit(self, item: LabelledImage, placement: Letterbox) -> LabelledImage:
-        return letterbox_labelled(item, placement)
-
-    def targets(self, item: LabelledImage) -> Targets:
-        height, width = item.size
-        boxes = xyxy_to_cxcywh(item.boxes_xyxy) / [width, height, width, height]
-        image_index = np.zeros(len(item.class_index), np.int64)
-        return Targets(image_index, item.class_index, boxes.astype(np.float32))
+        return fill(item.image, item.class_index)
 
 
 BOXES = BoxItems()
+CLASSES = ClassItems()

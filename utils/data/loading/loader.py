@@ -11,15 +11,12 @@ from typing import Any, TypeVar
 from backend.words import count
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
-from utils.data.loading.batches import TrainBatches
-from utils.data.loading.image_cache import create_cache
-from utils.data.loading.items import BOXES, Items
+from utils.data.loading.batches import TrainBatches, ValBatches
+from utils.data.loading.image_cache import create_cache, keep_recent_images
+from utils.data.loading.items import BOXES, BoxItems
 from utils.data.loading.memory import require_memory
-from utils.data.loading.order import Epoch
+from utils.data.loading.order import SQUARE, BatchRecipe, Epoch
 from utils.data.loading.quads import QUAD
-from utils.data.loading.recent_images import FLAG, keep_recent_images
-from utils.data.loading.recipe import SQUARE, BatchRecipe
-from utils.data.loading.val_batches import ValBatches
 from utils.data.loading.worker_memory import SLOTS_PER_WORKER
 from utils.data.loading.workers import NewArray, WorkerPool, new_bytes
 from utils.data.sources.samples import Sample, table_of
@@ -114,19 +111,15 @@ def _with_cache(source: _Source, kind: str, fraction: float, split: str, world: 
 
 
 def _with_recent_images(source: TrainBatches, workers: int, world: World) -> TrainBatches:
-    """Keep the images of the recipe's window, but for those that a cache keeps."""
+    """Keep the images of the recipe's window, unless a cache keeps them."""
     window = source.recipe.mosaic_window
     has_mosaics = source.augment.in_epoch(0).mosaic > 0  # later epochs have no others
-    if not window or not has_mosaics:
+    if not window or not has_mosaics or source.cache is not None:
         return source
     ahead = source.batch_size * SLOTS_PER_WORKER * max(workers, 1)
-    sizes = source.uncached_sizes()
-    slots = min(window + ahead, source.num_images) if sizes else 0
-    less = f"a smaller {FLAG}" if window > ahead else "fewer --workers or a smaller --batch-size"
-    remedy = f"use {less}, or leave it out"
-    # Without images too: the caches of other machines may hold fewer, and all call it together.
-    recent = keep_recent_images(sizes, slots, world, remedy)
-    return dataclasses.replace(source, recent=recent) if sizes else source
+    slots = min(window + ahead, source.num_images)
+    recent = keep_recent_images(source.image_sizes(), slots, world)
+    return dataclasses.replace(source, recent=recent)
 
 
 class TrainLoader(_Loader):
@@ -161,7 +154,7 @@ class TrainLoader(_Loader):
         cache: str = "",
         world: World = ALONE,
         recipe: BatchRecipe = SQUARE,
-        items: Items = BOXES,
+        items: BoxItems = BOXES,
     ):
         if recipe.quad and len(samples) < QUAD:
             raise UserError(
@@ -237,7 +230,7 @@ class ValLoader(_Loader):
         cache: str = "",
         world: World = ALONE,
         fixed_size: tuple[int, int] | None = None,
-        items: Items = BOXES,
+        items: BoxItems = BOXES,
     ):
         rectangular = rectangular and fixed_size is None and items.has_rectangles
         source = ValBatches(

@@ -62,35 +62,20 @@ def share_file(
     Raises:
         DatasetError: the file cannot be opened.
     """
-    where = np.zeros(4, np.int64) if file is None else _address(file.descriptor)
-    mine = np.concatenate([np.array([file is not None, number], np.int64), where])
-    all_of_them = np.concatenate(world.all_gather(mine[None]))
+    mine = [file is not None, number, os.getpid(), 0 if file is None else file.descriptor]
+    all_of_them = np.concatenate(world.all_gather(np.array([mine], np.int64)))
     if file is None:
         # The ranks of a machine follow each other.
         first_of_machine = np.flatnonzero(all_of_them[: world.process.rank, 0])[-1]
-        number = int(all_of_them[first_of_machine, 1])
-        file = _open_for_all(all_of_them[first_of_machine, 2:], flag)
+        _, number, process_id, descriptor = all_of_them[first_of_machine].tolist()
+        try:
+            opened = os.open(f"/proc/{process_id}/fd/{descriptor}", os.O_RDWR)
+        except OSError as error:
+            raise DatasetError(
+                f"{flag}: the images that process {process_id} keeps for this machine cannot be "
+                f"shared: {error}; run all processes of a machine as one user, or leave "
+                f"{flag.split()[0]} out"
+            ) from error
+        file = NamelessFile(descriptor=opened)
     world.all_gather(np.zeros(0, np.int64))  # the first one keeps its file until all have opened it
     return number, file
-
-
-def _address(descriptor: int) -> np.ndarray:
-    """Return (4,) int64 by which processes of the same user and machine find an open file."""
-    status = os.fstat(descriptor)
-    identity = np.array([status.st_dev, status.st_ino], np.uint64).view(np.int64)
-    return np.concatenate([np.array([os.getpid(), descriptor], np.int64), identity])
-
-
-def _open_for_all(address: np.ndarray, flag: str) -> NamelessFile:
-    process_id, number = address[:2].tolist()
-    try:
-        file = NamelessFile(descriptor=os.open(f"/proc/{process_id}/fd/{number}", os.O_RDWR))
-        if not np.array_equal(_address(file.descriptor)[2:], address[2:]):
-            raise FileNotFoundError(f"process {process_id} has another file there")
-    except OSError as error:
-        raise DatasetError(
-            f"{flag}: the images that process {process_id} keeps for this machine cannot be "
-            f"shared: {error}; run all processes of a machine as one user, or leave "
-            f"{flag.split()[0]} out"
-        ) from error
-    return file

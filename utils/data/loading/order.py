@@ -1,18 +1,20 @@
-"""Which samples an epoch shows, and in which order.
+"""Which samples an epoch shows, in which order, and in which shape they form batches.
 
-It is a function of seed and epoch, and all epochs are equally long: learning rates and a resumed
-run count by their length.
+The order is a function of seed and epoch, and all epochs are equally long: learning rates and a
+resumed run count by their length.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import NamedTuple, Protocol
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
+from utils.data.image.letterbox import fit_long_side
 from utils.data.randomness import epoch_order, order_generator
 from utils.data.sources.samples import SampleTable
 
@@ -24,129 +26,105 @@ class Epoch(NamedTuple):
     class_scores: tuple[float, ...] = ()  # (C,) of the last validation, 0 to 1; () before the first
 
 
-class Order(Protocol):
-    """The samples of every epoch."""
+@dataclass(frozen=True)
+class BatchRecipe:
+    """The choices of train.py's flags of these names; the defaults make shuffled squares."""
 
-    def __hash__(self) -> int:
-        """Return what tells it from another order."""
+    rectangular: bool = False
+    quad: bool = False
+    image_weights: bool = False
+    repeat_factor: float = 0.0
+    mosaic_window: int = 0  # partners of a mosaic are among so many of the order; 0: all samples
 
-    def __len__(self) -> int:
+    def length(self, samples: SampleTable) -> int:
         """Return how many samples an epoch shows, repeated ones each time."""
+        if self._repeats:
+            return math.ceil(repeat_factors(samples, self.repeat_factor).sum())
+        return len(samples)
 
-    def samples_of(self, epoch: Epoch) -> np.ndarray:
-        """Return the sample indices of an epoch in their order, (len(self),) int64."""
+    def order(self, seed: int, samples: SampleTable, epoch: Epoch) -> np.ndarray:
+        """Return the sample indices of an epoch in their order, (length,) int64."""
+        if self.rectangular:
+            return aspect_order(samples)
+        if self.image_weights:
+            return weighted(seed, samples, epoch)
+        if self._repeats:
+            return repeated(seed, repeat_factors(samples, self.repeat_factor), epoch.number)
+        return epoch_order(seed, epoch.number, len(samples))
 
-
-@dataclass(frozen=True, eq=False)
-class Shuffled:
-    """Each sample once, in random order."""
-
-    seed: int
-    num_samples: int
-
-    def __len__(self) -> int:
-        return self.num_samples
-
-    def samples_of(self, epoch: Epoch) -> np.ndarray:
-        return epoch_order(self.seed, epoch.number, self.num_samples)
-
-
-@dataclass(frozen=True, eq=False)
-class ByAspectRatio:
-    """Each sample once, from the widest to the tallest, the same in every epoch."""
-
-    samples: SampleTable
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def samples_of(self, epoch: Epoch) -> np.ndarray:
-        return aspect_order(self.samples)
+    @property
+    def _repeats(self) -> bool:
+        return self.repeat_factor > 0 and not (self.rectangular or self.image_weights)
 
 
-@dataclass(frozen=True, eq=False)
-class Weighted:
-    """As many samples as there are, with replacement: rare and badly found classes more often.
+SQUARE = BatchRecipe()
+
+
+def rectangle(
+    sizes: Iterable[tuple[int, int]], long_side: int, stride: int, margin: float = 0.0
+) -> tuple[int, int]:
+    """Return the smallest (height, width) in multiples of `stride` that holds these images.
+
+    Args:
+        sizes: (height, width) of the images, each of which is resized to `long_side`.
+        margin: room around them, in strides.
+    """
+    inside = long_side, long_side
+    resized = [fit_long_side(size, long_side, inside).resized_size for size in sizes]
+    height, width = np.max(resized, axis=0) / stride + margin
+    return math.ceil(height) * stride, math.ceil(width) * stride
+
+
+def weighted(seed: int, samples: SampleTable, epoch: Epoch) -> np.ndarray:
+    """Draw as many samples as there are, with replacement: rare, badly found classes more often.
 
     Where all weights are 0, since every class is found perfectly or nothing is labelled, each
     sample has the same.
     """
-
-    seed: int
-    samples: SampleTable
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def samples_of(self, epoch: Epoch) -> np.ndarray:
-        classes = self.samples.class_index
-        scores = np.array(epoch.class_scores or np.zeros(classes.max(initial=0) + 1))
-        by_class = class_weights(classes, len(scores)) * (1 - scores) ** 2
-        weights = image_weights(self.samples, by_class)
-        if not weights.any():
-            weights = np.ones(len(weights))
-        ends = np.cumsum(weights)
-        points = order_generator(self.seed, epoch.number).random(len(weights)) * ends[-1]
-        last = int(np.flatnonzero(weights)[-1])  # a product may round up to the end
-        return np.searchsorted(ends, points, side="right").clip(max=last)
+    classes = samples.class_index
+    scores = np.array(epoch.class_scores or np.zeros(classes.max(initial=0) + 1))
+    by_class = class_weights(classes, len(scores)) * (1 - scores) ** 2
+    of_objects = by_class[classes]
+    weights: np.ndarray = np.bincount(samples.image_of_object, of_objects, len(samples))
+    if not weights.any():
+        weights = np.ones(len(weights))
+    ends = np.cumsum(weights)
+    points = order_generator(seed, epoch.number).random(len(weights)) * ends[-1]
+    last = int(np.flatnonzero(weights)[-1])  # a product may round up to the end
+    return np.searchsorted(ends, points, side="right").clip(max=last)
 
 
-@dataclass(frozen=True, eq=False)
-class Repeated:
-    """Each sample at least once, those with rare classes more often, in random order.
+def repeated(seed: int, factors: np.ndarray, epoch: int) -> np.ndarray:
+    """Show each sample at least once, those with rare classes more often, in random order.
 
-    An epoch shows the sum of the factors, rounded up. A sample is shown as often as its factor
-    says on average: by systematic sampling, each time its factor rounded down or up.
+    A sample is shown as often as its factor says on average: by systematic sampling, each time its
+    factor rounded down or up. An epoch shows the sum of the factors, rounded up.
     """
-
-    seed: int
-    factors: np.ndarray  # (S,) float64, from 1 up
-
-    def __len__(self) -> int:
-        return self._length
-
-    @cached_property
-    def _length(self) -> int:
-        return math.ceil(self.factors.sum())
-
-    def samples_of(self, epoch: Epoch) -> np.ndarray:
-        samples = epoch_order(self.seed, epoch.number, len(self.factors))
-        draws = order_generator(self.seed, epoch.number).random(1 + len(self))
-        ends = np.cumsum(self.factors[samples])
-        ends = ends * (len(self) / ends[-1])
-        ends[-1] = len(self)  # not just below it
-        counts = np.diff(np.floor(ends + draws[0]).astype(np.int64), prepend=0)
-        return np.repeat(samples, counts)[np.argsort(draws[1:], kind="stable")]
+    length = math.ceil(factors.sum())
+    order = epoch_order(seed, epoch, len(factors))
+    draws = order_generator(seed, epoch).random(1 + length)
+    ends = np.cumsum(factors[order])
+    ends = ends * (length / ends[-1])
+    ends[-1] = length  # not just below it
+    counts = np.diff(np.floor(ends + draws[0]).astype(np.int64), prepend=0)
+    return np.repeat(order, counts)[np.argsort(draws[1:], kind="stable")]
 
 
 @lru_cache(maxsize=4)  # every batch of an epoch asks for the same order
-def draws_of(order: Order, epoch: Epoch, num_samples: int) -> np.ndarray:
-    """Return a distinct number for each sample of an epoch, (len(order),) int64, read-only.
+def draws_of(recipe: BatchRecipe, seed: int, samples: SampleTable, epoch: Epoch) -> np.ndarray:
+    """Return a distinct number for each sample of an epoch, (length,) int64, read-only.
 
-    A number modulo `num_samples` is the sample index. The k-th repetition of a sample in an epoch
-    is k * `num_samples` higher, and so has random changes of its own.
+    A number modulo `len(samples)` is the sample index. The k-th repetition of a sample in an epoch
+    is k * `len(samples)` higher, and so has random changes of its own.
     """
-    samples = order.samples_of(epoch)
-    by_sample = np.argsort(samples, kind="stable")
-    grouped = samples[by_sample]
-    draws = np.empty_like(samples)
-    repetition = np.arange(len(samples)) - np.searchsorted(grouped, grouped)
-    draws[by_sample] = grouped + repetition * num_samples
+    order = recipe.order(seed, samples, epoch)
+    by_sample = np.argsort(order, kind="stable")
+    grouped = order[by_sample]
+    draws = np.empty_like(order)
+    repetition = np.arange(len(order)) - np.searchsorted(grouped, grouped)
+    draws[by_sample] = grouped + repetition * len(samples)
     draws.setflags(write=False)
     return draws
-
-
-def place_in_window(position: int, back: int, window: int) -> int:
-    """Return the place in an epoch's order that lies `back` places before a position.
-
-    Args:
-        position: from 0 up.
-        back: from 0 to below `window`.
-        window: at most the length of the order. Its first places see all others of the first
-            window instead, behind them too.
-    """
-    place = position - back
-    return place if place >= 0 else place + window
 
 
 def aspect_order(samples: SampleTable) -> np.ndarray:
@@ -168,12 +146,7 @@ def class_weights(class_index: np.ndarray, num_classes: int) -> np.ndarray:
     return weights / weights.sum()
 
 
-def image_weights(samples: SampleTable, by_class: np.ndarray) -> np.ndarray:
-    """Return the sum of the weights (C,) of each image's objects, (S,) float64."""
-    weights = by_class[samples.class_index]
-    return np.bincount(samples.image_of_object, weights, minlength=len(samples))
-
-
+@lru_cache(maxsize=2)  # every batch asks for the length of an epoch
 def repeat_factors(samples: SampleTable, threshold: float) -> np.ndarray:
     """Return how often an epoch shows each image on average, (S,) float64, from 1 up.
 

@@ -7,8 +7,7 @@ import math
 import mmap
 import os
 import struct
-from collections.abc import Iterator
-from itertools import repeat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,6 +54,14 @@ class SharedSlots(NamedTuple):
         return Path(os.fsdecode(text)) if text else None
 
 
+class _Place(NamedTuple):
+    """Where an array lies in a file."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+
+
 class SharedSource:
     """A batch source for spawned processes; what they get is equal to it, its samples read-only.
 
@@ -63,58 +70,42 @@ class SharedSource:
     """
 
     def __init__(self, source: BatchSource):
-        self._source = source
+        self._size = 0  # of the arrays in the file, bytes
+        self._arrays: list[tuple[np.ndarray, _Place]] = []
+        samples = _mapped(source.samples, np.ndarray, self._place)
+        self._empty = dataclasses.replace(source, samples=samples)
         self._file: NamelessFile | None = None  # from the first worker on
-        self._places: list[tuple[str, tuple[int, ...], int]] = []  # dtype, shape and offset
+
+    def _place(self, array: np.ndarray) -> _Place:
+        place = _Place(array.dtype.str, array.shape, self._size)
+        self._arrays.append((array, place))
+        self._size += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
+        return place
 
     def __reduce__(self) -> tuple[Any, ...]:
-        samples = self._source.samples
         if self._file is None:
-            self._copy(arrays_of(samples))
-        nothing = with_arrays(samples, repeat(np.zeros(0)))
-        empty = dataclasses.replace(self._source, samples=nothing)  # type: ignore[type-var]
-        return _attach, (empty, self._places, self._file)
-
-    def _copy(self, arrays: list[np.ndarray]) -> None:
-        end = 0
-        for array in arrays:
-            self._places.append((array.dtype.str, array.shape, end))
-            end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
-        self._file = NamelessFile(end)
-        with mmap.mmap(self._file.descriptor, 0) as memory:  # this process reads its own arrays
-            for array, (dtype, shape, offset) in zip(arrays, self._places, strict=True):
-                np.ndarray(shape, dtype, memory, offset)[...] = array
+            self._file = NamelessFile(self._size)
+            with mmap.mmap(self._file.descriptor, 0) as memory:  # this process has its own arrays
+                for array, (dtype, shape, offset) in self._arrays:
+                    np.ndarray(shape, dtype, memory, offset)[...] = array
+        return _attach, (self._empty, self._file)
 
 
-def _attach(
-    empty: BatchSource, places: list[tuple[str, tuple[int, ...], int]], file: NamelessFile
-) -> BatchSource:
-    def arrays() -> Iterator[np.ndarray]:
-        for place in places:
-            array = file.array(*place)
-            array.flags.writeable = False
-            yield array
+def _attach(empty: BatchSource, file: NamelessFile) -> BatchSource:
+    def array_at(place: _Place) -> np.ndarray:
+        array = file.array(*place)
+        array.flags.writeable = False
+        return array
 
-    samples = with_arrays(empty.samples, arrays())
-    source: BatchSource = dataclasses.replace(empty, samples=samples)  # type: ignore[type-var]
-    return source
+    return dataclasses.replace(empty, samples=_mapped(empty.samples, _Place, array_at))
 
 
-def arrays_of(value: Any) -> list[np.ndarray]:
-    """Return the arrays in a dataclass and in those inside it, in the order of their fields."""
-    if isinstance(value, np.ndarray):
-        return [value]
-    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
-    return [array for field in fields for array in arrays_of(getattr(value, field.name))]
-
-
-def with_arrays(value: Any, arrays: Iterator[np.ndarray]) -> Any:
-    """Return a dataclass with other arrays, taken in the order of `arrays_of`."""
-    if isinstance(value, np.ndarray):
-        return next(arrays)
+def _mapped(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """Return a dataclass after a change of all fields of a kind, also of dataclasses inside it."""
+    if isinstance(value, kind):
+        return change(value)
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
     names = [field.name for field in dataclasses.fields(value)]
-    return dataclasses.replace(
-        value, **{name: with_arrays(getattr(value, name), arrays) for name in names}
-    )
+    changed = {name: _mapped(getattr(value, name), kind, change) for name in names}
+    return dataclasses.replace(value, **changed)

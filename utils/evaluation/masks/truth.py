@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from utils.data.loading.mask_items import complete_outlines
+from utils.data.loading.items import complete_outlines
 from utils.data.loading.reading import ground_truth, pixel_polygons
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth

@@ -13,8 +13,8 @@ from utils.data.augment.class_sample import (
     shortest_side,
 )
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.image.centre_crop import Region
 from utils.data.image.decoding import SourceImage, reduced_size
+from utils.data.image.letterbox import Region
 from utils.data.randomness import sample_generator
 
 STRONG = OF_CLASSES

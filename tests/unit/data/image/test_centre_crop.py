@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.shared_files import shared_path
-from utils.data.image.centre_crop import Region, centre_region, crop, crop_placement
+from utils.data.image.letterbox import Region, centre_region, crop, crop_placement
 
 
 def middle(image: np.ndarray, side: int) -> np.ndarray:

@@ -4,14 +4,11 @@ import cv2
 import numpy as np
 import pytest
 
-from backend.processes import Process
 from tests.unit.data.augment.test_class_sample import STRONG
 from tests.unit.data.batch_digest import digest
-from utils.data.image.centre_crop import centre_region, crop
-from utils.data.loading.batches import TrainBatches
-from utils.data.loading.class_items import CLASSES
+from utils.data.image.letterbox import centre_region, crop
+from utils.data.loading.items import CLASSES
 from utils.data.loading.loader import TrainLoader, ValLoader
-from utils.data.loading.order import Epoch
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import SampleTable
 from utils.data.sources.splits import load_split
@@ -40,45 +37,6 @@ def train_loader(samples, workers=0, **changes) -> TrainLoader:
 
 def digests(batches) -> list[str]:
     return [digest(batch) for batch in batches]
-
-
-def test_training_batches_are_byte_identical_for_any_number_of_workers(samples):
-    here = train_loader(samples)
-    with train_loader(samples, workers=2) as there:
-        for epoch in (0, 3):
-            expected = digests(here.epoch(epoch))
-            assert len(set(expected)) == 3
-            assert digests(there.epoch(epoch)) == expected
-            assert digests(there.epoch(epoch, first_batch=1)) == expected[1:]
-
-
-@pytest.mark.parametrize("kind", ["ram", "disk"])
-def test_a_cache_changes_no_byte(samples, kind):
-    expected = digests(train_loader(samples).epoch(1))
-    cached = train_loader(samples, cache=kind)
-    assert cached.cached == "all"
-    assert [digests(cached.epoch(1)) for _ in range(2)] == [expected] * 2
-    plain = digests(ValLoader(samples, 32, 4, 0, items=CLASSES))
-    kept = ValLoader(samples, 32, 4, 0, cache=kind, items=CLASSES)
-    assert [digests(kept), digests(kept)] == [plain] * 2
-
-
-def test_ranks_have_the_shards_of_one_batch(samples):
-    whole = list(train_loader(samples).epoch(0))
-    sources = [
-        TrainBatches(samples, 32, 4, STRONG, 7, Process(rank=rank, world_size=2), items=CLASSES)
-        for rank in range(2)
-    ]
-    for index, batch in enumerate(whole):
-        parts = []
-        for source in sources:
-            images = np.empty(source.shape(index), np.uint8)
-            parts.append(source.build(Epoch(0), index, images))
-        order = np.concatenate([part.sample_indices for part in parts]).tolist()
-        by_sample = dict(zip(batch.sample_indices.tolist(), batch.images, strict=True))
-        found = np.concatenate([part.images for part in parts])
-        for sample, image in zip(order, found, strict=True):
-            np.testing.assert_array_equal(image, by_sample[sample])
 
 
 def test_each_image_of_a_batch_has_the_class_of_its_sample(samples):

@@ -41,16 +41,6 @@ def digests(batches):
     return [digest(batch) for batch in batches]
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_batches_are_byte_identical_for_any_number_of_workers(samples, workers):
-    here, there = train_loader(samples), train_loader(samples, workers)
-    with there:
-        for epoch in (0, 1, 5):
-            expected = digests(here.epoch(epoch))
-            assert len(set(expected)) == 6
-            assert digests(there.epoch(epoch)) == expected
-
-
 def test_epochs_after_the_last_with_mosaics_are_those_of_a_training_without(samples):
     closing = train_loader(samples, augment=dataclasses.replace(EVERYTHING, mosaic_epochs=2))
     never = train_loader(samples, augment=dataclasses.replace(EVERYTHING, mosaic=0))
@@ -68,22 +58,6 @@ def test_one_image_is_enough_for_every_augmentation(samples):
         assert set(batch.targets.class_index) <= set(samples[0].class_index)
 
 
-@pytest.mark.parametrize("workers", [0, 1, 3])
-def test_an_epoch_that_starts_in_the_middle_has_the_rest_of_its_batches(samples, workers):
-    expected = digests(train_loader(samples).epoch(1))
-    with train_loader(samples, workers) as loader:
-        for first_batch in (0, 1, 4, 5, 6):
-            assert digests(loader.epoch(1, first_batch)) == expected[first_batch:]
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_validation_that_starts_in_the_middle_has_the_rest_of_its_batches(samples, workers):
-    expected = digests(ValLoader(samples, 64, 4, workers=0))
-    with ValLoader(samples, 64, 4, workers) as loader:
-        for first_batch in (3, 0, 6):
-            assert digests(loader.batches(first_batch)) == expected[first_batch:]
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_batches_before_the_first_one_asked_for_are_not_read(samples, workers, tmp_path):
     gone = [dataclasses.replace(sample, image_path=tmp_path / "gone.jpg") for sample in samples]
@@ -93,36 +67,6 @@ def test_batches_before_the_first_one_asked_for_are_not_read(samples, workers, t
         assert digests(loader.batches(3)) == digests(rest)[3:]
         with pytest.raises(DatasetError, match="gone"):
             next(loader.batches(2))
-
-
-@pytest.mark.parametrize("rectangular", [True, False])
-def test_validation_batches_are_byte_identical_for_any_number_of_workers(samples, rectangular):
-    here = ValLoader(samples, 64, 4, workers=0, rectangular=rectangular)
-    expected = digests(here)
-    assert len(set(expected)) == 6
-    with ValLoader(samples, 64, 4, workers=2, rectangular=rectangular) as there:
-        assert digests(there) == expected
-        assert digests(there) == expected
-
-
-@pytest.mark.parametrize("kind", ["ram", "disk"])
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("image_size", [64, 32])
-def test_batches_with_a_cache_are_those_without(samples, kind, workers, image_size):
-    plain = train_loader(samples, image_size=image_size)
-    with train_loader(samples, workers, image_size=image_size, cache=kind) as cached:
-        for epoch in (0, 1, 2):
-            assert digests(cached.epoch(epoch)) == digests(plain.epoch(epoch))
-
-
-@pytest.mark.parametrize("kind", ["ram", "disk"])
-@pytest.mark.parametrize("workers", [0, 2])
-def test_validation_batches_with_a_cache_are_those_without(samples, kind, workers):
-    for rectangular in (True, False):
-        expected = digests(ValLoader(samples, 64, 4, workers=0, rectangular=rectangular))
-        with ValLoader(samples, 64, 4, workers, rectangular=rectangular, cache=kind) as cached:
-            assert digests(cached) == expected
-            assert digests(cached) == expected
 
 
 def test_a_cached_image_is_decoded_once_by_all_workers_together(samples, tmp_path):

@@ -12,9 +12,9 @@ from tests.unit.data.batch_digest import EVERYTHING, digest
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.decoding import LabelledImage
 from utils.data.loading.batch import Batch, Targets
+from utils.data.loading.items import MaskItems, complete_outlines
 from utils.data.loading.loader import TrainLoader, ValLoader
-from utils.data.loading.mask_items import MaskItems, complete_outlines
-from utils.data.loading.recipe import BatchRecipe
+from utils.data.loading.order import BatchRecipe
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
@@ -92,47 +92,6 @@ def test_only_with_masks_do_moved_boxes_fit_their_outlines(samples):
             corners = np.concatenate((box[:2] - box[2:] / 2, box[:2] + box[2:] / 2))
             assert (around[:2] >= corners[:2] - 2).all() and (around[2:] <= corners[2:] + 2).all()
     assert min(larger) > 1.1
-
-
-@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-@pytest.mark.parametrize("items", KINDS.values(), ids=KINDS)
-def test_workers_ranks_and_a_start_in_the_middle_change_no_byte(samples, items, recipe):
-    whole = train_batches(samples, items=items, recipe=recipe)
-    expected = [digest(batch) for batch in whole]
-    assert len(set(expected)) == len(expected) >= 2 - recipe.quad
-    later = train_batches(samples, workers=2, first=1, items=items, recipe=recipe)
-    assert [digest(batch) for batch in later] == expected[1:]
-    ranks = [
-        train_batches(samples, items=items, recipe=recipe, rank=rank, world_size=2)
-        for rank in (0, 1)
-    ]
-    for batch, *shards in zip(whole, *ranks, strict=True):
-        first, before = 0, 0
-        for shard in shards:
-            end = first + len(shard.images)
-            part, number = batch.targets.between(first, end), len(shard.targets.class_index)
-            np.testing.assert_array_equal(part.class_index, shard.targets.class_index)
-            for index in range(number):
-                np.testing.assert_array_equal(
-                    mask_of(shard.targets, index), mask_of(batch.targets, before + index)
-                )
-            first, before = end, before + number
-
-
-def test_validation_batches_are_the_same_for_workers_and_ranks(samples):
-    items = KINDS["overlap"]
-    whole = val_batches(samples, items)
-    assert [digest(b) for b in val_batches(samples, items, 2)] == [digest(b) for b in whole]
-    ranks = [val_batches(samples, items, rank=rank, world_size=2) for rank in (0, 1)]
-    for batch, *shards in zip(whole, *ranks, strict=True):
-        maps = np.concatenate([shard.targets.masks.maps for shard in shards])
-        np.testing.assert_array_equal(maps, batch.targets.masks.maps)
-        assert len(maps) == len(batch.images)
-
-
-def test_a_rank_without_an_image_has_no_masks(samples):
-    (batch,) = train_batches(samples[:1], rank=1, world_size=2)
-    assert len(batch.images) == 0 and batch.targets.masks is None
 
 
 @pytest.mark.parametrize("recipe", [RECIPES["plain"], RECIPES["quad"]], ids=["plain", "quad"])
@@ -226,14 +185,3 @@ def test_a_map_is_as_many_times_smaller_as_asked_for(samples):
     for ratio in (1, 2, 4, 8):
         (batch, *_) = train_batches(samples, items=MaskItems(ratio=ratio))
         assert batch.targets.masks.maps.shape == (BATCH, 64 // ratio, 64 // ratio)
-
-
-def test_labels_of_boxes_alone_have_masks(samples):
-    boxes = dataclasses.replace(samples, polygons_norm=None)
-    strengths = AugmentConfig(mosaic=1.0)
-    (batch, *_) = train_batches(boxes, items=MaskItems(ratio=1), augment=strengths)
-    for index in range(len(batch.targets.class_index)):
-        rows, columns = mask_of(batch.targets, index).nonzero()
-        if len(rows):
-            assert len(rows) <= (np.ptp(rows) + 1) * (np.ptp(columns) + 1)
-    assert batch.targets.masks.maps.any()

@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import threading
 from collections import Counter
 from types import SimpleNamespace
 
@@ -10,17 +9,15 @@ import numpy as np
 import pytest
 
 import train
-from tests.rank_threads import run_rank_threads
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.loading import batches, image_cache, memory, recent_images
+from utils.data.loading import batches, image_cache, memory
 from utils.data.loading.batches import TrainBatches
 from utils.data.loading.items import BOXES
 from utils.data.loading.loader import TrainLoader
-from utils.data.loading.order import Epoch, place_in_window
-from utils.data.loading.recipe import BatchRecipe
+from utils.data.loading.order import BatchRecipe, Epoch
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import table_of
@@ -68,91 +65,32 @@ def decoded(monkeypatch):
     return counts
 
 
-@pytest.mark.parametrize("length", [6, 7, 40])
-def test_places_are_in_the_order_and_none_is_seen_twice_from_one_position(length):
-    for position in range(length):
-        places = [place_in_window(position, back, 6) for back in range(6)]
-        assert places[0] == position
-        assert len(set(places)) == 6
-        first = max(position - 5, 0)
-        assert set(places) == set(range(first, first + 6))
-
-
-@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-def test_workers_a_cache_and_a_start_in_the_middle_change_no_batch(samples, recipe):
-    expected = digests(make_loader(samples, recipe))
-    assert len(set(expected)) == len(expected) > 2
-    assert digests(make_loader(samples, recipe, cache="ram")) == expected
-    assert digests(make_loader(samples, recipe), first=2) == expected[2:]
-    assert digest(make_loader(samples, recipe).batch(1, 1)) == expected[1]
-    with make_loader(samples, recipe, workers=2) as loader:
-        assert [digest(batch) for batch in loader.epoch(0)] != expected
-        assert [digest(batch) for batch in loader.epoch(1)] == expected
-
-
 def test_without_a_window_partners_come_from_all_samples(samples):
     assert digests(make_loader(samples, BatchRecipe())) != digests(
         make_loader(samples, RECIPES["of all"])
     )
 
 
-@pytest.mark.parametrize(
-    ("window", "workers", "slots", "remedy"),
-    [
-        (6, 1, 14, "fewer --workers or a smaller --batch-size"),
-        (6, 2, NUM_SAMPLES, "fewer --workers or a smaller --batch-size"),
-        (9, 1, 17, "a smaller --mosaic-window"),
-    ],
-)
-def test_too_little_memory_names_what_takes_the_most(
-    samples, monkeypatch, window, workers, slots, remedy
-):
-    monkeypatch.setattr(memory, "free_memory", lambda: 1000)
-    recipe = BatchRecipe(mosaic_window=window)
-    message = f"--mosaic-window: {slots} decoded images .*; use {remedy}, or leave it out"
-    with pytest.raises(UserError, match=message):
-        make_loader(samples, recipe, workers)
-
-
 @pytest.fixture
 def required(monkeypatch):
     """Return the bytes that each ring required."""
     sizes = []
-    monkeypatch.setattr(recent_images, "require_memory", lambda size, *_: sizes.append(size))
+    monkeypatch.setattr(image_cache, "require_memory", lambda size, *_: sizes.append(size))
     return sizes
 
 
-def with_a_large_one(samples):
-    return [dataclasses.replace(samples[0], height=127, width=127), *samples[1:]]
-
-
-def test_images_that_a_cache_keeps_take_no_memory(samples, required, monkeypatch):
-    slots, mark, mixed = WINDOW + 2 * BATCH, 8, with_a_large_one(samples)
+def test_a_window_takes_memory_unless_a_cache_keeps_the_images(samples, required, monkeypatch):
+    slots, mark = WINDOW + 2 * BATCH, 8
+    mixed = [dataclasses.replace(samples[0], height=127, width=127), *samples[1:]]
     make_loader(mixed, RECIPES["shuffled"])
     assert required.pop() == slots * (mark + 3 * 127 * 127)
-    loader = make_loader(mixed, RECIPES["shuffled"], cache="ram")
-    assert loader.cached == "all" and loader._source.recent is None
-    assert sum(required) == 0
-    # Half of it is for the cache: the first image, and none after it.
-    monkeypatch.setattr(image_cache, "free_memory", lambda: 2 * (4096 + 3 * 127 * 127))
-    assert make_loader(mixed, RECIPES["shuffled"], cache="ram").cached == "part"
-    others = max(sample.height * sample.width for sample in mixed[1:])
-    assert required.pop() == slots * (mark + 3 * others)
-
-
-def test_machines_whose_caches_hold_all_and_a_part_start_together(samples, monkeypatch):
-    free = threading.local()  # each rank is a machine
-    monkeypatch.setattr(image_cache, "free_memory", lambda: free.bytes)
-
-    def rank(world):
-        free.bytes = 2**30 if world.process.is_main else 2 * (4096 + 3 * 100 * 100)
-        process = world.process._replace(local_rank=0)
-        with make_loader(
-            samples, RECIPES["shuffled"], cache="ram", world=world._replace(process=process)
-        ) as loader:
-            return loader.cached, loader._source.recent is None
-
-    assert run_rank_threads(2, rank) == [("all", True), ("part", False)]
+    assert make_loader(mixed, RECIPES["shuffled"], cache="ram").cached == "all"
+    assert not required
+    monkeypatch.undo()
+    monkeypatch.setattr(memory, "free_memory", lambda: 1000)
+    message = f"--mosaic-window: {slots} decoded images .*; use a smaller --mosaic-window or"
+    with pytest.raises(UserError, match=message):
+        make_loader(mixed, RECIPES["shuffled"])
 
 
 @pytest.mark.parametrize("without", [{"mosaic": 0.0}, {"mosaic_epochs": 0}], ids=str)
@@ -193,27 +131,6 @@ def test_another_order_of_the_same_epoch_gets_its_own_images(samples):
     loader = make_loader(samples, RECIPES["weighted"])
     assert digest(loader.batch(1, 1)) != expected
     assert digest(loader.batch(1, 1, scores)) == expected
-
-
-@pytest.mark.parametrize("name", ["shuffled", "quad"])
-def test_the_shards_of_two_ranks_are_the_batches_of_one_process(samples, name, monkeypatch):
-    recipe, get, one_at_a_time = RECIPES[name], recent_images.RecentImages.get, threading.Lock()
-
-    # The ranks are threads here, and a lock on a file keeps out other processes only.
-    def get_alone(*arguments):
-        with one_at_a_time:
-            return get(*arguments)
-
-    monkeypatch.setattr(recent_images.RecentImages, "get", get_alone)
-
-    def rank(world):
-        with make_loader(samples, recipe, world=world) as loader:
-            return list(loader.epoch(1))
-
-    whole = list(make_loader(samples, recipe).epoch(1))
-    for batch, *shards in zip(whole, *run_rank_threads(2, rank), strict=True):
-        joined = np.concatenate([shard.images for shard in shards])
-        np.testing.assert_array_equal(joined, batch.images)
 
 
 def test_each_image_of_an_epoch_is_decoded_at_most_once(samples, decoded):

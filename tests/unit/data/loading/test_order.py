@@ -8,15 +8,14 @@ import pytest
 
 from tests.shared_files import shared_path
 from utils.data.loading.order import (
-    ByAspectRatio,
+    BatchRecipe,
     Epoch,
-    Repeated,
-    Shuffled,
-    Weighted,
+    aspect_order,
     class_weights,
     draws_of,
-    image_weights,
     repeat_factors,
+    repeated,
+    weighted,
 )
 from utils.data.randomness import epoch_order
 from utils.data.sources.samples import Sample, table_of
@@ -50,21 +49,11 @@ def test_class_weights_are_the_public_ones(golden, stored):
     np.testing.assert_allclose(found, golden["class_weights"], rtol=1e-6)
 
 
-@pytest.mark.parametrize("epoch", [0, 1, 2])
-def test_image_weights_follow_the_figures_of_the_classes_as_the_public_ones(golden, stored, epoch):
-    by_class = class_weights(stored.class_index, 6) * (1 - golden[f"epoch{epoch}_maps"]) ** 2
-    # The public ones were computed from float32 class weights.
-    expected = golden[f"epoch{epoch}_class_weights"]
-    np.testing.assert_allclose(by_class, expected, rtol=1e-6)
-    expected = golden[f"epoch{epoch}_image_weights"]
-    np.testing.assert_allclose(image_weights(stored, by_class), expected, rtol=1e-6)
-
-
 def test_weighted_draws_come_as_often_as_the_public_weights_say(golden, stored):
     scores = tuple(golden["epoch1_maps"].tolist())
-    order, wanted = Weighted(3, stored), golden["epoch1_image_weights"]
+    wanted = golden["epoch1_image_weights"]
     epochs = 400
-    drawn = np.concatenate([order.samples_of(Epoch(e, scores)) for e in range(epochs)])
+    drawn = np.concatenate([weighted(3, stored, Epoch(e, scores)) for e in range(epochs)])
     assert len(drawn) == epochs * len(stored)
     parts = np.bincount(drawn, minlength=len(stored)) / len(drawn)
     expected = wanted / wanted.sum()
@@ -79,8 +68,8 @@ def test_weighted_draws_are_those_of_the_uniform_numbers_on_the_summed_weights()
     # Class 0 alone, four objects: weights 1, 3, 0 of 4.
     points = np.random.Generator(np.random.Philox(counter=7 * 2**192, key=[11, 2])).random(3)
     expected = (points >= 0.25).astype(int)
-    np.testing.assert_array_equal(Weighted(11, samples).samples_of(Epoch(7)), expected)
-    np.testing.assert_array_equal(Weighted(11, samples).samples_of(Epoch(7, (0.5,))), expected)
+    np.testing.assert_array_equal(weighted(11, samples, Epoch(7)), expected)
+    np.testing.assert_array_equal(weighted(11, samples, Epoch(7, (0.5,))), expected)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +77,7 @@ def test_weighted_draws_are_those_of_the_uniform_numbers_on_the_summed_weights()
     [(table([0], [1]), (1.0, 1.0)), (table([], []), ()), (table([], []), (0.5,))],
 )
 def test_without_any_weight_all_images_are_drawn_alike(samples, scores):
-    drawn = [Weighted(0, samples).samples_of(Epoch(e, scores)) for e in range(200)]
+    drawn = [weighted(0, samples, Epoch(e, scores)) for e in range(200)]
     # 400 draws: 200 of each, five standard deviations of 10.
     assert abs(np.concatenate(drawn).sum() - 200) < 50
 
@@ -96,9 +85,9 @@ def test_without_any_weight_all_images_are_drawn_alike(samples, scores):
 def test_the_epoch_and_the_scores_change_what_is_drawn_and_nothing_else_does():
     samples = table([0], [1], [2], [0, 1], [2, 2], [1])
     keys = [Epoch(0), Epoch(1), Epoch(0, (0.9, 0.0, 0.1))]
-    drawn = [Weighted(0, samples).samples_of(key).tolist() for key in keys]
+    drawn = [weighted(0, samples, key).tolist() for key in keys]
     assert len({tuple(x) for x in drawn}) == 3
-    assert drawn == [Weighted(0, samples).samples_of(key).tolist() for key in keys]
+    assert drawn == [weighted(0, samples, key).tolist() for key in keys]
 
 
 def test_repeat_factors_are_those_of_the_paper():
@@ -112,11 +101,9 @@ def test_repeat_factors_are_those_of_the_paper():
 
 def test_an_epoch_repeats_each_image_as_often_as_its_factor_says_on_average():
     factors = np.array([1, 1.25, 2.5, 1, 1.75, 3.1])
-    order = Repeated(5, factors)
-    assert len(order) == 11  # of 10.6
-    epochs = [order.samples_of(Epoch(e)) for e in range(600)]
+    epochs = [repeated(5, factors, epoch) for epoch in range(600)]
     counts = np.stack([np.bincount(x, minlength=6) for x in epochs])
-    assert (counts.sum(axis=1) == 11).all()
+    assert (counts.sum(axis=1) == 11).all()  # of 10.6
     assert (counts >= np.floor(factors)).all()
     wanted = factors * 11 / 10.6  # the epoch is rounded up
     assert (counts <= np.ceil(wanted)).all()
@@ -127,23 +114,22 @@ def test_an_epoch_repeats_each_image_as_often_as_its_factor_says_on_average():
 
 def test_repeat_factors_of_one_show_each_image_once():
     for number in (1, 7, 1000):
-        found = Repeated(0, np.ones(number)).samples_of(Epoch(3))
+        found = repeated(0, np.ones(number), 3)
         assert sorted(found.tolist()) == list(range(number))
 
 
-def test_the_order_by_aspect_ratio_is_that_of_height_by_width_and_never_changes():
+def test_the_order_by_aspect_ratio_is_that_of_height_by_width():
     samples = table([], [], [], [], sizes=[(10, 20), (20, 10), (10, 20), (10, 30)])
-    order = ByAspectRatio(samples)
-    assert order.samples_of(Epoch(0)).tolist() == [3, 0, 2, 1]
-    assert order.samples_of(Epoch(9)).tolist() == [3, 0, 2, 1]
+    assert aspect_order(samples).tolist() == [3, 0, 2, 1]
 
 
 def test_no_two_draws_of_an_epoch_have_one_number_and_the_first_of_each_sample_is_its_index():
     samples = table([0], [1], [0, 0, 0, 0, 0, 0, 0], [])
-    for order in (Shuffled(0, 4), Weighted(0, samples), Repeated(0, np.array([1, 2.5, 1, 4.2]))):
-        draws, found = draws_of(order, Epoch(1), 4), order.samples_of(Epoch(1))
-        np.testing.assert_array_equal(draws % 4, found)
-        assert len(set(draws.tolist())) == len(order)
+    choices = {}, {"image_weights": True}, {"repeat_factor": 1.0}
+    for recipe in (BatchRecipe(**choice) for choice in choices):
+        draws = draws_of(recipe, 0, samples, Epoch(1))
+        np.testing.assert_array_equal(draws % 4, recipe.order(0, samples, Epoch(1)))
+        assert len(set(draws.tolist())) == len(draws) == recipe.length(samples)
         seen = dict.fromkeys(range(4), 0)
         for draw in draws.tolist():  # the k-th time, k times the number of samples more
             assert draw // 4 == seen[draw % 4]
@@ -151,4 +137,5 @@ def test_no_two_draws_of_an_epoch_have_one_number_and_the_first_of_each_sample_i
 
 
 def test_the_numbers_of_a_shuffled_epoch_are_its_order_itself():
-    np.testing.assert_array_equal(draws_of(Shuffled(4, 50), Epoch(2), 50), epoch_order(4, 2, 50))
+    draws = draws_of(BatchRecipe(), 4, table(*[[]] * 50), Epoch(2))
+    np.testing.assert_array_equal(draws, epoch_order(4, 2, 50))

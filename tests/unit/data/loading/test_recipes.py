@@ -7,14 +7,12 @@ import cv2
 import numpy as np
 import pytest
 
-from backend.processes import Process
 from tests.shared_files import shared_path
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.loader import TrainLoader
-from utils.data.loading.order import Epoch
-from utils.data.loading.recipe import SQUARE, BatchRecipe
+from utils.data.loading.order import SQUARE, BatchRecipe, Epoch
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
@@ -52,39 +50,6 @@ def batches_of(loader, epoch=1, first=0):
 
 def digests(loader, *place):
     return [digest(batch) for batch in batches_of(loader, *place)]
-
-
-@pytest.mark.parametrize("name", ["rect", "repeat-factor", "quad-and-weights"])
-def test_workers_a_cache_and_a_start_in_the_middle_change_no_batch(samples, name):
-    recipe = RECIPES[name]
-    expected = digests(make_loader(samples, recipe))
-    assert len(set(expected)) == len(expected) > 2
-    with make_loader(samples, recipe, workers=3, cache="ram") as loader:
-        for first in (0, 1):
-            found = [digest(batch) for batch in loader.epoch(1, first, SCORES)]
-            assert found == expected[first:]
-    assert digests(make_loader(samples, recipe), 2) != expected
-    assert digest(make_loader(samples, recipe).batch(1, 1, SCORES)) == expected[1]
-
-
-@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-def test_the_shards_of_two_ranks_are_the_batches_of_one_process(samples, recipe):
-    whole = batches_of(make_loader(samples, recipe))
-    ranks = [
-        batches_of(make_loader(samples, recipe, process=Process(rank, rank, 2))) for rank in (0, 1)
-    ]
-    for batch, *shards in zip(whole, *ranks, strict=True):
-        for name in ("images", "sample_indices"):
-            joined = np.concatenate([getattr(shard, name) for shard in shards])
-            np.testing.assert_array_equal(joined, getattr(batch, name))
-        first, second = (shard.targets for shard in shards)
-        second = second._replace(image_index=second.image_index + len(shards[0].images))
-        for left, right, both in zip(
-            *(x.arrays() for x in (first, second, batch.targets)), strict=True
-        ):
-            np.testing.assert_array_equal(np.concatenate((left, right)), both)
-        for shard in shards:
-            np.testing.assert_array_equal(shard.global_indices, batch.global_indices)
 
 
 def test_the_figures_of_the_classes_change_what_is_shown_with_image_weights_alone(samples):

@@ -1,0 +1,121 @@
+"""Workers, caches, ranks and a start in the middle change no byte of any batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import pytest
+
+from backend.processes import Process
+from tests.unit.data.batch_digest import EVERYTHING, OF_CLASSES, digest
+from utils.data.loading.batch import Batch
+from utils.data.loading.items import BOXES, CLASSES, MaskItems
+from utils.data.loading.loader import TrainLoader, ValLoader
+from utils.data.loading.order import SQUARE, BatchRecipe
+from utils.data.shapes.dataset import ShapesConfig, draw_dataset
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
+from utils.processes.world import ALONE, World
+
+NUM_SAMPLES, BATCH = 21, 8
+SCORES = (0.9, 0.1, 0.3, 0.0, 0.5)
+WINDOW = BatchRecipe(mosaic_window=6)
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    config = ShapesConfig(NUM_SAMPLES, 1, image_side=80, outlines=True)
+    folder = tmp_path_factory.mktemp("data") / "shapes"
+    return load_split(load_dataset(draw_dataset(folder, config)), "train")
+
+
+class Training:
+    """The batches of an epoch."""
+
+    def __init__(self, recipe=SQUARE, items=BOXES, augment=EVERYTHING):
+        self.loader = partial(TrainLoader, augment=augment, seed=3, recipe=recipe, items=items)
+
+    def batches(self, loader: TrainLoader, first: int) -> Iterator[Batch]:
+        return loader.epoch(1, first, SCORES)
+
+
+class Validation:
+    """The batches of a validation."""
+
+    def __init__(self, items=BOXES, **options):
+        self.loader = partial(ValLoader, items=items, **options)
+
+    def batches(self, loader: ValLoader, first: int) -> Iterator[Batch]:
+        return loader.batches(first)
+
+
+CASES = {
+    "train": Training(),
+    "rect": Training(BatchRecipe(rectangular=True)),
+    "quad and weights": Training(BatchRecipe(quad=True, image_weights=True)),
+    "repeat factor": Training(BatchRecipe(repeat_factor=0.9)),
+    "window": Training(WINDOW),
+    "window of repeated": Training(BatchRecipe(mosaic_window=6, repeat_factor=0.9)),
+    "masks": Training(items=MaskItems()),
+    "masks in quads": Training(BatchRecipe(quad=True), MaskItems(ratio=2, overlap=False)),
+    "classes": Training(items=CLASSES, augment=OF_CLASSES),
+    "val": Validation(),
+    "val square": Validation(rectangular=False),
+    "val masks": Validation(MaskItems()),
+    "val classes": Validation(CLASSES),
+}
+each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+def batches_of(case, samples, workers=0, cache="", world=ALONE, first=0) -> list[Batch]:
+    with case.loader(samples, 64, BATCH, workers=workers, cache=cache, world=world) as loader:
+        return list(case.batches(loader, first))
+
+
+@each_case
+@pytest.mark.parametrize(("workers", "cache"), [(2, "ram"), (0, "disk")])
+def test_workers_a_cache_and_a_start_in_the_middle_change_no_batch(samples, case, workers, cache):
+    expected = [digest(batch) for batch in batches_of(case, samples)]
+    assert len(set(expected)) == len(expected) > 2
+    with case.loader(samples, 64, BATCH, workers=workers, cache=cache) as loader:
+        for first in (0, 1, 0):
+            assert [digest(x) for x in case.batches(loader, first)] == expected[first:]
+
+
+def joined(shards: list[Batch]) -> list[np.ndarray]:
+    """The arrays of shards one behind the other, and the masks of their objects."""
+    before = np.cumsum([0, *(len(shard.images) for shard in shards)]).tolist()
+    rows = [(x.images, x.sample_indices, *x.targets[1:3]) for x in shards]
+    index = [x.targets.image_index + n for x, n in zip(shards, before, strict=False)]
+    masks = [
+        maps[map_index] == value[:, None, None]
+        for maps, map_index, value in (x.targets.masks for x in shards if x.targets.masks)
+    ]
+    return [np.concatenate(x) for x in (*zip(*rows, strict=True), index, *([masks] * bool(masks)))]
+
+
+@each_case
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_the_shards_of_all_ranks_are_the_batches_of_one_process(samples, case, world_size):
+    whole = batches_of(case, samples)
+    worlds = [World(Process(rank, 0, world_size)) for rank in range(world_size)]
+    ranks = [batches_of(case, samples, world=world) for world in worlds]
+    for batch, *shards in zip(whole, *ranks, strict=True):
+        for found, expected in zip(joined(shards), joined([batch]), strict=True):
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)
+        assert sum((shard.letterboxes for shard in shards), ()) == batch.letterboxes
+        for shard in shards:
+            np.testing.assert_array_equal(shard.global_indices, batch.global_indices)
+
+
+@pytest.mark.parametrize("case", [CASES["train"], CASES["val"], CASES["masks"]], ids=str)
+def test_a_rank_without_any_image_gets_empty_batches(samples, case):
+    (batch,) = batches_of(case, samples[:1], world=World(Process(1, 1, 2)))
+    assert batch.images.shape[:2] == (0, 3) and batch.images.shape[2] >= 64
+    assert [array.shape for array in batch.targets.arrays()] == [(0,), (0,), (0, 4)]
+    assert [array.dtype for array in batch.targets.arrays()] == [np.int64, np.int64, np.float32]
+    assert batch.letterboxes == () and len(batch.sample_indices) == 0
+    assert batch.global_indices.tolist() == [0]
