@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.shared_files import shared_path
-from utils.data.image.letterbox import Region, centre_region, crop, crop_placement
+from utils.data.image.letterbox import Region, centre_region, crop
 
 
 def middle(image: np.ndarray, side: int) -> np.ndarray:
@@ -54,7 +54,7 @@ def test_a_small_image_is_enlarged_to_the_stored_pixels(side):
 def test_the_region_is_the_largest_of_its_shape_in_the_middle(size, output, region):
     found = centre_region(size, output)
     assert found == Region(*region)
-    placement = crop_placement(found, output)
+    placement = found.placement(output)
     assert placement.input_size == placement.resized_size == output
     assert placement.original_size == region[2:]
 
