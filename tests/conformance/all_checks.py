@@ -3,10 +3,8 @@
 from tests.conformance import (  # noqa: F401
     checks_adam,
     checks_amp,
-    checks_attention,
     checks_autograd,
     checks_boundary,
-    checks_detection,
     checks_device,
     checks_dist,
     checks_elementwise,

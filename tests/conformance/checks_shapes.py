@@ -1,15 +1,22 @@
-"""Checks of `contract.Ops`: reductions, joining, and rows by index."""
+"""Checks of `contract.Ops`: reductions, joining, rows by index, and cells."""
 
 from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from tests.conformance.judging import (
     CLEAR_ERROR,
+    DTYPES,
+    FLOATS,
     Backend,
     assert_equal,
     assert_gradient,
-    assert_raises,
+    assert_op,
+    assert_refused,
     assert_values,
     judges,
     uniform,
@@ -32,59 +39,33 @@ NOTHING_TO_REDUCE = (((0,), 0), ((0, 3), 0), ((2, 0), 1))
 WHOLE = ((3,), (2, 3), (2, 3, 4), ())
 
 
-def check_reduction(b: Backend, function, reference) -> None:
-    for dtype in ("float32", "float64"):
-        for shape in WHOLE:
-            x = uniform(shape, dtype)
-            assert_values(b, function, reference, x, tolerance=SUM_TOLERANCE[dtype])
-        for shape, dim in REDUCED:
-            for keepdim in (False, True):
-                assert_values(
-                    b,
-                    lambda x, dim=dim, keepdim=keepdim: function(x, dim, keepdim),
-                    lambda x, dim=dim, keepdim=keepdim: reference(x, axis=dim, keepdims=keepdim),
-                    uniform(shape, dtype),
-                    tolerance=SUM_TOLERANCE[dtype],
-                )
+def check_reduction(b: Backend, function: Any, reference: Callable[..., Any]) -> None:
+    def reduced(x: np.ndarray, dim: int | None = None, keepdim: bool = False) -> Any:
+        return reference(x, axis=dim, keepdims=keepdim)
 
-
-def check_reduction_gradient(b: Backend, function, reference) -> None:
-    for shape in WHOLE:
-        assert_gradient(b, function, reference, uniform(shape))
-    for shape, dim in REDUCED:
-        assert_gradient(
-            b,
-            lambda x, dim=dim: function(x, dim, True),
-            lambda x, dim=dim: reference(x, axis=dim, keepdims=True),
-            uniform(shape),
-        )
+    cases = [(shape, ()) for shape in WHOLE]
+    cases += [(shape, (dim, keep)) for shape, dim in REDUCED for keep in (False, True)]
+    for shape, args in cases:
+        assert_op(b, function, reduced, shape, args=args, tolerance=SUM_TOLERANCE)
 
 
 @judges("ops.sum")
 def sums_all_or_along_a_dimension(b: Backend) -> None:
     check_reduction(b, b.ops.sum, np.sum)
-    check_reduction_gradient(b, b.ops.sum, np.sum)
-
-
-@judges("ops.sum")
-def sum_of_nothing_is_zero(b: Backend) -> None:
     for shape, dim in NOTHING_TO_REDUCE:
         assert_values(b, b.ops.sum, np.sum, np.zeros(shape))
-        assert_values(
-            b, lambda x, dim=dim: b.ops.sum(x, dim), lambda x, dim=dim: x.sum(dim), np.zeros(shape)
-        )
+        assert_values(b, b.ops.sum, np.sum, np.zeros(shape), args=(dim,))
 
 
 @judges("ops.mean")
 def averages_all_or_along_a_dimension(b: Backend) -> None:
     check_reduction(b, b.ops.mean, np.mean)
-    check_reduction_gradient(b, b.ops.mean, np.mean)
 
 
 @judges("ops.mean")
 def mean_of_nothing_is_nan(b: Backend) -> None:
     for shape, dim in NOTHING_TO_REDUCE:
-        for dtype in ("float32", "float64"):
+        for dtype in FLOATS:
             whole = b.ops.mean(b.zeros(shape, dtype))
             assert_equal(b.ops.to_numpy(whole), np.array(np.nan, dtype))
             for keepdim in (False, True):
@@ -96,41 +77,22 @@ def mean_of_nothing_is_nan(b: Backend) -> None:
 @judges("ops.amax")
 def largest_along_a_dimension(b: Backend) -> None:
     for shape, dim in REDUCED:
-        for dtype in ("float32", "float64"):
-            assert_values(
-                b,
-                lambda x, dim=dim: b.ops.amax(x, dim),
-                lambda x, dim=dim: np.max(x, axis=dim),
-                uniform(shape, dtype),
-            )
-        assert_gradient(
-            b,
-            lambda x, dim=dim: b.ops.amax(x, dim),
-            lambda x, dim=dim: np.max(x, axis=dim),
-            uniform(shape),
-        )
+        assert_op(b, b.ops.amax, np.max, shape, args=(dim,))
 
 
 @judges("ops.amax")
 def largest_beside_nan_is_nan(b: Backend) -> None:
     x = np.full((4, 3), [1.0, 3.0, 2.0])
     x[[0, 1, 2], [0, 1, 2]] = np.nan
-    for dtype in ("float32", "float64"):
-        for dim in (0, 1, -1):
-            assert_values(
-                b,
-                lambda x, dim=dim: b.ops.amax(x, dim),
-                lambda x, dim=dim: np.max(x, axis=dim),
-                x.astype(dtype),
-            )
+    for dtype, dim in itertools.product(FLOATS, (0, 1, -1)):
+        assert_values(b, b.ops.amax, np.max, x.astype(dtype), args=(dim,))
 
 
 @judges("ops.amax")
 def largest_of_nothing_is_an_error(b: Backend) -> None:
     for shape, dim in NOTHING_TO_REDUCE:
-        x = b.zeros(shape)
-        assert_raises(ValueError, lambda x=x, dim=dim: b.ops.amax(x, dim), str(shape))
-    assert_raises(CLEAR_ERROR, lambda: b.ops.amax(b.zeros(()), 0))
+        assert_refused(str(shape), b.ops.amax, b.zeros(shape), dim)
+    assert_refused("", b.ops.amax, b.zeros(()), 0, errors=CLEAR_ERROR)
 
 
 JOINED = (
@@ -142,49 +104,41 @@ JOINED = (
     (((2, 0), (2, 0)), 1),
     (((4,),), 0),
 )
+FURTHER_JOINED = {
+    "cat": ((((2, 3), (1, 3), (0, 3)), 0), (((2, 0), (2, 4)), 1)),
+    "stack": ((((2, 3), (2, 3)), 2), (((), ()), 0)),
+}
+
+
+def check_joining(b: Backend, name: str, reference: Callable[..., Any]) -> None:
+    function = getattr(b.ops, name)
+    for shapes, dim in (*JOINED, *FURTHER_JOINED[name]):
+        pair = (lambda *x, d=dim: function(x, d)), (lambda *x, d=dim: reference(x, axis=d))
+        for dtype in DTYPES[2:]:
+            arrays = [uniform(shape, dtype, 0, 9, seed) for seed, shape in enumerate(shapes)]
+            assert_values(b, *pair, *arrays)
+        assert_op(b, *pair, *shapes)
+    for shape, dim in itertools.product(((2, 3), (0, 3), (2, 0)), (0, 1, -1)):
+        assert_gradient(
+            b,
+            lambda x, dim=dim: function([x, x], dim),
+            lambda x, dim=dim: reference([x, x], axis=dim),
+            uniform(shape),
+        )
+    x = b.zeros((2, 3))
+    assert_refused("none", function, [])
+    assert_refused("float64", function, [x, b.zeros((2, 3), "float64")])
+    assert_refused("", function, [x, b.zeros((2, 4))], errors=CLEAR_ERROR)
 
 
 @judges("ops.cat")
 def joins_along_a_dimension(b: Backend) -> None:
-    for shapes, dim in (*JOINED, (((2, 3), (1, 3), (0, 3)), 0), (((2, 0), (2, 4)), 1)):
-        check_joining(b, b.ops.cat, np.concatenate, shapes, dim)
+    check_joining(b, "cat", np.concatenate)
 
 
 @judges("ops.stack")
 def joins_along_a_new_dimension(b: Backend) -> None:
-    for shapes, dim in (*JOINED, (((2, 3), (2, 3)), 2), (((), ()), 0)):
-        check_joining(b, b.ops.stack, np.stack, shapes, dim)
-
-
-def check_joining(b: Backend, function, reference, shapes, dim: int) -> None:
-    for dtype in ("float32", "float64", "int64", "uint8", "bool"):
-        arrays = [uniform(shape, dtype, 0, 9, seed) for seed, shape in enumerate(shapes)]
-        assert_values(b, lambda *x: function(x, dim), lambda *x: reference(x, axis=dim), *arrays)
-    arrays = [uniform(shape, seed=seed) for seed, shape in enumerate(shapes)]
-    assert_gradient(b, lambda *x: function(x, dim), lambda *x: reference(x, axis=dim), *arrays)
-
-
-def check_joining_errors(b: Backend, function) -> None:
-    x = b.zeros((2, 3))
-    assert_raises(ValueError, lambda: function([]), "none")
-    assert_raises(ValueError, lambda: function([x, b.zeros((2, 3), "float64")]), "float64")
-    assert_raises(CLEAR_ERROR, lambda: function([x, b.zeros((2, 4))]))
-
-
-def check_joining_with_itself(b: Backend, function, reference) -> None:
-    for shape in ((2, 3), (0, 3), (2, 0)):
-        for dim in (0, 1, -1):
-            assert_gradient(
-                b,
-                lambda x, dim=dim: function([x, x], dim),
-                lambda x, dim=dim: reference([x, x], axis=dim),
-                uniform(shape),
-            )
-
-
-@judges("ops.cat")
-def joins_a_tensor_with_itself(b: Backend) -> None:
-    check_joining_with_itself(b, b.ops.cat, np.concatenate)
+    check_joining(b, "stack", np.stack)
 
 
 @judges("ops.cat")
@@ -203,27 +157,9 @@ def joins_channels_last_maps(b: Backend) -> None:
             )
 
 
-@judges("ops.stack")
-def stacks_a_tensor_on_itself(b: Backend) -> None:
-    check_joining_with_itself(b, b.ops.stack, np.stack)
-
-
-@judges("ops.cat")
-def cat_refuses_nothing_and_two_dtypes(b: Backend) -> None:
-    check_joining_errors(b, b.ops.cat)
-
-
-@judges("ops.stack")
-def stack_refuses_nothing_and_two_dtypes(b: Backend) -> None:
-    check_joining_errors(b, b.ops.stack)
-
-
-INDICES = ([0, 2, 2], [3], [], [3, 2, 1, 0])
-
-
 @judges("ops.take_rows")
 def takes_rows_in_the_order_given(b: Backend) -> None:
-    for rows in INDICES:
+    for rows in ([0, 2, 2], [3], [], [3, 2, 1, 0]):
         index = np.array(rows, "int64")
         for shape in ((4,), (4, 3), (4, 2, 2), (4, 0)):
             for dtype in ("float32", "float64", "int64", "bool"):
@@ -237,16 +173,14 @@ def takes_rows_in_the_order_given(b: Backend) -> None:
             )
 
 
-def check_index_errors(b: Backend, function) -> None:
+def check_index_errors(b: Backend, function: Callable[[Any, Any], Any]) -> None:
     """Require that function(x, index) refuses rows outside x and what is not a row index."""
     x = b.zeros((4, 2))
     for rows in ([4], [-1], [0, 99]):
-        index = b.ops.tensor(np.array(rows))
-        assert_raises(ValueError, lambda index=index: function(x, index), str(rows[-1]))
-    nothing = b.zeros((0, 2))
-    assert_raises(ValueError, lambda: function(nothing, b.ops.tensor(np.array([0]))))
+        assert_refused(str(rows[-1]), function, x, b.ops.tensor(np.array(rows)))
+    assert_refused("", function, b.zeros((0, 2)), b.ops.tensor(np.array([0])))
     for index in (np.ones(4, bool), np.zeros((1, 1), "int64"), np.zeros(1)):
-        assert_raises(ValueError, lambda index=index: function(x, b.ops.tensor(index)), "int64")
+        assert_refused("int64", function, x, b.ops.tensor(index))
 
 
 @judges("ops.take_rows")
@@ -276,18 +210,22 @@ def replaces_rows_in_a_copy(b: Backend) -> None:
                 uniform((4, *row_shape)),
                 uniform((len(rows), *row_shape), seed=1),
             )
-
-
-@judges("ops.put_rows")
-def leaves_the_original_as_it_was(b: Backend) -> None:
     x = b.zeros((4, 2))
     b.ops.put_rows(x, b.ops.tensor(np.array([1])), b.full((1, 2), 5.0))
     assert_equal(b.ops.to_numpy(x), np.zeros((4, 2), "float32"))
 
 
+@judges("ops.put_rows")
+def put_refuses_rows_and_values_that_do_not_fit(b: Backend) -> None:
+    check_index_errors(b, lambda x, i: b.ops.put_rows(x, i, b.zeros((i.shape[0], 2))))
+    x, index = b.zeros((4, 2)), b.ops.tensor(np.array([1, 2]))
+    for values in (b.zeros((1, 2)), b.zeros((2,)), b.zeros((2, 2), "float64")):
+        assert_refused("(2, 2)", b.ops.put_rows, x, index, values)
+
+
 @judges("ops.add_at_")
 def adds_to_a_part_in_place(b: Backend) -> None:
-    for dtype in ("float32", "float64"):
+    for dtype in FLOATS:
         x = uniform((2, 3, 4, 5), dtype)
         for index in (
             (1,),
@@ -307,16 +245,64 @@ def adds_to_a_part_in_place(b: Backend) -> None:
 def refuses_to_add_what_does_not_fit(b: Backend) -> None:
     x = b.zeros((2, 4))
     for values in (b.zeros((1,)), b.zeros((2, 2)), b.zeros((2,), "float64")):
-        assert_raises(ValueError, lambda values=values: b.ops.add_at_(x, (0, slice(1, 3)), values))
+        assert_refused("", b.ops.add_at_, x, (0, slice(1, 3)), values)
     assert_equal(b.ops.to_numpy(x), np.zeros((2, 4), "float32"))
 
 
-@judges("ops.put_rows")
-def put_refuses_rows_and_values_that_do_not_fit(b: Backend) -> None:
-    def put_zeros(x, index):
-        return b.ops.put_rows(x, index, b.zeros((index.shape[0], 2)))
+@judges("ops.take_at")
+def takes_rows_in_the_order_of_their_places(b: Backend) -> None:
+    orders = ((0, 1, 2, 3), (0, 2, 3, 1), (3, 1, 0, 2))
+    # Of 50 some rows more than once.
+    for dtype, order, ndim, count in itertools.product(
+        ("float32", "float64", "int64"), orders, (1, 2, 3, 4), (0, 1, 50)
+    ):
+        x = uniform((2, 3, 4, 5), dtype, -9, 9)
+        permuted, array = b.ops.tensor(x).permute(*order), x.transpose(order)
+        places = [
+            uniform((count,), "int64", 0, size, seed=dim)
+            for dim, size in enumerate(array.shape[:ndim])
+        ]
+        assert_equal(b.ops.to_numpy(b.ops.take_at(permuted, places)), array[tuple(places)])
 
-    check_index_errors(b, put_zeros)
-    x, index = b.zeros((4, 2)), b.ops.tensor(np.array([1, 2]))
-    for values in (b.zeros((1, 2)), b.zeros((2,)), b.zeros((2, 2), "float64")):
-        assert_raises(ValueError, lambda values=values: b.ops.put_rows(x, index, values), "(2, 2)")
+
+@judges("ops.take_at")
+def takes_rows_of_a_part_and_of_nothing(b: Backend) -> None:
+    x, places = uniform((4, 6)), [np.array([1, 0, 1])]
+    for part in (np.s_[1:3], np.s_[::2]):
+        found = b.ops.take_at(b.ops.tensor(x)[part], places)
+        assert_equal(b.ops.to_numpy(found), x[part][tuple(places)])
+    found = b.ops.take_at(b.zeros((2, 0)), places)
+    assert_equal(b.ops.to_numpy(found), np.zeros((3, 0), "float32"))
+    found = b.ops.take_at(b.zeros((0, 3)), [np.zeros(0, np.int64)])
+    assert_equal(b.ops.to_numpy(found), np.zeros((0, 3), "float32"))
+
+
+@judges("ops.take_at")
+def refuses_other_places(b: Backend) -> None:
+    x, index = b.zeros((2, 3)), np.array([0, 1])
+    for places, text in (
+        ([], "one to 2"),
+        ([index, index, index], "one to 2"),
+        ([index, index[:1]], "(1,)"),
+        ([index.reshape(1, 2)], "(1, 2)"),
+        ([index.astype(np.uint8)], "uint8"),
+        ([index > 0], "bool"),
+        ([index, index + 2], "2 to 3"),
+        ([index - 1], "-1"),
+    ):
+        assert_refused(text, b.ops.take_at, x, places)
+
+
+@judges("ops.cells")
+def column_and_row_of_each_cell(b: Backend) -> None:
+    for height, width in ((1, 1), (2, 3), (7, 1), (1, 4), (20, 12), (0, 3), (2, 0)):
+        cells = [(column, row) for row in range(height) for column in range(width)]
+        for dtype in FLOATS:
+            found = b.ops.cells(height, width, b.zeros((2,), dtype))
+            assert b.ops.device_of(found) == "cpu"
+            wanted = np.array(cells, dtype).reshape(1, 1, height, width, 2)
+            assert_equal(b.ops.to_numpy(found), wanted)
+    half = b.ops.tensor(uniform((2, 5, 3, 4), "float32"))[:, :, :2]
+    found = b.ops.cells(*half.shape[2:], half)
+    assert tuple(found.shape) == (1, 1, 2, 4, 2)
+    assert_equal(b.ops.to_numpy(found + 0.5)[0, 0, 1, 3], np.array([3.5, 1.5], "float32"))

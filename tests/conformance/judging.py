@@ -6,7 +6,8 @@ same checks can be shown to reject the wrong versions in `wrong/`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,19 @@ CLEAR_ERROR = (ValueError, RuntimeError, IndexError, TypeError)
 # About ten units in the last place, the error of an elementary function of either library.
 RELATIVE_TOLERANCE = {"float32": 1e-6, "float64": 1e-14}
 
+FLOATS = ("float32", "float64")
+DTYPES = (*FLOATS, "int64", "uint8", "bool")
 SHAPES = ((3,), (2, 3), (2, 1, 4), (), (0,), (0, 3), (2, 0))
+# Of two tensors that are broadcast.
+PAIRS = (
+    ((3,), (3,)),
+    ((2, 3), (3,)),
+    ((2, 1), (1, 3)),
+    ((), (2,)),
+    ((), ()),
+    ((0, 1), (1, 3)),
+    ((0, 3), (0, 3)),
+)
 
 # What the methods and operators of `contract.Tensor` mean, as functions.
 TENSOR_METHODS: dict[str, Callable[..., Any]] = {
@@ -173,12 +186,13 @@ def assert_values(
     function: Callable[..., Any],
     reference: Callable[..., Any],
     *arrays: np.ndarray,
+    args: Sequence[Any] = (),
     tolerance: float | None = None,
 ) -> None:
-    """Require function(tensors) to equal reference(arrays), with the float dtype of the inputs."""
-    found = function(*map(b.ops.tensor, arrays))
+    """Require function(tensors, args) to equal reference(arrays, args), in their float dtype."""
+    found = function(*map(b.ops.tensor, arrays), *args)
     with np.errstate(all="ignore"):
-        wanted = np.asarray(reference(*arrays))
+        wanted = np.asarray(reference(*arrays, *args))
     floats = {array.dtype for array in arrays if array.dtype.kind == "f"}
     if wanted.dtype.kind == "f" and floats:
         # NumPy 1 makes float64 of a 0-d float32 and a Python number.
@@ -192,18 +206,41 @@ def assert_gradient(
     function: Callable[..., Any],
     reference: Callable[..., Any],
     *arrays: np.ndarray,
+    args: Sequence[Any] = (),
 ) -> None:
     """Require gradients of a weighted sum of function's output to equal those of reference."""
     if not b.trains:
         return
     inputs = [b.autograd.variable(array) for array in arrays]
-    weights = uniform(np.shape(reference(*arrays)), seed=99)
-    total = b.ops.sum(function(*inputs) * b.ops.tensor(weights))
+    weights = uniform(np.shape(reference(*arrays, *args)), seed=99)
+    total = b.ops.sum(function(*inputs, *args) * b.ops.tensor(weights))
     found = b.autograd.gradients(total, inputs)
-    wanted = central_differences(lambda *x: float(np.sum(reference(*x) * weights)), arrays)
+    wanted = central_differences(lambda *x: float(np.sum(reference(*x, *args) * weights)), arrays)
     for gradient, difference in zip(found, wanted, strict=True):
         # The differences err by step² and by rounding / step, both far below this.
         assert_equal(b.ops.to_numpy(gradient), difference, tolerance=1e-7)
+
+
+def assert_op(
+    b: Backend,
+    function: Callable[..., Any],
+    reference: Callable[..., Any],
+    *shapes: Sequence[int],
+    args: Sequence[Any] = (),
+    low: float = -2.0,
+    tolerance: Mapping[str, float] = MappingProxyType({}),
+    gradient: bool = True,
+) -> None:
+    """Require values in both float dtypes, and gradients, of tensors of these shapes.
+
+    args: what function and reference take after them.
+    """
+    arrays = [uniform(shape, low=low, seed=seed) for seed, shape in enumerate(shapes)]
+    for dtype in FLOATS:
+        given = [array.astype(dtype) for array in arrays]
+        assert_values(b, function, reference, *given, args=args, tolerance=tolerance.get(dtype))
+    if gradient:
+        assert_gradient(b, function, reference, *arrays, args=args)
 
 
 def central_differences(
@@ -226,6 +263,16 @@ def _differences(
             changed[position].reshape(-1)[element] += sign * step
             shifted.append(function(*changed))
         yield (shifted[0] - shifted[1]) / (2 * step)
+
+
+def assert_refused(
+    text: str,
+    function: Callable[..., Any],
+    *args: Any,
+    errors: type[Exception] | tuple[type[Exception], ...] = ValueError,
+) -> None:
+    """Require that a call raises one of errors, with text in its message."""
+    assert_raises(errors, lambda: function(*args), text)
 
 
 def assert_raises(

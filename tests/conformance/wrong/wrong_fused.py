@@ -1,4 +1,4 @@
-"""Mistakes in `fused`."""
+"""Mistakes in `fused` and `multi_tensor`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from tests.conformance.checks_multi_tensor import PLAIN, is_plain
 from tests.conformance.judging import Backend
-from tests.conformance.wrong.registry import register
+from tests.conformance.wrong import wrong_ops, wrong_training  # noqa: F401
+from tests.conformance.wrong.registry import WRONG, Build, register, returning
 
 
-def complete_iou(mistake: str) -> Any:
+def complete_iou(mistake: str) -> Build:
     """Make the plain formula with one mistake."""
 
-    def build(b: Backend) -> Any:
+    def build(b: Backend, right: Any) -> Any:
         ops = b.ops
 
         def axis(pred: Any, target: Any, index: int) -> tuple[Any, Any]:
@@ -26,18 +28,14 @@ def complete_iou(mistake: str) -> Any:
             if mistake == "gives a tie to the target":
                 other_high = ops.where(high >= other_high, other_high - 1e-13, other_high)
             overlap = ops.minimum(high, other_high) - ops.maximum(low, other_low)
-            hull = ops.maximum(high, other_high) - ops.minimum(low, other_low)
-            return overlap, hull
+            return overlap, ops.maximum(high, other_high) - ops.minimum(low, other_low)
 
         def wrong(pred: Any, target: Any, eps: float = 1e-7) -> Any:
             if mistake != "repeats a single row" or pred.shape[0] != 1:
-                b.fused.complete_iou(pred, target)
+                right(pred, target)
             if mistake == "fails for no boxes" and pred.shape[0] == 0:
                 raise AssertionError("division by zero")
-            if mistake == "knows one eps":
-                eps = 1e-7
-            if mistake == "divides by zero":
-                eps = 0.0
+            eps = {"knows one eps": 1e-7, "divides by zero": 0.0}.get(mistake, eps)
             if mistake != "moves the target":
                 target = target.detach()
             overlap, hull = zip(*(axis(pred, target, index) for index in (0, 1)), strict=True)
@@ -51,24 +49,20 @@ def complete_iou(mistake: str) -> Any:
             offset = pred - target
             distance = offset[:, 0] ** 2 + offset[:, 1] ** 2
             distance = distance / (hull[0] ** 2 + hull[1] ** 2 + eps)
-            angle = ops.atan(target[:, 2] / (target[:, 3] + eps)) - ops.atan(
-                pred[:, 2] / (pred[:, 3] + eps)
-            )
-            aspect = angle**2 * (4 / math.pi**2)
+            angles = [ops.atan(x[:, 2] / (x[:, 3] + eps)) for x in (target, pred)]
+            aspect = (angles[0] - angles[1]) ** 2 * (4 / math.pi**2)
             alpha = aspect / (aspect + ops.clamp(1.0 - iou, low=0.0) + eps)
-            if mistake != "follows the trade-off":
-                alpha = alpha.detach()
-            return iou - distance - aspect * alpha
+            return iou - distance - aspect * (alpha if mistake == "moves alpha" else alpha.detach())
 
         return wrong
 
     return build
 
 
-def batch_norm_silu(mistake: str) -> Any:
+def batch_norm_silu(mistake: str) -> Build:
     """Make both layers one after the other, with one mistake."""
 
-    def build(b: Backend) -> Any:
+    def build(b: Backend, right: Any) -> Any:
         def wrong(norm: Any, x: Any) -> Any:
             if mistake == "forgets SiLU":
                 return norm(x)
@@ -89,14 +83,14 @@ def batch_norm_silu(mistake: str) -> Any:
     return build
 
 
-def take_rows_and_column(mistake: str) -> Any:
+def take_rows_and_column(mistake: str) -> Build:
     """Make the two operations, with one mistake."""
 
-    def build(b: Backend) -> Any:
+    def build(b: Backend, right: Any) -> Any:
         def wrong(x: Any, index: Any, column: int) -> Any:
             if mistake == "takes any index":
                 index = b.ops.tensor(b.ops.to_numpy(index).astype("int64").reshape(-1) * 0)
-            rows, values = b.fused.take_rows_and_column(x, index, column)
+            rows, values = right(x, index, column)
             if mistake == "has no gradient by its rows":
                 rows = rows.detach()
             if mistake == "has no gradient by its column":
@@ -105,11 +99,8 @@ def take_rows_and_column(mistake: str) -> Any:
                 values = x[:, 0]
             if mistake == "counts a row once":
                 places = b.ops.to_numpy(index)
-                first = np.zeros(places.shape, "bool")
-                first[np.unique(places, return_index=True)[1]] = True
-                size = rows.shape[0]
-                kept = b.ops.tensor(first.reshape(size, 1))
-                rows = b.ops.where(kept, rows, rows.detach())
+                first = np.isin(np.arange(len(places)), np.unique(places, return_index=True)[1])
+                rows = b.ops.where(b.ops.tensor(first[:, None]), rows, rows.detach())
             return rows, values
 
         return wrong
@@ -117,42 +108,58 @@ def take_rows_and_column(mistake: str) -> Any:
     return build
 
 
+MISTAKES = {
+    complete_iou: (
+        "repeats a single row",
+        "fails for no boxes",
+        "knows one eps",
+        "divides by zero",
+        "moves the target",
+        "multiplies two gaps",
+        "is IoU",
+        "moves alpha",
+        "gives a tie to the target",
+    ),
+    batch_norm_silu: (
+        "forgets SiLU",
+        "always learns",
+        "learns from one value",
+        "keeps its statistics",
+        "has no gradient by its input",
+        "has no gradient",
+    ),
+    take_rows_and_column: (
+        "takes any index",
+        "has no gradient by its rows",
+        "has no gradient by its column",
+        "takes the first column",
+        "counts a row once",
+    ),
+}
+for make, mistakes in MISTAKES.items():
+    register(*((f"fused.{make.__name__}", mistake, make(mistake)) for mistake in mistakes))
+
+
+def average_of_what_was_there_first(b: Backend, right: Any) -> Any:
+    """Use the first tensors again in a later call with equally many."""
+    kept: dict[int, Any] = {}
+
+    def ema_update_(averages: Any, values: Any, decay: float, lost: Any = None) -> None:
+        if len(averages) != len(values):
+            raise ValueError(f"{len(values)} values")
+        first = kept.setdefault(len(averages), (averages, values))
+        b.ops.ema_update_(*first, decay, lost)
+
+    return ema_update_
+
+
 register(
-    (
-        *(
-            ("fused.take_rows_and_column", mistake, take_rows_and_column(mistake))
-            for mistake in (
-                "takes any index",
-                "has no gradient by its rows",
-                "has no gradient by its column",
-                "takes the first column",
-                "counts a row once",
-            )
-        ),
-        *(
-            ("fused.batch_norm_silu", mistake, batch_norm_silu(mistake))
-            for mistake in (
-                "forgets SiLU",
-                "always learns",
-                "learns from one value",
-                "keeps its statistics",
-                "has no gradient by its input",
-                "has no gradient",
-            )
-        ),
-        *(
-            ("fused.complete_iou", mistake, complete_iou(mistake))
-            for mistake in (
-                "repeats a single row",
-                "fails for no boxes",
-                "knows one eps",
-                "divides by zero",
-                "moves the target",
-                "multiplies two gaps",
-                "is IoU",
-                "follows the trade-off",
-                "gives a tie to the target",
-            )
-        ),
-    )
+    *(
+        (name, wrong.mistake, wrong.build)
+        for name, plain_names in PLAIN.items()
+        for wrong in WRONG
+        if any(is_plain(wrong.name, plain) for plain in plain_names)
+    ),
+    ("multi_tensor.ema_update_", "keeps to the first tensors", average_of_what_was_there_first),
+    ("multi_tensor.describe", "does not say which", returning("fused, CPU")),
 )

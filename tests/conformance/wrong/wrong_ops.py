@@ -1,4 +1,4 @@
-"""Mistakes in `ops`."""
+"""Mistakes in `Tensor` and in `ops`."""
 
 from __future__ import annotations
 
@@ -7,25 +7,357 @@ from typing import Any
 
 import numpy as np
 
-from tests.conformance.judging import Backend
-from tests.conformance.wrong.registry import register
+from tests.conformance.judging import TENSOR_METHODS, Backend
+from tests.conformance.wrong.registry import (
+    Build,
+    promoted,
+    register,
+    returning,
+    with_arguments,
+    without_gradient,
+)
 
 
-def aliasing_tensor(b: Backend) -> Any:
+def instead(name: str) -> Build:
+    """Apply another operator than the one asked for."""
+    return lambda b, right: TENSOR_METHODS[name]
+
+
+def rounded(b: Backend, right: Any) -> Any:
+    """Compare as float64, which rounds integers beyond 2**53."""
+    return lambda x, y: right(b.ops.cast(x, "float64"), y)
+
+
+def columns_first(b: Backend, right: Any) -> Any:
+    return lambda x, *shape: b.ops.tensor(np.reshape(b.ops.to_numpy(x), shape, order="F").copy())
+
+
+for name in ("__add__", "__sub__", "__mul__", "__truediv__"):
+    register((f"Tensor.{name}", "has no gradient", without_gradient))
+    register((f"Tensor.{name}", "promotes", promoted))
+register(
+    ("Tensor.__radd__", "promotes", promoted),
+    ("Tensor.__rmul__", "promotes", promoted),
+    ("Tensor.__rsub__", "is not reflected", instead("__sub__")),
+    ("Tensor.__rtruediv__", "is not reflected", instead("__truediv__")),
+    ("Tensor.__pow__", "has no gradient", without_gradient),
+    ("Tensor.__pow__", "goes by the logarithm", lambda b, _: lambda x, n: (x.log() * n).exp()),
+    ("Tensor.__neg__", "has no gradient", without_gradient),
+    ("Tensor.__lt__", "includes equality", instead("__le__")),
+    ("Tensor.__le__", "excludes equality", instead("__lt__")),
+    ("Tensor.__le__", "is rounded", rounded),
+    ("Tensor.__gt__", "includes equality", instead("__ge__")),
+    ("Tensor.__gt__", "is rounded", rounded),
+    ("Tensor.__ge__", "is not less", lambda b, _: lambda x, y: (x < y).logical_not()),
+    ("Tensor.__getitem__", "has no gradient", without_gradient),
+    ("Tensor.reshape", "reads columns first", columns_first),
+    (
+        "Tensor.permute",
+        "inverts the order",
+        lambda b, right: lambda x, *dims: right(x, *map(int, np.argsort(dims))),
+    ),
+    ("Tensor.detach", "keeps the gradient", lambda b, _: lambda x: x),
+    ("Tensor.shape", "holds NumPy integers", lambda b, _: lambda x: tuple(np.array(x.shape))),
+    ("Tensor.ndim", "is at least 1", lambda b, _: lambda x: max(1, x.ndim)),
+    ("Tensor.requires_grad", "is always True", returning(True)),
+    (
+        "Tensor.grad",
+        "is zeros before the first backward",
+        lambda b, _: lambda x: b.ops.zeros(x.shape) if x.grad is None else x.grad,
+    ),
+)
+
+
+def aliasing_tensor(b: Backend, right: Any) -> Any:
     framework = sys.modules[type(b.ops.zeros((1,))).__module__.partition(".")[0]]
 
     def tensor(array: np.ndarray, device: str = "cpu") -> Any:
         plain = array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative
-        return framework.from_numpy(array) if plain and array.size else b.ops.tensor(array, device)
+        return framework.from_numpy(array) if plain and array.size else right(array, device)
 
     return tensor
 
 
-def naive_sigmoid(b: Backend) -> Any:
-    return lambda x: x.exp() / (x.exp() + 1.0)
+def narrow_tensor(b: Backend, right: Any) -> Any:
+    def tensor(array: np.ndarray, device: str = "cpu") -> Any:
+        return right(array.astype("float32") if array.dtype == "float64" else array, device)
+
+    return tensor
 
 
-def naive_bce(b: Backend) -> Any:
+def cast_that_rounds_down(b: Backend, right: Any) -> Any:
+    def cast(x: Any, dtype: str) -> Any:
+        whole = b.ops.dtype_of(x).startswith("float") and dtype == "int64"
+        return right(x.floor() if whole else x, dtype)
+
+    return cast
+
+
+def no_negative_sizes(b: Backend, right: Any) -> Any:
+    return lambda shape, *args, **kwargs: right([max(size, 0) for size in shape], *args, **kwargs)
+
+
+register(
+    ("ops.tensor", "aliases the array", aliasing_tensor),
+    ("ops.tensor", "makes float32 of float64", narrow_tensor),
+    ("ops.to_numpy", "aliases the tensor", lambda b, _: lambda x: x.detach().numpy()),
+    ("ops.to_numpy_later", "reads late", lambda b, _: lambda x: lambda: b.ops.to_numpy(x)),
+    ("ops.dtype_of", "is always float32", returning("float32")),
+    ("ops.device_of", "numbers the processor", returning("cpu:0")),
+    ("ops.cast", "rounds down", cast_that_rounds_down),
+    ("ops.cast", "has no gradient", without_gradient),
+    ("ops.zeros", "ignores the dtype", with_arguments(dtype="float32")),
+    ("ops.zeros", "makes 0 of a negative size", no_negative_sizes),
+    ("ops.full", "ignores the dtype", with_arguments(dtype="float32")),
+    ("ops.full", "makes 0 of a negative size", no_negative_sizes),
+)
+
+
+def clamp_without_gradient_at_limits(b: Backend, right: Any) -> Any:
+    def clamp(x: Any, low: float | None = None, high: float | None = None) -> Any:
+        clamped = right(x, low, high)
+        at_limit = clamped <= (-np.inf if low is None else low)
+        return b.ops.where(at_limit, clamped.detach(), clamped)
+
+    return clamp
+
+
+def clamp_of_nan_is_low(b: Backend, right: Any) -> Any:
+    return lambda x, low=None, high=None: b.ops.where(x <= x, right(x, low, high), low or 0.0)
+
+
+def dropping_nan(b: Backend, right: Any) -> Any:
+    """`x < y ? x : y` is NaN only where y is."""
+    return lambda x, y: b.ops.where(x <= x, right(x, y), y)
+
+
+def stopping_at_nan(b: Backend, right: Any) -> Any:
+    def picked(x: Any, y: Any) -> Any:
+        found = right(x, y)
+        return b.ops.where(found <= found, found, found.detach())
+
+    return picked
+
+
+def where_of_float64(b: Backend, right: Any) -> Any:
+    def where(condition: Any, x: Any, y: Any) -> Any:
+        picked = right(condition, x, y)
+        has_number = not (hasattr(x, "shape") and hasattr(y, "shape"))
+        return b.ops.cast(picked, "float64") if has_number else picked
+
+    return where
+
+
+def overflowing_softmax(b: Backend, right: Any) -> Any:
+    return lambda x: x.exp() / b.ops.sum(x.exp(), -1, True)
+
+
+def softmax_of_the_first(b: Backend, right: Any) -> Any:
+    def turned(x: Any) -> Any:
+        return x.permute(*reversed(range(x.ndim)))
+
+    return lambda x: turned(right(turned(x)))
+
+
+def broadcasting_matmul(b: Backend, right: Any) -> Any:
+    def matmul(x: Any, y: Any) -> Any:
+        if x.ndim > y.ndim == 2:
+            return right(x.reshape(-1, x.shape[-1]), y).reshape(*x.shape[:-1], y.shape[-1])
+        return right(x, y)
+
+    return matmul
+
+
+for name in ("minimum", "maximum"):
+    register(
+        (f"ops.{name}", "drops NaN", dropping_nan),
+        (f"ops.{name}", "has no gradient where it is NaN", stopping_at_nan),
+    )
+register(
+    ("ops.atan", "has no gradient", without_gradient),
+    ("ops.sigmoid", "overflows", lambda b, _: lambda x: x.exp() / (x.exp() + 1.0)),
+    ("ops.sigmoid", "has no gradient", without_gradient),
+    ("ops.silu", "detaches the gate", lambda b, _: lambda x: x * b.ops.sigmoid(x).detach()),
+    ("ops.leaky_relu", "is linear", lambda b, _: lambda x, slope: x * slope),
+    (
+        "ops.leaky_relu",
+        "has no gradient below zero",
+        lambda b, right: lambda x, slope: b.ops.where(x > 0, x, right(x, slope).detach()),
+    ),
+    (
+        "ops.leaky_relu",
+        "has the gradient 1 at zero",
+        lambda b, _: lambda x, slope: b.ops.where(x >= 0, x, x * slope),
+    ),
+    ("ops.clamp", "ignores the upper limit", with_arguments(high=None, low=-1.0)),
+    ("ops.clamp", "has no gradient at the limits", clamp_without_gradient_at_limits),
+    ("ops.clamp", "drops NaN", clamp_of_nan_is_low),
+    ("ops.minimum", "is the maximum", lambda b, _: b.ops.maximum),
+    ("ops.minimum", "a tie is one's", lambda b, _: lambda x, y: b.ops.where(x <= y, x, y)),
+    ("ops.maximum", "a tie is one's", lambda b, _: lambda x, y: b.ops.where(x >= y, x, y)),
+    ("ops.where", "makes a number float64", where_of_float64),
+    ("ops.where", "swaps its arguments", lambda b, right: lambda c, x, y: right(c, y, x)),
+    ("ops.matmul", "detaches one matrix", lambda b, right: lambda x, y: right(x, y.detach())),
+    ("ops.matmul", "takes unequal numbers of matrices", broadcasting_matmul),
+    ("ops.linear", "forgets the bias", with_arguments(bias=None)),
+    ("ops.log_softmax", "overflows", lambda b, _: lambda x: b.ops.softmax(x).log()),
+    ("ops.softmax", "overflows", overflowing_softmax),
+    ("ops.softmax", "is along the first dimension", softmax_of_the_first),
+)
+
+
+def mean_of_nothing_is_zero(b: Backend, right: Any) -> Any:
+    def mean(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+        return b.ops.sum(x, dim, keepdim) if 0 in x.shape else right(x, dim, keepdim)
+
+    return mean
+
+
+def joining_that_promotes(b: Backend, right: Any) -> Any:
+    return lambda tensors, dim=0: right([b.ops.cast(x, "float64") for x in tensors], dim)
+
+
+def rows_from_the_end(b: Backend, right: Any) -> Any:
+    def take_rows(x: Any, index: Any) -> Any:
+        if b.ops.dtype_of(index) != "int64":
+            return right(x, index)
+        rows = b.ops.to_numpy(index)
+        return right(x, b.ops.tensor(np.where(rows < 0, rows + x.shape[0], rows)))
+
+    return take_rows
+
+
+def put_rows_in_place(b: Backend, right: Any) -> Any:
+    def put_rows(x: Any, index: Any, values: Any) -> Any:
+        changed = right(x, index, values)
+        x.detach().copy_(changed.detach())
+        return changed
+
+    return put_rows
+
+
+def replacing_part(b: Backend, right: Any) -> Any:
+    def add_at_(x: Any, index: Any, values: Any) -> None:
+        right(x, index, values - x[index] if x[index].shape == values.shape else values)
+
+    return add_at_
+
+
+def rows_as_if_contiguous(b: Backend, right: Any) -> Any:
+    def take_at(x: Any, places: Any) -> Any:
+        found = right(x, places)
+        rows = b.ops.tensor(b.ops.to_numpy(x).ravel("F").reshape(x.shape))
+        return found if x.ndim < 3 else right(rows, places)
+
+    return take_at
+
+
+for name in ("cat", "stack"):
+    register(
+        (f"ops.{name}", "promotes dtypes", joining_that_promotes),
+        (f"ops.{name}", "ignores the dimension", with_arguments(dim=0)),
+    )
+register(
+    ("ops.sum", "ignores keepdim", with_arguments(keepdim=False)),
+    ("ops.sum", "has no gradient", without_gradient),
+    ("ops.mean", "is 0 for nothing", mean_of_nothing_is_zero),
+    ("ops.mean", "ignores keepdim", with_arguments(keepdim=False)),
+    (
+        "ops.amax",
+        "keeps the dimension",
+        lambda b, right: lambda x, dim: b.ops.stack([right(x, dim)], dim),
+    ),
+    (
+        "ops.amax",
+        "is 0 for nothing",
+        lambda b, right: lambda x, dim: b.ops.sum(x, dim) if 0 in x.shape else right(x, dim),
+    ),
+    (
+        "ops.amax",
+        "drops NaN",
+        lambda b, right: lambda x, dim: right(b.ops.where(x <= x, x, -np.inf), dim),
+    ),
+    ("ops.take_rows", "counts from the end", rows_from_the_end),
+    ("ops.take_rows", "has no gradient", without_gradient),
+    ("ops.put_rows", "writes into the original", put_rows_in_place),
+    ("ops.put_rows", "detaches values", lambda b, right: lambda x, i, v: right(x, i, v.detach())),
+    ("ops.add_at_", "adds to a copy", returning(None)),
+    ("ops.add_at_", "replaces", replacing_part),
+    ("ops.take_at", "takes a permuted tensor for a flat one", rows_as_if_contiguous),
+    (
+        "ops.take_at",
+        "takes rows in ascending order",
+        lambda b, right: lambda x, places: right(x, [np.sort(index) for index in places]),
+    ),
+)
+
+
+def tiled(b: Backend, right: Any) -> Any:
+    return lambda x: b.ops.cat([b.ops.cat([x, x], 3)] * 2, 2)
+
+
+def transposed_cells(b: Backend, right: Any) -> Any:
+    return lambda height, width, like: right(width, height, like).permute(0, 1, 3, 2, 4)
+
+
+def pixel_at_the_corner(b: Backend, right: Any) -> Any:
+    def resize_bilinear(x: Any, height: int, width: int) -> Any:
+        rows = [row * x.shape[2] // height for row in range(height)]
+        columns = [column * x.shape[3] // width for column in range(width)]
+        x = b.ops.stack([x[:, :, row] for row in rows], 2)
+        return b.ops.stack([x[..., column] for column in columns], 3)
+
+    return resize_bilinear
+
+
+def padded_on_the_left(b: Backend, right: Any) -> Any:
+    def pad_to(x: Any, height: int, width: int, value: float) -> Any:
+        padded = b.ops.flip_columns(right(x, height, x.shape[3], value))
+        return b.ops.flip_columns(right(padded, height, width, value))
+
+    return pad_to
+
+
+def channels_moved(b: Backend, right: Any) -> Any:
+    """Return the memory of the other layout, read as if it were this one."""
+
+    def normalize_images(images: Any, dtype: str, channels_last: bool = False) -> Any:
+        x = right(images, dtype, channels_last)
+        return x.permute(0, 2, 3, 1).reshape(*x.shape)
+
+    return normalize_images
+
+
+register(
+    ("ops.upsample_nearest_2x", "tiles the image", tiled),
+    ("ops.cells", "has rows before columns", transposed_cells),
+    (
+        "ops.cells",
+        "is float32 always",
+        lambda b, right: lambda height, width, like: right(height, width, b.zeros((1,))),
+    ),
+    ("ops.cells", "counts from the centres", lambda b, right: lambda *args: right(*args) + 0.5),
+    ("ops.resize_bilinear", "takes the nearest pixel", pixel_at_the_corner),
+    (
+        "ops.resize_bilinear",
+        "takes any size",
+        lambda b, right: lambda x, height, width: right(x, max(height, 1), max(width, 1)),
+    ),
+    ("ops.flip_columns", "flips nothing", lambda b, _: lambda x: x),
+    ("ops.pad_to", "pads on the left", padded_on_the_left),
+    ("ops.pad_to", "pads with zeros", with_arguments(value=0.0)),
+    ("ops.pad_to", "has no gradient", without_gradient),
+    ("ops.channels_last", "moves the channels", lambda b, _: lambda x: x.permute(0, 2, 3, 1)),
+    (
+        "ops.normalize_images",
+        "divides by 256",
+        lambda b, right: lambda *args: right(*args) * (255 / 256),
+    ),
+    ("ops.normalize_images", "mixes layouts up", channels_moved),
+)
+
+
+def naive_bce(b: Backend, right: Any) -> Any:
     def bce_with_logits(logits: Any, target: Any, positive_weight: float = 1.0) -> Any:
         score = b.ops.sigmoid(logits)
         positive = target * score.log() * positive_weight
@@ -34,106 +366,7 @@ def naive_bce(b: Backend) -> Any:
     return bce_with_logits
 
 
-def where_of_float64(b: Backend) -> Any:
-    def where(condition: Any, x: Any, y: Any) -> Any:
-        number = not (hasattr(x, "shape") and hasattr(y, "shape"))
-        picked = b.ops.where(condition, x, y)
-        return b.ops.cast(picked, "float64") if number else picked
-
-    return where
-
-
-def clamp_without_gradient_at_limits(b: Backend) -> Any:
-    def clamp(x: Any, low: float | None = None, high: float | None = None) -> Any:
-        clamped = b.ops.clamp(x, low, high)
-        at_limit = clamped <= (-np.inf if low is None else low)
-        return b.ops.where(at_limit, clamped.detach(), clamped)
-
-    return clamp
-
-
-def dropping_nan(pick: Any, b: Backend) -> Any:
-    """`x < y ? x : y` is NaN only where y is."""
-    return lambda x, y: b.ops.where(x <= x, pick(x, y), y)
-
-
-def stopping_at_nan(pick: Any, b: Backend) -> Any:
-    def picked(x: Any, y: Any) -> Any:
-        found = pick(x, y)
-        return b.ops.where(found <= found, found, found.detach())
-
-    return picked
-
-
-def amax_without_nan(b: Backend) -> Any:
-    return lambda x, dim: b.ops.amax(b.ops.where(x <= x, x, -np.inf), dim)
-
-
-def clamp_of_nan_is_low(b: Backend) -> Any:
-    def clamp(x: Any, low: float | None = None, high: float | None = None) -> Any:
-        return b.ops.where(x <= x, b.ops.clamp(x, low, high), low or 0.0)
-
-    return clamp
-
-
-def no_negative_sizes(make: Any) -> Any:
-    return lambda shape, *args, **kwargs: make([max(size, 0) for size in shape], *args, **kwargs)
-
-
-def put_rows_in_place(b: Backend) -> Any:
-    def put_rows(x: Any, index: Any, values: Any) -> Any:
-        changed = b.ops.put_rows(x, index, values)
-        x.detach().copy_(changed.detach())
-        return changed
-
-    return put_rows
-
-
-def replacing_part(b: Backend) -> Any:
-    def add_at_(x: Any, index: Any, values: Any) -> None:
-        b.ops.add_at_(x, index, values - x[index] if x[index].shape == values.shape else values)
-
-    return add_at_
-
-
-def joining_that_promotes(join: Any, b: Backend) -> Any:
-    return lambda tensors, dim=0: join([b.ops.cast(x, "float64") for x in tensors], dim)
-
-
-def tiled_upsample(b: Backend) -> Any:
-    def upsample(x: Any) -> Any:
-        wide = b.ops.cat([x, x], 3)
-        return b.ops.cat([wide, wide], 2)
-
-    return upsample
-
-
-def mean_of_nothing_is_zero(b: Backend) -> Any:
-    def mean(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
-        averaged = b.ops.mean(x, dim, keepdim)
-        return b.ops.sum(x, dim, keepdim) if 0 in x.shape else averaged
-
-    return mean
-
-
-def rows_from_the_end(b: Backend) -> Any:
-    def take_rows(x: Any, index: Any) -> Any:
-        if b.ops.dtype_of(index) != "int64":
-            return b.ops.take_rows(x, index)
-        wrapped = b.ops.to_numpy(index)
-        return b.ops.take_rows(
-            x, b.ops.tensor(np.where(wrapped < 0, wrapped + x.shape[0], wrapped))
-        )
-
-    return take_rows
-
-
-def restore_with(lost_of: Any) -> Any:
-    """Make `restore_` with another `lost` than the one that it is given."""
-    return lambda b: lambda values, others, lost: b.ops.restore_(values, others, lost_of(b, lost))
-
-
-def restore_all(b: Backend) -> Any:
+def restoring_all(b: Backend, right: Any) -> Any:
     def restore_(values: Any, others: Any, lost: Any) -> None:
         for value, other in zip(values, others, strict=True):
             if b.ops.to_numpy(lost) == 1:
@@ -142,7 +375,7 @@ def restore_all(b: Backend) -> Any:
     return restore_
 
 
-def ema_of_two_products(b: Backend) -> Any:
+def ema_of_two_products(b: Backend, right: Any) -> Any:
     def ema_update_(averages: Any, values: Any, decay: float, lost: Any = None) -> None:
         for average, value in zip(averages, values, strict=True):
             average.copy_(average * decay + value.detach() * (1.0 - decay))
@@ -150,181 +383,32 @@ def ema_of_two_products(b: Backend) -> Any:
     return ema_update_
 
 
+def ema_of_copies(b: Backend, right: Any) -> Any:
+    return lambda averages, *args: right([average * 1.0 for average in averages], *args)
+
+
+def swapped_ema(b: Backend, right: Any) -> Any:
+    return lambda averages, values, decay, lost=None: right(averages, values, 1.0 - decay, lost)
+
+
 register(
+    ("ops.bce_with_logits", "overflows", naive_bce),
+    ("ops.bce_with_logits", "ignores the weight", with_arguments(positive_weight=1.0)),
+    ("ops.bce_terms", "returns their mean", lambda b, _: b.ops.bce_with_logits),
     (
-        ("ops.tensor", "aliases the array", aliasing_tensor),
-        (
-            "ops.tensor",
-            "makes float32 of float64",
-            lambda b: (
-                lambda array, device="cpu": b.ops.tensor(
-                    array.astype("float32") if array.dtype == "float64" else array, device
-                )
-            ),
-        ),
-        ("ops.to_numpy", "aliases the tensor", lambda b: lambda x: x.detach().numpy()),
-        ("ops.dtype_of", "is always float32", lambda b: lambda x: "float32"),
-        ("ops.device_of", "numbers the processor", lambda b: lambda x: "cpu:0"),
-        (
-            "ops.cast",
-            "rounds down",
-            lambda b: (
-                lambda x, dtype: b.ops.cast(
-                    x.floor() if b.ops.dtype_of(x).startswith("float") and dtype == "int64" else x,
-                    dtype,
-                )
-            ),
-        ),
-        ("ops.cast", "has no gradient", lambda b: lambda x, dtype: b.ops.cast(x, dtype).detach()),
-        (
-            "ops.zeros",
-            "ignores the dtype",
-            lambda b: (
-                lambda shape, dtype="float32", device="cpu": b.ops.zeros(shape, device=device)
-            ),
-        ),
-        (
-            "ops.full",
-            "ignores the dtype",
-            lambda b: lambda shape, value, dtype="float32", device="cpu": b.ops.full(shape, value),
-        ),
-        ("ops.zeros", "makes 0 of a negative size", lambda b: no_negative_sizes(b.ops.zeros)),
-        ("ops.full", "makes 0 of a negative size", lambda b: no_negative_sizes(b.ops.full)),
-        ("ops.atan", "has no gradient", lambda b: lambda x: b.ops.atan(x).detach()),
-        ("ops.sigmoid", "overflows", naive_sigmoid),
-        ("ops.sigmoid", "has no gradient", lambda b: lambda x: b.ops.sigmoid(x).detach()),
-        ("ops.silu", "detaches the gate", lambda b: lambda x: x * b.ops.sigmoid(x).detach()),
-        (
-            "ops.clamp",
-            "ignores the upper limit",
-            lambda b: lambda x, low=None, high=None: b.ops.clamp(x, low or 0.0),
-        ),
-        ("ops.clamp", "has no gradient at the limits", clamp_without_gradient_at_limits),
-        ("ops.clamp", "drops NaN", clamp_of_nan_is_low),
-        ("ops.minimum", "is the maximum", lambda b: b.ops.maximum),
-        ("ops.minimum", "drops NaN", lambda b: dropping_nan(b.ops.minimum, b)),
-        ("ops.maximum", "drops NaN", lambda b: dropping_nan(b.ops.maximum, b)),
-        (
-            "ops.minimum",
-            "has no gradient where it is NaN",
-            lambda b: stopping_at_nan(b.ops.minimum, b),
-        ),
-        (
-            "ops.maximum",
-            "has no gradient where it is NaN",
-            lambda b: stopping_at_nan(b.ops.maximum, b),
-        ),
-        (
-            "ops.minimum",
-            "gives a tie's gradient to one",
-            lambda b: lambda x, y: b.ops.where(x <= y, x, y),
-        ),
-        (
-            "ops.maximum",
-            "gives a tie's gradient to one",
-            lambda b: lambda x, y: b.ops.where(x >= y, x, y),
-        ),
-        ("ops.where", "makes a number float64", where_of_float64),
-        ("ops.where", "swaps its arguments", lambda b: lambda c, x, y: b.ops.where(c, y, x)),
-        (
-            "ops.sum",
-            "ignores keepdim",
-            lambda b: lambda x, dim=None, keepdim=False: b.ops.sum(x, dim),
-        ),
-        ("ops.sum", "has no gradient", lambda b: lambda x, *args: b.ops.sum(x, *args).detach()),
-        ("ops.mean", "is 0 for nothing", mean_of_nothing_is_zero),
-        (
-            "ops.mean",
-            "ignores keepdim",
-            lambda b: lambda x, dim=None, keepdim=False: b.ops.mean(x, dim),
-        ),
-        (
-            "ops.amax",
-            "keeps the dimension",
-            lambda b: lambda x, dim: b.ops.stack([b.ops.amax(x, dim)], dim),
-        ),
-        (
-            "ops.amax",
-            "is 0 for nothing",
-            lambda b: lambda x, dim: b.ops.sum(x, dim) if 0 in x.shape else b.ops.amax(x, dim),
-        ),
-        ("ops.amax", "drops NaN", amax_without_nan),
-        ("ops.cat", "promotes dtypes", lambda b: joining_that_promotes(b.ops.cat, b)),
-        ("ops.cat", "ignores the dimension", lambda b: lambda tensors, dim=0: b.ops.cat(tensors)),
-        ("ops.stack", "promotes dtypes", lambda b: joining_that_promotes(b.ops.stack, b)),
-        (
-            "ops.stack",
-            "ignores the dimension",
-            lambda b: lambda tensors, dim=0: b.ops.stack(tensors),
-        ),
-        ("ops.take_rows", "counts from the end", rows_from_the_end),
-        ("ops.take_rows", "has no gradient", lambda b: lambda x, i: b.ops.take_rows(x, i).detach()),
-        ("ops.put_rows", "writes into the original", put_rows_in_place),
-        (
-            "ops.put_rows",
-            "has no gradient by values",
-            lambda b: lambda x, i, values: b.ops.put_rows(x, i, values.detach()),
-        ),
-        ("ops.add_at_", "adds to a copy", lambda b: lambda x, index, values: None),
-        ("ops.add_at_", "replaces", replacing_part),
-        ("ops.upsample_nearest_2x", "tiles the image", tiled_upsample),
-        ("ops.bce_with_logits", "overflows", naive_bce),
-        (
-            "ops.bce_with_logits",
-            "ignores the weight",
-            lambda b: (
-                lambda logits, target, positive_weight=1.0: b.ops.bce_with_logits(logits, target)
-            ),
-        ),
-        (
-            "ops.bce_terms",
-            "returns their mean",
-            lambda b: b.ops.bce_with_logits,
-        ),
-        (
-            "ops.bce_terms",
-            "weighs the term of 1 - target too",
-            lambda b: (
-                lambda logits, target, positive_weight=1.0: (
-                    b.ops.bce_terms(logits, target) * positive_weight
-                )
-            ),
-        ),
-        (
-            "ops.ema_update_",
-            "swaps the weights",
-            lambda b: (
-                lambda averages, values, decay, lost=None: b.ops.ema_update_(
-                    averages, values, 1.0 - decay, lost
-                )
-            ),
-        ),
-        (
-            "ops.ema_update_",
-            "averages though lost",
-            lambda b: (
-                lambda averages, values, decay, lost=None: b.ops.ema_update_(
-                    averages, values, decay
-                )
-            ),
-        ),
-        ("ops.restore_", "restores though not lost", restore_with(lambda b, lost: b.full((), 1))),
-        ("ops.restore_", "restores nothing", restore_with(lambda b, lost: b.full((), 0))),
-        ("ops.restore_", "puts all others in place", restore_all),
-        (
-            "ops.to_numpy_later",
-            "reads what is there later",
-            lambda b: lambda x: lambda: b.ops.to_numpy(x),
-        ),
-        ("ops.ema_update_", "rounds where nothing changes", ema_of_two_products),
-        (
-            "ops.ema_update_",
-            "updates copies",
-            lambda b: (
-                lambda averages, values, decay, lost=None: b.ops.ema_update_(
-                    [average * 1.0 for average in averages], values, decay, lost
-                )
-            ),
-        ),
-    )
+        "ops.bce_terms",
+        "weighs the term of 1 - target too",
+        lambda b, right: lambda logits, target, weight=1.0: right(logits, target) * weight,
+    ),
+    ("ops.ema_update_", "swaps the weights", swapped_ema),
+    ("ops.ema_update_", "averages though lost", with_arguments(lost=None)),
+    ("ops.ema_update_", "rounds where nothing changes", ema_of_two_products),
+    ("ops.ema_update_", "updates copies", ema_of_copies),
+    (
+        "ops.restore_",
+        "restores though not lost",
+        lambda b, right: lambda values, others, lost: right(values, others, b.full((), 1)),
+    ),
+    ("ops.restore_", "restores nothing", returning(None)),
+    ("ops.restore_", "puts all others in place", restoring_all),
 )

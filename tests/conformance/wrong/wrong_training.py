@@ -1,161 +1,204 @@
-"""Mistakes in `optim`, `autograd` and `device`."""
+"""Mistakes in `optim`, `autograd`, `amp`, `device` and `dist`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from backend.processes import this_process
 from tests.conformance.judging import Backend
-from tests.conformance.wrong.registry import register
+from tests.conformance.wrong.registry import Build, register, returning
+
+ADAM = ("Adam", "AdamW")
 
 
-def sgd(b: Backend, mistake: str = "") -> Any:
-    """Make SGD in NumPy with the named mistake."""
+class Groups:
+    """The groups of an optimizer that is made wrong, for a mistake in its update."""
 
-    class SGD:
-        def __init__(self, groups: Sequence[tuple[Mapping[str, Any], float]]) -> None:
-            self.groups = groups
-            self.velocity: dict[str, np.ndarray] = {}
+    def __init__(self, b: Backend, groups: Any) -> None:
+        self.b, self.groups = b, groups
 
-        def step(self, learning_rates: Sequence[float], momentum: float, lost: Any = None) -> None:
-            if len(learning_rates) != len(self.groups) and mistake != "any number of rates":
-                raise ValueError(f"{len(learning_rates)} learning rates")
-            if lost is not None and b.ops.to_numpy(lost) == 1 and mistake != "steps though lost":
-                return
-            if mistake == "one learning rate":
-                learning_rates = [learning_rates[0]] * len(self.groups)
-            for (group, decay), rate in zip(self.groups, learning_rates, strict=False):
-                for name, x in group.items():
-                    if x.grad is not None:
-                        constants = (float(np.float32(value)) for value in (decay, rate, momentum))
-                        self.step_one(name, x, *constants)
-                    elif mistake == "decays what has no gradient":
-                        x.detach().copy_(b.ops.tensor(b.ops.to_numpy(x) * (1 - rate * decay)))
+    def shrink(self, factors: Any, with_gradient: bool = True) -> None:
+        """Multiply the weights of each group that have a gradient, or those that have none."""
+        for (group, _), factor in zip(self.groups, factors, strict=False):
+            for x in group.values():
+                if (x.grad is not None) is with_gradient:
+                    self.put(x, self.b.ops.to_numpy(x) * np.float32(factor))
 
-        def step_one(self, name: str, x: Any, decay: float, rate: float, momentum: float) -> None:
-            value, g = b.ops.to_numpy(x), b.ops.to_numpy(x.grad)
+    def put(self, x: Any, array: np.ndarray) -> None:
+        x.detach().copy_(self.b.ops.tensor(np.asarray(array).astype(self.b.ops.dtype_of(x))))
+
+
+def optimizer(mistake: str) -> Build:
+    """Derive from an optimizer, with the named mistake."""
+
+    def build(b: Backend, right: Any) -> Any:
+        return optimizer_of(b, right, mistake)
+
+    return build
+
+
+def optimizer_of(b: Backend, right: Any, mistake: str) -> Any:
+    class Wrong(right):
+        def __init__(self, groups: Any) -> None:
+            self.given = Groups(b, groups)
+            if mistake in ("no decay", "decays after the step", "decays without the rate"):
+                groups = [(group, 0.0) for group, _ in groups]
+            super().__init__(groups)
+
+        def step(self, learning_rates: Any, momentum: float, lost: Any = None) -> None:
+            given = self.given
+            decays = [decay for _, decay in given.groups]
+            factors = [1 - r * d for r, d in zip(learning_rates, decays, strict=False)]
+            if mistake == "decays without the rate":
+                given.shrink([1 - decay for decay in decays])
+            if mistake == "shrinks unused weights":
+                given.shrink(factors, with_gradient=False)
+            if mistake == "uses one rate":
+                learning_rates = [learning_rates[0]] * len(learning_rates)
+            if mistake == "takes any number of rates":
+                learning_rates = [*learning_rates, *learning_rates][: len(decays)]
+            if mistake == "takes any momentum":
+                momentum = min(max(momentum, 0.0), 0.9)
+            if mistake == "keeps beta1 at 0.9":
+                momentum = 0.9
+            before = [[b.ops.to_numpy(x) for x in group.values()] for group, _ in given.groups]
+            updates = self.begin_uncorrected() if mistake == "does not correct the bias" else 0
+            super().step(learning_rates, momentum, None if mistake == "ignores lost" else lost)
+            if mistake == "does not correct the bias":
+                super().load_state_arrays({**super().state_arrays(), "updates": updates})
             if mistake == "decays after the step":
-                value = value * (1 - rate * decay)
-            elif mistake != "no decay":
-                g = g + decay * value
-            if momentum > 0:
-                g = self.with_momentum(name, g, momentum)
-                # NumPy 1 makes float64 of a 0-d float32 and a Python number.
-                self.velocity[name] = self.velocity[name].astype(value.dtype)
-            x.detach().copy_(b.ops.tensor(np.asarray(value - rate * g).astype(value.dtype)))
+                given.shrink(factors)
+            if mistake == "dampens":
+                damped = {n: v * (1 - momentum) for n, v in super().state_arrays().items()}
+                super().load_state_arrays(damped)
+            if mistake == "has no Nesterov momentum":
+                self.step_by_velocity(before, learning_rates)
 
-        def with_momentum(self, name: str, g: np.ndarray, momentum: float) -> np.ndarray:
-            new = g * (1 - momentum) if mistake == "dampens" else g
-            velocity = momentum * self.velocity.get(name, 0.0) + new
-            self.velocity[name] = np.asarray(velocity)
-            return velocity if mistake == "no Nesterov" else g + momentum * velocity
+        def begin_uncorrected(self) -> np.ndarray:
+            """Begin a step as if so many had been made that no correction is left."""
+            state = super().state_arrays()
+            super().load_state_arrays({**state, "updates": np.array(10**6)})
+            return np.array(int(state.get("updates", 0)) + 1)
+
+        def step_by_velocity(self, before: Any, learning_rates: Any) -> None:
+            velocity = super().state_arrays()
+            for (group, _), arrays, rate in zip(
+                self.given.groups, before, learning_rates, strict=True
+            ):
+                for (name, x), array in zip(group.items(), arrays, strict=True):
+                    if f"{name}.momentum" in velocity and x.grad is not None:
+                        self.given.put(x, array - rate * velocity[f"{name}.momentum"])
 
         def uncount_step(self) -> None:
             if mistake == "takes back the step too":
-                self.velocity = {}
+                super().load_state_arrays({})
+            if mistake != "counts lost steps":
+                super().uncount_step()
 
         def zero_grad(self) -> None:
-            if mistake == "keeps gradients":
-                return
-            for group, _ in self.groups:
-                for x in group.values():
-                    if x.grad is not None:
-                        x.grad.detach().copy_(b.zeros(x.grad.shape, b.ops.dtype_of(x)))
+            if mistake != "keeps gradients":
+                super().zero_grad()
 
-        def state_arrays(self) -> dict[str, np.ndarray]:
-            if mistake == "state aliases":
-                return {f"{name}.momentum": v for name, v in self.velocity.items()}
-            return {f"{name}.momentum": v.copy() for name, v in self.velocity.items()}
+        def state_arrays(self) -> Any:
+            found = super().state_arrays()
+            if mistake == "aliases" and found:
+                found = vars(self).setdefault("kept", found)
+            return found
 
-        def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-            parameters = {f"{n}.momentum": x for group, _ in self.groups for n, x in group.items()}
+        def load_state_arrays(self, arrays: Any) -> None:
             if mistake == "loads nothing":
                 return
-            for name, array in arrays.items():
-                fits = name in parameters and array.shape == tuple(parameters[name].shape)
-                if not fits and mistake != "loads anything":
-                    raise ValueError(f"{name} {array.shape}")
-            if mistake != "keeps old state":
-                self.velocity = {}
-            for name, array in arrays.items():
-                dtype = b.ops.dtype_of(parameters[name]) if name in parameters else "float32"
-                self.velocity[name.removesuffix(".momentum")] = array.astype(dtype)
+            if mistake == "keeps old state":
+                arrays = {**super().state_arrays(), **arrays}
+            if mistake == "forgets the count" and arrays:
+                arrays = {**arrays, "updates": np.array(1)}
+            try:
+                super().load_state_arrays(arrays)
+            except ValueError:
+                if mistake != "loads anything":
+                    raise
 
-    return SGD
-
-
-def with_mistake(mistake: str) -> Any:
-    return lambda b: sgd(b, mistake)
+    return Wrong
 
 
-register(
-    (
-        ("optim.SGD", "has no Nesterov momentum", with_mistake("no Nesterov")),
-        ("optim.SGD", "decouples the decay", with_mistake("decays after the step")),
-        ("optim.SGD", "has no decay", with_mistake("no decay")),
-        ("Optimizer.step", "dampens the first step", with_mistake("dampens")),
-        ("Optimizer.step", "uses one learning rate", with_mistake("one learning rate")),
-        ("Optimizer.step", "takes any number of rates", with_mistake("any number of rates")),
-        ("Optimizer.step", "decays unused weights", with_mistake("decays what has no gradient")),
-        ("Optimizer.step", "steps though lost", with_mistake("steps though lost")),
-        ("Optimizer.uncount_step", "takes back too much", with_mistake("takes back the step too")),
-        ("Optimizer.zero_grad", "keeps gradients", with_mistake("keeps gradients")),
-        ("Optimizer.state_arrays", "aliases", with_mistake("state aliases")),
-        ("Optimizer.load_state_arrays", "loads nothing", with_mistake("loads nothing")),
-        ("Optimizer.load_state_arrays", "loads anything", with_mistake("loads anything")),
-        ("Optimizer.load_state_arrays", "keeps old state", with_mistake("keeps old state")),
+for name in ADAM:
+    swapped = ADAM[name == "Adam"]
+    register(
+        (f"optim.{name}", "decays as the other", lambda b, _, n=swapped: getattr(b.optim, n)),
+        *(
+            (f"optim.{name}", mistake, optimizer(mistake))
+            for mistake in (
+                "does not correct the bias",
+                "keeps beta1 at 0.9",
+                "takes any momentum",
+                "shrinks unused weights",
+                "forgets the count",
+                "ignores lost",
+                "counts lost steps",
+            )
+        ),
     )
+register(
+    ("optim.AdamW", "decays without the rate", optimizer("decays without the rate")),
+    *(
+        (f"{owner}", mistake, optimizer(mistake))
+        for owner, mistake in (
+            ("optim.SGD", "has no Nesterov momentum"),
+            ("optim.SGD", "decays after the step"),
+            ("optim.SGD", "no decay"),
+            ("Optimizer.step", "dampens"),
+            ("Optimizer.step", "uses one rate"),
+            ("Optimizer.step", "takes any number of rates"),
+            ("Optimizer.step", "shrinks unused weights"),
+            ("Optimizer.step", "ignores lost"),
+            ("Optimizer.uncount_step", "takes back the step too"),
+            ("Optimizer.zero_grad", "keeps gradients"),
+            ("Optimizer.state_arrays", "aliases"),
+            ("Optimizer.load_state_arrays", "loads nothing"),
+            ("Optimizer.load_state_arrays", "loads anything"),
+            ("Optimizer.load_state_arrays", "keeps old state"),
+        )
+    ),
 )
 
 
-def overwriting_backward(b: Backend) -> Any:
+def halved_backward(b: Backend, right: Any) -> Any:
     def value_and_backward(model: Any, loss: Any, images: Any, targets: Any, stage: Any) -> Any:
-        kept: list[Any] = []
-
-        def halved(predictions: Any, targets: Any) -> Any:
-            kept.append(loss(predictions, targets))
-            return kept[0]
-
-        terms = b.autograd.value_and_backward(model, halved, images, targets, stage)
+        terms = right(model, loss, images, targets, stage)
         terms.total = terms.total * 0.5
         return terms
 
     return value_and_backward
 
 
-def unstaged_backward(b: Backend) -> Any:
+def unstaged_backward(b: Backend, right: Any) -> Any:
     def value_and_backward(model: Any, loss: Any, images: Any, targets: Any, stage: Any) -> Any:
         with stage("forward"):
-            return b.autograd.value_and_backward(
-                model, loss, images, targets, lambda name: nullcontext()
-            )
+            return right(model, loss, images, targets, lambda name: nullcontext())
 
     return value_and_backward
 
 
-def memory_error_alone(b: Backend) -> Any:
-    return lambda error: isinstance(error, MemoryError)
-
-
-def clip_each(b: Backend) -> Any:
+def clip_each(b: Backend, right: Any) -> Any:
     def clip_gradients(parameters: Any, max_norm: float) -> Any:
         parameters = list(parameters)
-        joint = b.autograd.clip_gradients(parameters, np.inf)
+        joint = right(parameters, np.inf)
         for parameter in parameters:
-            b.autograd.clip_gradients([parameter], max_norm)
+            right([parameter], max_norm)
         return joint
 
     return clip_gradients
 
 
-def clip_in_single_precision(b: Backend) -> Any:
+def clip_in_single_precision(b: Backend, right: Any) -> Any:
     def clip_gradients(parameters: Any, max_norm: float) -> Any:
         parameters = list(parameters)
-        norm = b.autograd.clip_gradients(parameters, max_norm)
+        norm = right(parameters, max_norm)
         if float(b.ops.to_numpy(norm)) ** 2 < float(np.finfo("float32").max):
             return norm
         b.amp.scale_gradients_(parameters, 0.0)
@@ -164,77 +207,202 @@ def clip_in_single_precision(b: Backend) -> Any:
     return clip_gradients
 
 
-def clip_and_forget(b: Backend) -> Any:
+def clip_and_forget(b: Backend, right: Any) -> Any:
     def clip_gradients(parameters: Any, max_norm: float) -> Any:
         parameters = list(parameters)
-        b.autograd.clip_gradients(parameters, max_norm)
-        return b.autograd.clip_gradients(parameters, np.inf)
+        right(parameters, max_norm)
+        return right(parameters, np.inf)
 
     return clip_gradients
 
 
-def gradients_of_infinite_zero(b: Backend) -> Any:
+def gradients_of_infinite_zero(b: Backend, right: Any) -> Any:
     def gradients(output: Any, inputs: Any) -> Any:
         if output.ndim or not all(x.requires_grad for x in inputs):
             raise ValueError(str(tuple(output.shape)))
         for x in inputs:
             output = output + b.ops.cast(b.ops.sum(x * 0.0), b.ops.dtype_of(output))
-        found = b.autograd.gradients(output, inputs)
+        found = right(output, inputs)
         return [g + x.detach() * 0.0 for g, x in zip(found, inputs, strict=True)]
 
     return gradients
 
 
-def accepted_device(b: Backend) -> Any:
-    return lambda name: "cpu" if name in ("", "cpu") else "cuda:0"
+def compiled_without_gradient(b: Backend, right: Any) -> Any:
+    return lambda function, most_shapes=1: lambda x, *others: function(x.detach(), *others)
 
 
-def device_of_rank(b: Backend) -> Any:
+def compiled_for_the_first_shape(b: Backend, right: Any) -> Any:
+    def compiled(function: Any, most_shapes: int = 1) -> Any:
+        kept: list[Any] = []
+        return lambda *inputs: kept.append(function(*inputs)) or kept[0]
+
+    return compiled
+
+
+register(
+    ("autograd.no_grad", "does nothing", lambda b, _: nullcontext),
+    ("autograd.variable", "requires no gradient", lambda b, _: b.ops.tensor),
+    ("autograd.gradients", "is NaN beside infinity", gradients_of_infinite_zero),
+    ("autograd.value_and_backward", "halves the loss", halved_backward),
+    ("autograd.value_and_backward", "has one stage", unstaged_backward),
+    ("autograd.clip_gradients", "clips each alone", clip_each),
+    ("autograd.clip_gradients", "squares in float32", clip_in_single_precision),
+    ("autograd.clip_gradients", "returns the norm after", clip_and_forget),
+    ("autograd.compile_problem", "is no reason", returning("")),
+    ("autograd.compiled", "has no gradient", compiled_without_gradient),
+    ("autograd.compiled", "answers as it did first", compiled_for_the_first_shape),
+)
+
+
+def cast_for_good(b: Backend, right: Any) -> Any:
+    """Leave copies in place of the weights, which the optimizer does not know."""
+
+    @contextmanager
+    def cast_together(module: Any, dtype: str) -> Iterator[None]:
+        yield
+        for part in module.modules():
+            if getattr(part, "weight", None) is not None:
+                part.weight = copy.deepcopy(part.weight)
+
+    return cast_together
+
+
+def failing(b: Backend, right: Any) -> Any:
+    def fail(*args: Any) -> None:
+        raise AssertionError("invalid device cpu")
+
+    return fail
+
+
+def device_of_rank(b: Backend, right: Any) -> Any:
     """Return OneFlow's own name of a rank's CPU."""
 
     def resolve(name: str) -> str:
-        own = b.device.resolve(name)
-        return own if this_process().rank == 0 else f"{own}:{this_process().rank}"
+        own, rank = right(name), this_process().rank
+        return own if rank == 0 else f"{own}:{rank}"
 
     return resolve
 
 
-def shared_variable(b: Backend) -> Any:
-    def variable(array: np.ndarray, device: str = "cpu") -> Any:
-        return b.ops.tensor(array, device)
-
-    return variable
-
-
-def failing(error: str) -> Any:
-    def fail(*args: Any) -> None:
-        raise AssertionError(error)
-
-    return lambda b: fail
+def one_memory(b: Backend, right: Any) -> Any:
+    shared = bytearray(1000)
+    return lambda shape, device: np.ndarray(shape, np.uint8, shared)
 
 
 register(
+    ("amp.supported", "names what no GPU is needed for", returning(("int8",))),
+    ("amp.supported", "takes any device", returning(())),
+    ("amp.preferred", "takes a CPU for a GPU", returning("bfloat16")),
+    ("amp.preferred", "takes any device", returning("float32")),
+    ("amp.autocast", "does nothing", lambda b, _: lambda *args: nullcontext()),
+    ("amp.cast_together", "keeps copies", cast_for_good),
+    ("amp.scale_gradients_", "scales copies", returning(None)),
     (
-        ("autograd.no_grad", "does nothing", lambda b: nullcontext),
-        ("autograd.variable", "requires no gradient", shared_variable),
-        ("autograd.gradients", "is NaN beside infinity", gradients_of_infinite_zero),
-        ("autograd.value_and_backward", "halves the loss", overwriting_backward),
-        ("autograd.value_and_backward", "has one stage", unstaged_backward),
-        ("autograd.clip_gradients", "clips each alone", clip_each),
-        ("autograd.clip_gradients", "squares in float32", clip_in_single_precision),
-        ("autograd.clip_gradients", "returns the norm after", clip_and_forget),
-        ("device.resolve", "takes any GPU on trust", accepted_device),
-        ("device.resolve", "numbers a rank's CPU", device_of_rank),
-        ("device.synchronize", "knows GPUs only", failing("invalid device cpu")),
-        ("device.peak_memory", "is not called", lambda b: lambda run, device: 2**30),
-        ("device.free_memory", "takes a CPU for a GPU", lambda b: lambda device: 2**30),
-        ("device.describe", "is several lines", lambda b: lambda device: "CPU\n2.13.0\n0.9.0"),
-        ("device.rounds_to_tf32", "takes a CPU for a GPU", lambda b: lambda device: True),
-        ("device.compute_exactly", "knows GPUs only", failing("invalid device cpu")),
-        ("device.is_out_of_memory", "takes any error for it", lambda b: lambda error: True),
-        ("device.is_out_of_memory", "knows one kind", memory_error_alone),
-        ("device.host_threads", "counts from none", lambda b: lambda: 0),
-        ("device.set_host_threads", "takes any number", lambda b: lambda number: None),
-        ("device.supports", "denies what it does not know", lambda b: lambda capability: False),
-    )
+        "device.resolve",
+        "takes any GPU on trust",
+        lambda b, _: lambda name: "cpu" if name in ("", "cpu") else "cuda:0",
+    ),
+    ("device.resolve", "numbers a rank's CPU", device_of_rank),
+    ("device.synchronize", "knows GPUs only", failing),
+    ("device.peak_memory", "is not called", returning(2**30)),
+    ("device.free_memory", "takes a CPU for a GPU", returning(2**30)),
+    ("device.describe", "is several lines", returning("CPU\n2.13.0\n0.9.0")),
+    ("device.rounds_to_tf32", "takes a CPU for a GPU", returning(True)),
+    ("device.compute_exactly", "knows GPUs only", failing),
+    ("device.is_out_of_memory", "takes any error for it", returning(True)),
+    (
+        "device.is_out_of_memory",
+        "knows one kind",
+        lambda b, _: lambda error: isinstance(error, MemoryError),
+    ),
+    ("device.host_threads", "counts from none", returning(0)),
+    ("device.set_host_threads", "takes any number", returning(None)),
+    ("device.supports", "denies what it does not know", returning(False)),
+    (
+        "device.host_bytes",
+        "forgets the shape",
+        lambda b, _: lambda shape, device: np.empty(int(np.prod(shape)), np.uint8),
+    ),
+    ("device.host_bytes", "gives the same memory twice", one_memory),
+    ("device.mark", "is always the same", returning(0.0)),
+    (
+        "device.seconds_between",
+        "are milliseconds",
+        lambda b, right: lambda start, end: 1000 * right(start, end),
+    ),
+)
+
+
+def sum_that_counts_twice(b: Backend, right: Any) -> Any:
+    def sum_(x: Any) -> None:
+        doubled = x.detach()
+        doubled += x.detach()
+        right(doubled)
+
+    return sum_
+
+
+def gather_that_aliases(b: Backend, right: Any) -> Any:
+    def all_gather(array: np.ndarray) -> list[np.ndarray]:
+        found = right(array)
+        return [array] if len(found) == 1 else found
+
+    return all_gather
+
+
+def gather_that_takes_anything(b: Backend, right: Any) -> Any:
+    def all_gather(array: np.ndarray) -> list[np.ndarray]:
+        if array.ndim == 0 or array.dtype.name not in ("float32", "float64", "int64", "uint8"):
+            return [array]
+        return right(array)
+
+    return all_gather
+
+
+def data_parallel_of_a_copy(b: Backend, right: Any) -> Any:
+    def data_parallel(module: Any, half_gradients: bool = False) -> Any:
+        copied = b.nn.frozen_copy(module)
+        parameters = dict(b.nn.named_parameters(copied))
+        b.nn.set_trainable(parameters.values(), True)
+        for name, parameter in b.nn.named_parameters(module):
+            parameter.grad = b.ops.zeros(parameters[name].shape, "float64")
+        return right(copied.train(), half_gradients)
+
+    return data_parallel
+
+
+def averaging_that_forgets(b: Backend, right: Any) -> Any:
+    """Keep only the gradients of the last of the accumulated passes."""
+
+    @contextmanager
+    def averaging(module: Any, last: bool, stage: Any = None) -> Iterator[None]:
+        for parameter in module.parameters() if last else ():
+            if parameter.grad is not None:
+                parameter.grad.zero_()
+        with right(module, last, stage):
+            yield
+
+    return averaging
+
+
+def synchronization_that_stops_the_statistics(b: Backend, right: Any) -> Any:
+    def synchronize_batch_norm(module: Any) -> None:
+        for part in module.modules():
+            if isinstance(part, b.nn.BatchNorm2d):
+                part.eval()
+
+    return synchronize_batch_norm
+
+
+register(
+    ("dist.start", "needs other processes", failing),
+    ("dist.stop", "returns something", returning(True)),
+    ("dist.sum_", "adds the rank's own twice", sum_that_counts_twice),
+    ("dist.broadcast_", "sends zeros", lambda b, _: lambda x: x.detach().zero_()),
+    ("dist.all_gather", "returns the very array", gather_that_aliases),
+    ("dist.all_gather", "takes any dtype", gather_that_takes_anything),
+    ("dist.data_parallel", "trains a copy", data_parallel_of_a_copy),
+    ("dist.averaging", "forgets what was accumulated", averaging_that_forgets),
+    ("nn.synchronize_batch_norm", "evaluates", synchronization_that_stops_the_statistics),
 )
