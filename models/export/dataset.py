@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from backend import autograd
 from backend.checks import CPU
-from backend.words import count
 from models.evaluation import evaluate
 from models.heads.base import Head
-from models.inference.protocol import Predictor, network_input
+from models.inference.protocol import Predictor
 from utils.data.image.view import View, whole_view
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import read_ahead
 from utils.data.sources.samples import Sample
-from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
 from utils.export.metadata import MASKS, PIXELS, Metadata
 from utils.export.quantization import Calibration
@@ -36,7 +31,7 @@ MOST_LOST_PART, LEAST_FITNESS = 0.2, 0.02
 # elsewhere (their IoU with those of the model was above 0.99), which mAP at 0.95 notices.
 COARSE = 0.02
 WARN_ABOVE = 0.01  # fitness loss worth a warning
-BATCH, REPEATS = 8, 9
+BATCH = 8
 
 
 class Dataset(NamedTuple):
@@ -59,7 +54,7 @@ def calibration_images(
     """Return a function that yields images of a split, chosen evenly, each time the same.
 
     They are as the file takes them: (B, 3, H, W) float32, as detect.py views them, the last batch
-    filled with its last image; or (H, W, 3) uint8 where the graph does that.
+    filled with its last image; or (H, W, 3) uint8 where the graph letterboxes.
 
     Args:
         view: `Task.view`.
@@ -87,25 +82,14 @@ class Score(NamedTuple):
 
     Attributes:
         figures: as the head names them.
-        milliseconds: of one image, the median.
         megabytes, difference: of a file; "" of the model.
     """
 
     name: str
     figures: Mapping[str, float]
     fitness: float
-    milliseconds: float
     megabytes: str = ""
     difference: str = ""
-
-
-def require_same_classes(dataset: Dataset, head: Head) -> None:
-    """Raise UserError if a dataset has another number of classes than the model."""
-    if len(dataset.class_names) != head.num_classes:
-        raise UserError(
-            f"--data {dataset.name} has {count(len(dataset.class_names), 'class', 'classes')}, the "
-            f"model {head.num_classes}; they must be equal"
-        )
 
 
 def score(
@@ -115,28 +99,14 @@ def score(
     metadata: Metadata,
     settings: SuppressionSettings,
 ) -> Score:
-    """Run on all images of a dataset, viewed alike for the model and all files, and time it."""
+    """Run on all images of a dataset, viewed alike for the model and all files."""
     samples, size, head = dataset.samples, metadata.image_size, predictor.head
     batch = max(metadata.batch_size, BATCH)
     with ValLoader(
         samples, max(size), batch, 0, metadata.stride, fixed_size=size, items=head.task.val_items
     ) as loader:
-        first = next(iter(loader)).images[: metadata.batch_size]
         result = evaluate(predictor, loader, samples, dataset.class_names, CPU, settings).result
-    took = milliseconds(predictor, first, settings.confidence_threshold)
-    return Score(name, head.figures(result), head.fitness(result), took)
-
-
-def milliseconds(predictor: Predictor, images: np.ndarray, confidence_threshold: float) -> float:
-    """Return the median time of an image (B, 3, H, W) uint8: network and decoding."""
-    taken = network_input(predictor, images, CPU)
-    times = []
-    for _ in range(1 + REPEATS):
-        begin = time.perf_counter()
-        with autograd.no_grad():
-            predictor.decode_above(predictor(taken), confidence_threshold)
-        times.append(time.perf_counter() - begin)
-    return 1000 * statistics.median(times[1:]) / len(images)
+    return Score(name, head.figures(result), head.fitness(result))
 
 
 def fault_of_score(found: Score, model: Score, metadata: Metadata) -> str:
@@ -169,15 +139,13 @@ def warning_of_score(found: Score, model: Score, metadata: Metadata) -> str:
 
 def table(scores: Sequence[Score], head: Head) -> list[str]:
     """Return the lines of the table; the first score is the model's."""
-    rows = [("", "MB", *head.figure_names.values(), "ms/image", "largest difference")]
+    rows = [("", "MB", *head.figure_names.values(), "largest difference")]
     for one in scores:
         values = (f"{value:.4f}" for value in one.figures.values())
-        rows.append((one.name, one.megabytes, *values, f"{one.milliseconds:.1f}", one.difference))
+        rows.append((one.name, one.megabytes, *values, one.difference))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [_line(row, widths) for row in rows]
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    first, *others = zip(row, widths, strict=True)
-    cells = [f"{first[0]:<{first[1]}}", *(f"{text:>{width}}" for text, width in others)]
-    return "  ".join(cells).rstrip()
+    lines = []
+    for first, *others in rows:
+        cells = map(str.rjust, others, widths[1:])
+        lines.append("  ".join((first.ljust(widths[0]), *cells)).rstrip())
+    return lines

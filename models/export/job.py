@@ -1,4 +1,4 @@
-"""The work of export.py: weights -> an ONNX graph -> a file of each format, verified."""
+"""The work of export.py: weights -> an ONNX graph or a trace -> a file of each format, verified."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 import backend
+from backend import nn, ops
 from backend.checks import CPU
+from backend.contract import Tensor
 from backend.select import FRAMEWORKS
 from backend.words import count
 from models.detector import Detector
@@ -21,22 +25,22 @@ from models.export.dataset import (
     calibration_batch,
     calibration_images,
     fault_of_score,
-    require_same_classes,
     score,
     table,
     warning_of_score,
 )
-from models.export.described import metadata_of_weights, with_size
 from models.export.graph_process import write_graph
-from models.export.traced import write_trace
 from models.export.verify import Trial, chosen_images, make_trials, verify
+from models.heads.base import Head
 from models.inference.exported import ExportedPredictor
-from models.inference.predictor import load_detector
+from models.inference.folding import fold_batch_norm
+from models.inference.predictor import class_names_of, load_detector, trained_size
 from utils.cli.export_config import ExportConfig
 from utils.data.sources.samples import table_of
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
 from utils.export.formats import (
+    FORMATS,
     GRAPH,
     Format,
     exported_path,
@@ -44,14 +48,15 @@ from utils.export.formats import (
     require_free_place,
     size_of,
 )
-from utils.export.metadata import Metadata
+from utils.export.metadata import FLOATS, PIXELS, Metadata, metadata_as_json
 from utils.export.onnx import require_below_limit
 from utils.export.opening import open_runtime
 from utils.export.outputs import KINDS
-from utils.export.quantization import Calibration
+from utils.files.atomic import atomic_file
 from utils.processes.interrupt import ending_at_termination, ending_later
 from utils.screen.text import as_message, say
 from utils.state.checkpoint import Checkpoint, save_checkpoint
+from utils.state.start_checks import check_image_size
 
 log = logging.getLogger("export")
 
@@ -90,13 +95,20 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
         UserError: the model cannot be built, takes no such size or has other classes than --data.
     """
     require_below_limit(checkpoint.ema, config.half)
-    config = with_size(config, checkpoint)
-    metadata = metadata_of_weights(config, checkpoint)
     model = load_detector(checkpoint, CPU)
+    if not config.is_size_given:
+        size = model.head.task.input_size(trained_size(checkpoint))
+        config = dataclasses.replace(config, sizes=(size,), is_size_given=True)
+    metadata = metadata_for(config, checkpoint, model)
     if dataset is not None:
         samples = table_of(dataset.samples)
         model.head.task.check_to_score(samples, dataset.name, config.weights, dataset.is_of_folders)
-        require_same_classes(dataset, model.head)
+        names, classes = dataset.class_names, model.head.num_classes
+        if len(names) != classes:
+            raise UserError(
+                f"--data {dataset.name} has {count(len(names), 'class', 'classes')}, the model "
+                f"{classes}; they must be equal"
+            )
     model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
     if config.int8:  # calibration holds all maps, as training does
         model.require_memory((calibration_batch(metadata), 3, *config.image_size), trains=True)
@@ -125,6 +137,43 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     if export.scores:
         say(*table(export.scores, model.head))
     return failed
+
+
+def metadata_for(config: ExportConfig, checkpoint: Checkpoint, model: Detector) -> Metadata:
+    """Return the metadata of the files; UserError for a size that does not fit the model."""
+    for side in config.image_size:
+        check_image_size(side, model.stride, "--imgsz")
+    return Metadata(
+        class_names=class_names_of(checkpoint, model.head.num_classes),
+        stride=model.stride,
+        image_size=config.image_size,
+        batch_size=config.batch_size,
+        dynamic=config.dynamic,
+        image=PIXELS if config.letterbox else FLOATS,
+        output=output_kind(config, type(model.head)),
+        precision=config.precision,
+        head=model.spec.layers[-1].block,
+        suppression=vars(config.suppression) if config.nms else {},
+    )
+
+
+def output_kind(config: ExportConfig, head: type[Head]) -> str:
+    """Return the kind of output; UserError for flags or formats that do not go with the head."""
+    kind = head.exported_kind(config.nms, config.efficient_nms, config.letterbox)
+    outputs, most = KINDS[kind].outputs, KINDS[kind].most
+    if most is not None and config.top_all > most:
+        raise UserError(
+            f"--topk-all {config.top_all}: at most {most:,} masks per image are read; use "
+            "a smaller number"
+        )
+    for name in config.include:
+        if len(outputs) > 1 and KINDS[kind].runs_here and not format_named(name).several_outputs:
+            fit = ", ".join(row.name for row in FORMATS if row.several_outputs)
+            raise UserError(
+                f"--include {name}: files of this task have {len(outputs)} outputs, and that "
+                f"format is written with only one; formats with several: {fit}"
+            )
+    return kind
 
 
 def write_snapshot(checkpoint: Checkpoint, folder: Path) -> Path:
@@ -158,20 +207,17 @@ def exported(export: Export, row: Format) -> bool:
     return True
 
 
-def calibration_of(export: Export) -> Calibration | None:
-    """Return the images that choose the ranges of --int8; None without the flag."""
-    if not export.config.int8:
-        return None
-    assert export.dataset is not None, "the flags ask for --data"
-    task = export.model.head.task
-    return calibration_images(export.dataset.samples, export.metadata, task.view)
-
-
 def make_and_verify(export: Export, row: Format, made: Path) -> str:
     """Write a file; return what to report of it, or raise UserError with what is wrong with it."""
-    metadata = export.metadata
-    row.convert(source_of(export, row), made, metadata, calibration_of(export))
-    if why := why_not_run(row, metadata):
+    metadata, calibration = export.metadata, None
+    if export.config.int8:
+        assert export.dataset is not None, "the flags ask for --data"
+        view = export.model.head.task.view
+        calibration = calibration_images(export.dataset.samples, metadata, view)
+    row.convert(source_of(export, row), made, metadata, calibration)
+    if not KINDS[metadata.output].runs_here:
+        return "not verified: only TensorRT has its operator EfficientNMS_TRT"
+    if why := row.why_not_run():
         return f"not verified: {why}"
     runtime = open_runtime(made, runtime=row.name, is_trusted=True)
     result = verify(runtime, metadata, export.trials, export.config)
@@ -191,13 +237,6 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
     return f"{result.matches} matched; largest difference: {result.differences}"
 
 
-def why_not_run(row: Format, metadata: Metadata) -> str:
-    """Return why a file cannot be run on this machine; "" if it can."""
-    if not KINDS[metadata.output].runs_here:
-        return "only TensorRT has its operator EfficientNMS_TRT"
-    return row.why_not_run()
-
-
 def source_of(export: Export, row: Format) -> Path:
     """Return the file of which that of a format is made; a trace is written when first needed."""
     if row.source == GRAPH:
@@ -208,12 +247,34 @@ def source_of(export: Export, row: Format) -> Path:
     return trace
 
 
+class Decoded(nn.Module):
+    """A model that returns all it predicts, as a file without NMS."""
+
+    def __init__(self, model: Detector) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor | tuple[Tensor, ...]:
+        outputs = self.model.head.exported(self.model(images))
+        return outputs if len(outputs) > 1 else outputs[0]
+
+
+def write_trace(model: Detector, metadata: Metadata, path: Path) -> None:
+    """Write the TorchScript trace of a model with BatchNorm folded, for one size and batch."""
+    folded = nn.frozen_copy(model)
+    fold_batch_norm(folded)
+    shape = metadata.batch_size, 3, *metadata.image_size
+    example = ops.tensor(np.zeros(shape, np.float32))
+    content = nn.to_torchscript(Decoded(folded).eval(), example, metadata_as_json(metadata))
+    with atomic_file(path) as file:
+        file.write(content)
+
+
 def move(made: Path, path: Path, row: Format) -> None:
     """Put a file or folder in its place; an older one goes only if that succeeds.
 
-    Rename replaces no folder that has files in it. So the older one is first moved to beside the
-    new one, and moved back if the new one cannot take its place. Only a kill between the two
-    leaves both there.
+    Rename replaces no folder that has files in it. So an older one is first moved beside the new
+    one, and moved back on failure. Only a kill between the two leaves both there.
 
     Raises:
         UserError: something else is in the way.

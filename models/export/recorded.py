@@ -13,7 +13,6 @@ from backend.onnx.model_proto import build_model, name_part
 from backend.onnx.nn import name_tensors
 from backend.onnx.recording import Size, graph_input
 from models.detector import Detector
-from models.export.described import kind_of_flags
 from models.export.letterboxed import (
     Placement,
     boxes_in_image,
@@ -44,7 +43,7 @@ def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
     model: Any = detector_of_weights(checkpoint)  # its classes are those of this backend
     fold_batch_norm(model)
     model.eval()  # what only training computes has no place in a graph
-    kind = kind_of_flags(type(model.head), config)
+    kind = model.head.exported_kind(config.nms, config.efficient_nms, config.letterbox)
     given, images, placement = given_images(config)
     predicted = predictions(model, images, config.half)
     outputs = FINISHES[kind](predicted, Finish(config, images, model.head.num_classes, placement))

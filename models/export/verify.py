@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ from utils.data.sources.samples import Sample
 from utils.detections import Detections
 from utils.errors import UserError
 from utils.evaluation.nms import best_rows
-from utils.export.metadata import DETECTIONS, LOGITS, MASK_ROWS, MASKS, PIXELS, ROWS, Metadata
+from utils.export.metadata import DETECTIONS, LOGITS, MASKS, PIXELS, Metadata
 from utils.export.outputs import Outputs, Runtime
 from utils.masks.assemble import THRESHOLD, masks_at
 
@@ -63,8 +62,8 @@ TOLERANCES = {
     "float16": Tolerance(0.1, 64, 0.02, 0.9, 4, 0.1, 0.9, 0.1),
     INT8: Tolerance(1, np.inf, 1, 0.5, 16, np.inf, 0.5),
 }
-# Of a file that resizes images. Grey levels are rounded otherwise than by OpenCV, which moves rows
-# by up to 0.054 and 16 px, and what is found by 0.02 and an overlap of 0.9.
+# For a file that resizes images: it rounds grey levels unlike OpenCV, which moves rows by up to
+# 0.054 and 16 px, and what is found by 0.02 and an overlap of 0.9.
 RESIZED = Tolerance(0.3, np.inf, 0.05, 0.8, 8, np.inf, 0.9)
 
 
@@ -73,7 +72,7 @@ class Trial(NamedTuple):
 
     images: np.ndarray  # (B, 3, H, W) uint8 RGB
     outputs: Outputs  # of a file without NMS, (B, ...) each; boxes in pixels of the images
-    is_resized: bool = False  # by the file itself, which rounds grey levels in its own way
+    is_resized: bool = False  # by the file itself
 
 
 def chosen_images(samples: Sequence[Sample] | None) -> list[np.ndarray]:
@@ -91,32 +90,27 @@ def chosen_images(samples: Sequence[Sample] | None) -> list[np.ndarray]:
 def make_trials(model: Detector, images: Sequence[np.ndarray], metadata: Metadata) -> list[Trial]:
     """Return batches of the images, of each size that a file is tried with.
 
-    A file that resizes images gets them in the size of its network, which it leaves as they are,
-    and then as they were, and larger than that size.
+    A dynamic file also gets two other sizes and batches. A file that resizes images gets them in
+    the size of its network, which it leaves as they are, then as they were, and enlarged.
 
     Raises:
         UserError: the model's predictions are not finite, so no file can be compared with them.
     """
-    trials = [Trial(batch, outputs_of(model, batch)) for batch in batches(images, metadata)]
+    size, number = metadata.image_size, metadata.batch_size
+    batches = [fitted(images[i : i + number], size) for i in range(0, len(images), number)]
+    if metadata.dynamic:
+        stride, (height, width) = metadata.stride, size
+        lower = max(stride, height // 2 // stride * stride)
+        batches.append(fitted(images[: number + 1], (lower, width)))
+        batches.append(fitted(images[: number + 2], (height, width + stride)))
+    trials = [Trial(batch, outputs_of(model, batch)) for batch in batches]
     if metadata.image != PIXELS:
         return trials
-    size = metadata.image_size
     for image in (*images, *(enlarged(images[0], size, times) for times in LARGER)):
         (rows,) = outputs_of(model, fitted([image], size))
         rows = rows_in_image(rows, fit_letterbox(image.shape[:2], size))
         trials.append(Trial(image.transpose(2, 0, 1)[None], (rows,), is_resized=True))
     return trials
-
-
-def batches(images: Sequence[np.ndarray], metadata: Metadata) -> Iterator[np.ndarray]:
-    """Yield images in the file's size and batch; of a dynamic file also in two others."""
-    size = metadata.batch_size
-    for start in range(0, len(images), size):
-        yield fitted(images[start : start + size], metadata.image_size)
-    if metadata.dynamic:
-        stride, (height, width) = metadata.stride, metadata.image_size
-        yield fitted(images[: size + 1], (max(stride, height // 2 // stride * stride), width))
-        yield fitted(images[: size + 2], (height, width + stride))
 
 
 def fitted(images: Sequence[np.ndarray], size: tuple[int, int]) -> np.ndarray:
@@ -134,7 +128,7 @@ def enlarged(image: np.ndarray, size: tuple[int, int], times: float) -> np.ndarr
 
 
 def outputs_of(model: Detector, images: np.ndarray) -> Outputs:
-    """Return what the model predicts in images (B, 3, H, W) uint8; errors as above."""
+    """Return what the model predicts in images (B, 3, H, W) uint8; errors as `make_trials`."""
     with autograd.no_grad():
         outputs = model.head.exported(model(images_to_tensor(images, CPU)))
     found = tuple(map(ops.to_numpy, outputs))
@@ -155,8 +149,30 @@ def rows_in_image(rows: np.ndarray, placement: Letterbox) -> np.ndarray:
     return mapped
 
 
-@dataclass
-class Verified:
+def verify(
+    runtime: Runtime, expected: Metadata, trials: Sequence[Trial], config: ExportConfig
+) -> Comparison:
+    """Run a file on the images of the trials and compare with the model; stop at a fault.
+
+    Args:
+        expected: the metadata that the file must have.
+    """
+    result = Comparison(expected, config)
+    if runtime.metadata != expected:
+        result.fault = f"its metadata is {runtime.metadata}, not {expected}"
+        return result
+    predictor = ExportedPredictor(runtime)
+    for trial in trials:
+        found = predictor(network_input(predictor, trial.images, CPU))
+        if fault := result.fault_in(trial, found):
+            images, (height, width) = count(len(trial.images), "image"), trial.images.shape[2:]
+            result.fault = f"in {images} of {width} x {height} px, {fault}"
+            return result
+    result.fault = result.fault_of_matches()
+    return result
+
+
+class Comparison:
     """How far a file is from the model, over all images.
 
     Attributes:
@@ -164,21 +180,16 @@ class Verified:
             file gives them, else of what both find.
         num_found: detections of the model or of the file, or images.
         num_matched: how many of them both have.
-        things: what they are.
         fault: what is beyond the tolerance; "" if nothing is.
     """
 
-    largest: dict[str, float] = field(default_factory=dict)
-    num_found: int = 0
-    num_matched: int = 0
-    things: str = "detection"
-    fault: str = ""
-
-    def note(self, name: str, differences: np.ndarray) -> float:
-        """Keep the largest difference of a name; return the largest of these, NaN if one is NaN."""
-        difference = float(np.abs(differences).max(initial=0))
-        self.largest[name] = max(self.largest.get(name, 0.0), difference)
-        return difference
+    def __init__(self, metadata: Metadata, config: ExportConfig) -> None:
+        self._metadata, self._config = metadata, config
+        self._tolerance = TOLERANCES[metadata.precision]
+        self._columns = 5 + len(metadata.class_names)  # of a row: a box and its classes
+        self.largest: dict[str, float] = {}
+        self.num_found = self.num_matched = 0
+        self.fault = ""
 
     @property
     def differences(self) -> str:
@@ -187,68 +198,107 @@ class Verified:
 
     @property
     def matches(self) -> str:
-        return f"{self.num_matched:,} of {count(self.num_found, self.things)}"
+        things = "image" if self._metadata.output == LOGITS else "detection"
+        return f"{self.num_matched:,} of {count(self.num_found, things)}"
 
-
-def verify(
-    runtime: Runtime, expected: Metadata, trials: Sequence[Trial], config: ExportConfig
-) -> Verified:
-    """Run a file on the images of the trials and compare with the model; stop at a fault.
-
-    Args:
-        expected: the metadata that the file must have.
-    """
-    result = Verified()
-    if runtime.metadata != expected:
-        result.fault = f"its metadata is {runtime.metadata}, not {expected}"
-        return result
-    tolerance = TOLERANCES[expected.precision]
-    for trial in trials:
+    def fault_in(self, trial: Trial, found: Sequence[Outputs]) -> str:
+        """Compare what a file predicts in each image of a trial; return what is too far apart."""
         if trial.is_resized:
-            tolerance = max(tolerance, RESIZED)  # the first number decides
-        batch = Batch(trial, predict(runtime, trial.images), expected, config, tolerance, result)
-        if fault := COMPARISONS[expected.output](batch):
-            images, (height, width) = count(len(trial.images), "image"), trial.images.shape[2:]
-            result.fault = f"in {images} of {width} x {height} px, {fault}"
-            return result
-    result.fault = fault_of_matches(result, expected.precision, tolerance.matched)
-    return result
+            self._tolerance = max(self._tolerance, RESIZED)  # the first number decides
+        if self._metadata.output == LOGITS:
+            return self._compare_logits(trial, found)
+        if self._metadata.output in (DETECTIONS, MASKS):
+            return self._compare_detections(trial, found)
+        return self._compare_rows(trial, found)
 
+    def fault_of_matches(self) -> str:
+        """Return in words that a file and the model do not find the same things; else ""."""
+        missed, least = self.num_found - self.num_matched, self._tolerance.matched
+        is_chance = self._metadata.precision == INT8 and self.num_found < FEW
+        if missed <= max(FEW - 1 if is_chance else 1, (1 - least) * self.num_found):
+            return ""
+        text = f"only {self.matches} are found by both it and the model"
+        return f"{text}; at least {least:.0%} must be"
 
-def predict(runtime: Runtime, images: np.ndarray) -> list[Outputs]:
-    """Return what a file predicts in each of the images (B, 3, H, W) uint8."""
-    predictor = ExportedPredictor(runtime)
-    return predictor(network_input(predictor, images, CPU))
+    def _note(self, name: str, differences: np.ndarray) -> float:
+        """Keep the largest difference of a name; return the largest of these, NaN if one is NaN."""
+        difference = float(np.abs(differences).max(initial=0))
+        self.largest[name] = max(self.largest.get(name, 0.0), difference)
+        return difference
 
-
-def fault_of_matches(result: Verified, precision: str, least: float) -> str:
-    """Return in words that a file and the model do not find the same things; else ""."""
-    missed = result.num_found - result.num_matched
-    few = FEW - 1 if precision == INT8 and result.num_found < FEW else 1  # a close call
-    if missed <= max(few, (1 - least) * result.num_found):
+    def _compare_rows(self, trial: Trial, outputs: Sequence[Outputs]) -> str:
+        """Compare all rows, with masks also the prototypes, then what NMS finds in the rows."""
+        rows, *maps = (np.stack(each) for each in zip(*outputs, strict=True))
+        ours, *our_maps = trial.outputs
+        if rows.shape != ours.shape:
+            return f"it predicts rows of shape {rows.shape}, the model {ours.shape}"
+        end, tolerance = self._columns, self._tolerance
+        for name, columns, most in (
+            (SCORES, slice(4, end), tolerance.row_scores),
+            (BOXES, slice(0, 4), tolerance.row_pixels),
+        ):
+            difference = self._note(name, rows[..., columns] - ours[..., columns])
+            if not difference <= most:
+                text = f"{name} of rows differ by up to {difference:.6g}"
+                return f"{text}; at most {most:g} is accepted"
+        pairs = zip((rows[..., end:], *maps), (ours[..., end:], *our_maps), strict=True)
+        for name, (found, expected) in zip(("coefficients", "prototypes"), pairs, strict=False):
+            largest = np.abs(expected).max(initial=np.finfo(np.float32).tiny)
+            part = np.abs(found - expected).max(initial=0) / largest
+            if not part <= tolerance.others:
+                return f"its {name} differ from the model's by up to {part:.2g} of the largest"
+        for found, expected in zip(rows, ours, strict=True):
+            self._match(self._find(found)[0], self._find(expected)[0])
         return ""
-    return f"only {result.matches} are found by both it and the model; at least {least:.0%} must be"
 
+    def _compare_detections(self, trial: Trial, outputs: Sequence[Outputs]) -> str:
+        """Compare what a file with NMS finds, with its masks."""
+        both = either = 0  # cells of masks
+        for index, (output, *masks) in enumerate(outputs):
+            if not all(np.isfinite(each).all() for each in (output, *masks)):
+                return f"image {index}: the file's outputs are not finite (NaN or infinite)"
+            rows, *prototypes = (each[index] for each in trial.outputs)
+            expected, place = self._find(rows)
+            size = trial.images.shape[2:]
+            if self._metadata.image == PIXELS:  # its boxes end at the image's edges
+                expected = expected._replace(boxes_xyxy=clip_boxes(expected.boxes_xyxy, size))
+            used = output[:, 4] != 0
+            boxes, scores, classes = np.split(output[used], (4, 5), axis=1)
+            found = Detections(boxes, scores[:, 0], classes[:, 0].astype(np.int64))
+            pairs = self._match(found, expected)
+            theirs, ours = found.take(pairs[:, 0]), expected.take(pairs[:, 1])
+            self._note(SCORES, theirs.scores - ours.scores)
+            self._note(BOXES, theirs.boxes_xyxy - ours.boxes_xyxy)
+            if masks:
+                height, width = prototypes[0].shape[1:]
+                scale = np.array((width, height) * 2) / (size[::-1] * 2)
+                at = (ours.boxes_xyxy * scale).astype(np.float32)
+                coefficients = rows[place[pairs[:, 1]], self._columns :]
+                cells = masks_at(prototypes[0], coefficients, at, (height, width))
+                seen = masks[0][used][pairs[:, 0]] > THRESHOLD
+                both, either = both + int((seen & cells).sum()), either + int((seen | cells).sum())
+        if either and self._note(MASKS_APART, np.array(1 - both / either)) > self._tolerance.masks:
+            return f"its masks have an IoU of {both / either:.3f} with the model's"
+        return ""
 
-class Batch(NamedTuple):
-    """What a file predicts in the images of a trial, and how far it may be from the model."""
+    def _compare_logits(self, trial: Trial, outputs: Sequence[Outputs]) -> str:
+        """Compare probabilities and the best class of each image."""
+        most = self._tolerance.scores
+        for (logits,), expected in zip(outputs, trial.outputs[0], strict=True):
+            theirs, ours = probabilities(logits), probabilities(expected)
+            self.num_found += 1
+            # Two classes may change places if they are as alike as probabilities may differ.
+            self.num_matched += int(ours.max() - ours[theirs.argmax()] <= 2 * min(most, ALIKE))
+            difference = self._note("probabilities", theirs - ours)
+            if not difference <= most:
+                text = f"probabilities differ by up to {difference:.6g}"
+                return f"{text}; at most {most:g} is accepted"
+        return ""
 
-    trial: Trial
-    found: Sequence[Outputs]  # of each image, without the batch
-    metadata: Metadata
-    config: ExportConfig
-    tolerance: Tolerance
-    result: Verified  # takes the differences
-
-    @property
-    def columns(self) -> int:
-        """Of a row, those of a box and its classes."""
-        return 5 + len(self.metadata.class_names)
-
-    def find(self, rows: np.ndarray) -> tuple[Detections, np.ndarray]:
+    def _find(self, rows: np.ndarray) -> tuple[Detections, np.ndarray]:
         """Return what NMS finds in the rows (N, 5 + C + M) of one image, and the row of each."""
-        settings, top = self.config.suppression, self.config.top_per_class
-        rows = np.ascontiguousarray(rows[:, : self.columns])
+        settings, top = self._config.suppression, self._config.top_per_class
+        rows = np.ascontiguousarray(rows[:, : self._columns])
         if settings.class_agnostic:
             return best_rows(rows, settings)
         # As many as there are, so that those of one class do not keep another's away.
@@ -258,15 +308,11 @@ class Batch(NamedTuple):
         kept = kept[: settings.max_detections]
         return found.take(kept), index[kept]
 
-    def match(self, found: Detections, expected: Detections) -> np.ndarray:
-        """Count and note what both find in an image; return (K, 2) places in both of them."""
+    def _match(self, found: Detections, expected: Detections) -> np.ndarray:
+        """Count what both find in an image; return (K, 2) places of the same thing in both."""
         pairs = np.array(list(self._pairs(found, expected)), np.int64).reshape(-1, 2)
-        self.result.num_found += max(len(found.scores), len(expected.scores))
-        self.result.num_matched += len(pairs)
-        if self.metadata.output in (DETECTIONS, MASKS):
-            theirs, ours = found.take(pairs[:, 0]), expected.take(pairs[:, 1])
-            self.result.note(SCORES, theirs.scores - ours.scores)
-            self.result.note(BOXES, theirs.boxes_xyxy - ours.boxes_xyxy)
+        self.num_found += max(len(found.scores), len(expected.scores))
+        self.num_matched += len(pairs)
         return pairs
 
     def _pairs(self, found: Detections, expected: Detections) -> Iterator[tuple[int, int]]:
@@ -275,106 +321,16 @@ class Batch(NamedTuple):
         overlaps = pairwise_iou(expected.boxes_xyxy, found.boxes_xyxy)
         for place, overlap in enumerate(overlaps):
             distance = np.abs(found.boxes_xyxy - expected.boxes_xyxy[place]).max(axis=1)
-            same = (distance <= self.tolerance.pixels) | (overlap > self.tolerance.iou)
+            same = (distance <= self._tolerance.pixels) | (overlap > self._tolerance.iou)
             same &= free & (found.class_index == expected.class_index[place])
-            same &= np.abs(found.scores - expected.scores[place]) <= self.tolerance.scores
+            same &= np.abs(found.scores - expected.scores[place]) <= self._tolerance.scores
             if same.any():
                 best = int(np.where(same, distance, np.inf).argmin())
                 free[best] = False
                 yield best, place
 
 
-def compare_rows(batch: Batch) -> str:
-    """Compare all rows, then what NMS finds in them; return what is too far apart.
-
-    Of a model with masks also coefficients and prototypes.
-    """
-    rows, *maps = (np.stack(each) for each in zip(*batch.found, strict=True))
-    ours, *our_maps = batch.trial.outputs
-    if rows.shape != ours.shape:
-        return f"it predicts rows of shape {rows.shape}, the model {ours.shape}"
-    end, tolerance = batch.columns, batch.tolerance
-    for name, columns, most in (
-        (SCORES, slice(4, end), tolerance.row_scores),
-        (BOXES, slice(0, 4), tolerance.row_pixels),
-    ):
-        difference = batch.result.note(name, rows[..., columns] - ours[..., columns])
-        if not difference <= most:
-            return f"{name} of rows differ by up to {difference:.6g}; at most {most:g} is accepted"
-    pairs = zip((rows[..., end:], *maps), (ours[..., end:], *our_maps), strict=True)
-    for name, (found, expected) in zip(("coefficients", "prototypes"), pairs, strict=False):
-        largest = np.abs(expected).max(initial=np.finfo(np.float32).tiny)
-        part = np.abs(found - expected).max(initial=0) / largest
-        if not part <= tolerance.others:
-            return f"its {name} differ from the model's by up to {part:.2g} of the largest"
-    for found, expected in zip(rows, ours, strict=True):
-        batch.match(batch.find(found)[0], batch.find(expected)[0])
-    return ""
-
-
-def compare_detections(batch: Batch) -> str:
-    """Compare what a file with NMS finds, with its masks; return what is too far apart."""
-    both = either = 0  # cells of masks
-    for index, (output, *masks) in enumerate(batch.found):
-        if not all(np.isfinite(each).all() for each in (output, *masks)):
-            return f"image {index}: the file's outputs are not finite (NaN or infinite)"
-        rows, *prototypes = (each[index] for each in batch.trial.outputs)
-        expected, place = batch.find(rows)
-        if batch.metadata.image == PIXELS:  # its boxes end at the image's edges
-            size = batch.trial.images.shape[2:]
-            expected = expected._replace(boxes_xyxy=clip_boxes(expected.boxes_xyxy, size))
-        used = output[:, 4] != 0
-        boxes, scores, classes = np.split(output[used], (4, 5), axis=1)
-        found = Detections(boxes, scores[:, 0], classes[:, 0].astype(np.int64))
-        pairs = batch.match(found, expected)
-        if masks:
-            theirs = masks[0][used][pairs[:, 0]] > THRESHOLD
-            ours = our_masks(batch, expected, rows[place], prototypes[0])[pairs[:, 1]]
-            both, either = both + int((theirs & ours).sum()), either + int((theirs | ours).sum())
-    if (
-        either
-        and batch.result.note(MASKS_APART, np.array(1 - both / either)) > batch.tolerance.masks
-    ):
-        return f"its masks have an IoU of {both / either:.3f} with the model's"
-    return ""
-
-
-def our_masks(
-    batch: Batch, found: Detections, rows: np.ndarray, prototypes: np.ndarray
-) -> np.ndarray:
-    """Return the model's masks (K, h, w) bool of detections, at the size of the prototypes."""
-    height, width = prototypes.shape[1:]
-    size = np.array((width, height) * 2) / (batch.trial.images.shape[:1:-1] * 2)
-    boxes = (found.boxes_xyxy * size).astype(np.float32)
-    return masks_at(prototypes, rows[:, batch.columns :], boxes, (height, width))
-
-
-def compare_logits(batch: Batch) -> str:
-    """Compare probabilities and the best class of each image; return what is too far apart."""
-    result, most = batch.result, batch.tolerance.scores
-    result.things = "image"
-    for (logits,), expected in zip(batch.found, batch.trial.outputs[0], strict=True):
-        theirs, ours = probabilities(logits), probabilities(expected)
-        result.num_found += 1
-        # Two classes may change places if they are as alike as probabilities may differ.
-        result.num_matched += int(ours.max() - ours[theirs.argmax()] <= 2 * min(most, ALIKE))
-        difference = result.note("probabilities", theirs - ours)
-        if not difference <= most:
-            return f"probabilities differ by up to {difference:.6g}; at most {most:g} is accepted"
-    return ""
-
-
 def probabilities(logits: np.ndarray) -> np.ndarray:
     """Return the softmax of logits (C,), float64."""
     powers = np.exp(logits.astype(np.float64) - logits.max())
     return np.asarray(powers / powers.sum())
-
-
-# By the kind of output: notes how far a batch is from the model, and returns what is too far.
-COMPARISONS: dict[str, Callable[[Batch], str]] = {
-    ROWS: compare_rows,
-    MASK_ROWS: compare_rows,
-    DETECTIONS: compare_detections,
-    MASKS: compare_detections,
-    LOGITS: compare_logits,
-}

@@ -11,8 +11,8 @@ from onnx import numpy_helper
 
 from backend import ops
 from backend.checks import CPU
-from models.export.described import metadata_of_weights
-from models.export.verify import Verified, make_trials, verify
+from models.export.job import metadata_for
+from models.export.verify import Comparison, make_trials, verify
 from models.inference.predictor import load_detector
 from utils.cli.export_config import parse_export_flags
 from utils.export.onnx import write_onnx
@@ -28,8 +28,8 @@ class Exported:
     ) -> None:
         self.config = parse_export_flags(words)
         checkpoint = load_weights(str(weights))
-        self.metadata = metadata_of_weights(self.config, checkpoint)
         self.model = load_detector(checkpoint, CPU)
+        self.metadata = metadata_for(self.config, checkpoint, self.model)
         self.trials = make_trials(self.model, images, self.metadata)
         self.path = graph.with_name(f"{graph.stem}-file.onnx")
         write_onnx(graph, self.path, self.metadata, None)
@@ -37,7 +37,7 @@ class Exported:
     def runtime(self, name: str = "onnx"):
         return open_runtime(self.path, 1, name, is_trusted=True)
 
-    def verify(self, runtime: str = "onnx") -> Verified:
+    def verify(self, runtime: str = "onnx") -> Comparison:
         return verify(self.runtime(runtime), self.metadata, self.trials, self.config)
 
     def change(self, name: str, change: Callable[[np.ndarray], object]) -> None:

@@ -22,12 +22,11 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_openvino_and_torchscript_are_written_and_verified(weights, capsys):
     has_torchscript = device.supports("torchscript")
-    config = ExportConfig(str(weights), include=("openvino", "torchscript"), sizes=SIZE)
+    include = ("openvino", "torchscript") if has_torchscript else ("openvino",)
+    config = ExportConfig(str(weights), include=include, sizes=SIZE)
     failed = run_export(config, load_weights(str(weights)), None)
     output = capsys.readouterr()
     assert "OpenVINO: " in output.out and "matched" in output.out
     assert (weights.parent / "tiny0_openvino_model" / "model.bin").stat().st_size > 1000
     made = weights.parent / "tiny0.torchscript"
-    assert (failed, made.exists()) == (0 if has_torchscript else 1, has_torchscript)
-    if not has_torchscript:
-        assert "needs TorchScript, which only PyTorch has; give --backend torch" in output.err
+    assert (failed, made.exists()) == (0, has_torchscript)

@@ -297,11 +297,10 @@ def test_figures_of_the_model_and_the_file_are_one_table(run, tmp_path, flags):
     lines = printed.splitlines()
     assert lines[0] == f"files are compared with the model on 6 images of --data {data}"
     title, model, file = (line.split() for line in lines[-3:])
-    assert title[:6] == ["MB", "P", "R", "mAP50", "mAP50-95", "ms/image"]
+    assert title[:5] == ["MB", "P", "R", "mAP50", "mAP50-95"]
     assert model[0] == "model" and file[:2] == ["my", "model.onnx"]
     assert model[1:5] == file[3:7]
     assert all(0 <= float(figure) <= 1 for figure in model[1:5])
-    assert float(model[5]) > 0 and float(file[7]) > 0
 
 
 def test_a_dataset_of_other_classes_is_refused_before_any_work(run, tmp_path, monkeypatch):

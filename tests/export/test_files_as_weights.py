@@ -18,7 +18,8 @@ import hubconf
 import models
 import val
 from models import validation
-from models.export.described import metadata_of_weights
+from models.export.job import metadata_for
+from models.inference.predictor import load_detector
 from tests.export.recorded_files import write_graphs
 from tests.small import write_small_dataset
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
@@ -53,10 +54,11 @@ def files(folder, weights):
     """The ONNX file of each line of `FILES`, by name."""
     flags = {name: ["--weights", str(weights), *words] for name, words in FILES.items()}
     graphs = write_graphs(folder, flags)
-    found = {}
+    checkpoint, found = load_weights(weights), {}
+    model = load_detector(checkpoint, "cpu")
     for name, graph in graphs.items():
         found[name] = folder / f"model-{name}.onnx"
-        metadata = metadata_of_weights(parse_export_flags(flags[name]), load_weights(weights))
+        metadata = metadata_for(parse_export_flags(flags[name]), checkpoint, model)
         write_onnx(graph, found[name], metadata, None)
     return found
 

@@ -10,7 +10,7 @@ import pytest
 
 from backend.checks import CPU
 from backend.onnx.recording import constant
-from models.export.described import kind_of_flags
+from models.export.job import output_kind
 from models.export.suppressed import masks_in_boxes
 from models.heads.classify.head import ClassifyHead
 from models.heads.mask.head import MaskHead
@@ -163,7 +163,7 @@ def test_more_masks_than_can_be_put_together_are_refused(make):
 )
 def test_what_a_task_has_no_use_for_is_refused_by_name(head, words, text):
     with pytest.raises(UserError, match=text):
-        kind_of_flags(head, parse_export_flags(["--weights", "a.pt", *words]))
+        output_kind(parse_export_flags(["--weights", "a.pt", *words]), head)
 
 
 def test_the_output_is_logits_by_the_public_name(make):

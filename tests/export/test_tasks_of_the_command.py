@@ -84,8 +84,8 @@ def classes(folder):
 def figures_of(output):
     """The rows of the table by their first word, with the figures as numbers."""
     lines = output.splitlines()
-    first = next(index for index, line in enumerate(lines) if "ms/image" in line)
-    names = lines[first].split("ms/image")[0].split()[1:]
+    first = next(index for index, line in enumerate(lines) if "largest difference" in line)
+    names = lines[first].split("largest difference")[0].split()[1:]
     rows = {line.split()[0]: line.split() for line in lines[first + 1 :]}
     skipped = {"model": 1}
     return {

@@ -9,20 +9,21 @@ import numpy as np
 import pytest
 
 from backend import device, nn
-from models.export.traced import write_trace
+from models.export.job import write_trace
 from models.export.verify import (
     BOXES,
     MASKS_APART,
     SCORES,
     TOLERANCES,
-    Verified,
+    Comparison,
     chosen_images,
-    fault_of_matches,
     make_trials,
 )
 from tests.export.every_kind import FLAGS
 from tests.tiny_weights import noise
+from utils.cli.export_config import ExportConfig
 from utils.errors import UserError
+from utils.export.metadata import Metadata
 
 LOOSE = {"half", "pixels", "found_pixels", "mask half", "mask half nms", "class half"}
 
@@ -140,21 +141,23 @@ def test_a_file_with_a_wrong_limit_of_nms_is_found(make):
 
 
 @pytest.mark.parametrize(
-    ("found", "matched", "precision", "least", "is_wrong"),
+    ("found", "matched", "precision", "is_wrong"),
     [
-        (100, 98, "float32", 0.98, False),
-        (100, 97, "float32", 0.98, True),
-        (20, 19, "float32", 0.98, False),  # a close call
-        (20, 18, "float32", 0.98, True),
-        (20, 10, "int8", 0.5, False),
-        (20, 9, "int8", 0.5, True),
-        (9, 0, "int8", 0.5, False),  # few, by chance
-        (0, 0, "float32", 0.98, False),
+        (100, 98, "float32", False),
+        (100, 97, "float32", True),
+        (20, 19, "float32", False),  # a close call
+        (20, 18, "float32", True),
+        (20, 10, "int8", False),
+        (20, 9, "int8", True),
+        (9, 0, "int8", False),  # few, by chance
+        (0, 0, "float32", False),
     ],
 )
-def test_most_of_what_is_found_must_be_found_by_both(found, matched, precision, least, is_wrong):
-    result = Verified(num_found=found, num_matched=matched)
-    assert bool(fault_of_matches(result, precision, least)) == is_wrong
+def test_most_of_what_is_found_must_be_found_by_both(found, matched, precision, is_wrong):
+    metadata = Metadata(("a",), 32, (64, 64), precision=precision)
+    result = Comparison(metadata, ExportConfig("a.pt"))
+    result.num_found, result.num_matched = found, matched
+    assert bool(result.fault_of_matches()) == is_wrong
 
 
 def test_a_model_without_numbers_cannot_be_exported(make):

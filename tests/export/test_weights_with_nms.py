@@ -10,7 +10,7 @@ import pytest
 
 from backend import autograd, ops
 from models.detector import images_to_tensor
-from models.export.described import metadata_of_weights
+from models.export.job import metadata_for
 from models.inference.predictor import load_detector
 from tests.export.recorded_files import write_graphs
 from tests.export.small_graphs import checked, run_graph
@@ -158,10 +158,11 @@ def test_boxes_of_photographs_are_those_of_the_model(real, image_name):
 
 def test_metadata_says_what_goes_in_and_comes_out(tmp_path):
     checkpoint = tiny_checkpoint(tmp_path)
+    model = load_detector(checkpoint, "cpu")
 
     def metadata(*words):
         config = parse_export_flags(["--weights", "w.pt", "--imgsz", "64", "96", *words])
-        return metadata_of(metadata_of_weights(config, checkpoint).texts())
+        return metadata_of(metadata_for(config, checkpoint, model).texts())
 
     told = metadata("--letterbox", "--nms", "--conf-thres", "0.3", "--topk-all", "9")
     assert (told.image, told.output, told.image_size) == (PIXELS, DETECTIONS, (64, 96))

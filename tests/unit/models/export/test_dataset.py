@@ -84,7 +84,7 @@ def test_damaged_image_is_named(tmp_path: Path) -> None:
 
 
 def of(fitness: float) -> Score:
-    return Score("w.onnx", {}, fitness, 1.0)
+    return Score("w.onnx", {}, fitness)
 
 
 @pytest.mark.parametrize(
