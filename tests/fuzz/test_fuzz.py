@@ -88,7 +88,7 @@ TRIED_BY = {
     "utils.export.openvino": "openvino",
     "utils.export.tensorrt": "exported-metadata",
     "utils.export.torchscript": "exported-zip",
-    "utils.export.trial": "onnx",
+    "utils.export.opening": "onnx",
     "utils.serve.access": "serve-tokens",
     "utils.serve.app": "labels",  # the project's own page
     "utils.serve.frames": "serve-query",  # between processes of ours

@@ -47,7 +47,7 @@ class Format:
         source: of which kind of file it is made: GRAPH, or TRACE, which needs PyTorch.
         side_by_side: threads may call it at the same time, each with as many as `open` is told.
         is_program: running one can do more than compute; so --weights needs --runtime with it.
-        is_tried: a child runs a file first (`trial.py`), but not on a GPU, whose driver maps more
+        is_tried: a child runs a file first (`opening.py`), but not on a GPU, whose driver maps more
             memory than any limit.
         several_outputs: its files may return several tensors.
         half, int8, dynamic, letterbox, nms, efficient_nms: whether the flags of these names work

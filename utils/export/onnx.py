@@ -82,7 +82,7 @@ class OnnxModel(NamedTuple):
 
 
 def read_onnx(path: Path) -> OnnxModel:
-    """Read an ONNX file; whether it can be run is for `trial.py` to try.
+    """Read an ONNX file; whether it can be run is for `opening.py` to try.
 
     Raises:
         UserError: damaged, of another task, with custom operators, or with data elsewhere.

@@ -16,7 +16,7 @@ from openvino import opset13 as ov
 from tests.doubling import METADATA
 from tests.onnx_files import FOREIGN, NODE, ROW, SIDE, bare_rows, constant, make_file
 from utils.errors import UserError
-from utils.export import trial
+from utils.export import opening
 from utils.export.opening import open_runtime
 
 LARGE = 2**40
@@ -88,7 +88,7 @@ def test_a_crash_and_too_much_memory_are_named(tmp_path):
 
 @pytest.mark.parametrize("runtime", ["onnx", "openvino"])
 def test_a_graph_that_does_not_end_is_stopped(tmp_path, monkeypatch, runtime):
-    monkeypatch.setattr(trial, "SECONDS", 10)
+    monkeypatch.setattr(opening, "SECONDS", 10)
     begin = time.monotonic()
     text = refused(write(tmp_path / "a.onnx", *LOOP), runtime)
     assert "its trial run failed: it has not ended after" in text

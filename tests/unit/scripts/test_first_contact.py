@@ -37,7 +37,7 @@ def command_files() -> list[Path]:
         if "\nif __name__ == " in (PROJECT / name).read_text()
         and (not name.startswith(WITHOUT_GATE) or name == "tests/parity/__main__.py")
         # The package of the one imports NumPy before it; the other is started by a command.
-        and name not in ("backend/contract/__main__.py", "utils/export/trial.py")
+        and name not in ("backend/contract/__main__.py", "utils/export/opening.py")
     ]
 
 
