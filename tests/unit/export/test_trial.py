@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,56 +42,34 @@ def one(operator: str, inputs: list[str], *initial: Any, **attributes: Any) -> t
 
 
 GRAPHS = {
-    "constant of shape": one("ConstantOfShape", ["n"], constant("n", np.int64([LARGE]))),
-    "tile": one("Tile", ["images", "n"], constant("n", np.int64([1, 1, 2**10, 2**11]))),
-    "range": one("Range", ["a", "b", "c"], *(
-        constant(*each) for each in zip("abc", np.float32([0, 1e12, 1]), strict=True)
-    )),
-    "gather elements": one(
-        "GatherElements", ["images", "n"], constant("n", np.full((1, 1, 1, 1), LARGE)), axis=3
+    "it asks for more memory than files of its size need; ": one(
+        "ConstantOfShape", ["n"], constant("n", np.int64([LARGE]))
     ),
-    "depth to space": one("DepthToSpace", ["images"], blocksize=LARGE),
-    "trilu": one("Trilu", ["images", "k"], constant("k", np.int64(-(2**63)))),
-    "transposed convolution": one(
-        "ConvTranspose", ["images", "w"], constant("w", np.ones((3, 1, 3, 3), np.float32)),
-        output_shape=[1 << 16, 1 << 16], strides=[1, 1],
+    "its trial run failed: it crashed (SIGFPE); the file is damaged, hostile or": (
+        CASTS, constant("n", np.int32(0)),
     ),
-    "division by 0": (CASTS, constant("n", np.int32(0))),
+    "its trial run failed: it has not ended after": one(
+        "Loop", ["", "go", "images"], constant("go", np.bool_(True)), body=BODY
+    ),
 }  # fmt: skip
-LOOP = one("Loop", ["", "go", "images"], constant("go", np.bool_(True)), body=BODY)
 
 
 def write(path: Path, nodes: list[Any], *initial: Any) -> Path:
     return make_file(path, bare_rows(*nodes), [constant("row", ROW), *initial])
 
 
-def refused(path: Path, runtime: str = "") -> str:
+def refused(path: Path) -> str:
     with pytest.raises(UserError) as caught:
-        open_runtime(path, 1, runtime)
+        open_runtime(path, 1)
     text = str(caught.value)
     assert text.startswith(f"--weights {path}: ") and len(text) < 1000
     return text
 
 
-@pytest.mark.parametrize("name", GRAPHS)
-def test_a_hostile_graph_is_one_message(tmp_path, name):
-    refused(write(tmp_path / "a.onnx", *GRAPHS[name]))
-
-
-def test_a_crash_and_too_much_memory_are_named(tmp_path):
-    text = refused(write(tmp_path / "a.onnx", *GRAPHS["division by 0"]))
-    assert "its trial run failed: it crashed (SIGFPE); the file is damaged, hostile or" in text
-    text = refused(write(tmp_path / "a.onnx", *GRAPHS["constant of shape"]))
-    assert "it asks for more memory than files of its size need; " in text
-
-
-@pytest.mark.parametrize("runtime", ["onnx", "openvino"])
-def test_a_graph_that_does_not_end_is_stopped(tmp_path, monkeypatch, runtime):
-    monkeypatch.setattr(opening, "SECONDS", 10)
-    begin = time.monotonic()
-    text = refused(write(tmp_path / "a.onnx", *LOOP), runtime)
-    assert "its trial run failed: it has not ended after" in text
-    assert time.monotonic() - begin < 60
+@pytest.mark.parametrize("reason", GRAPHS)
+def test_too_much_memory_a_crash_and_a_hang_are_named(tmp_path, monkeypatch, reason):
+    monkeypatch.setattr(opening, "SECONDS", 3)
+    assert reason in refused(write(tmp_path / "a.onnx", *GRAPHS[reason]))
 
 
 def divided(images: Any) -> Any:
@@ -105,9 +82,6 @@ HOSTILE: dict[str, Callable[[Any], Any]] = {
     "broadcast": lambda images: ov.broadcast(
         ov.reduce_mean(images, [0, 1, 2, 3]), ov.constant(np.int64([2**17, 2**17]))
     ),
-    "range": lambda images: ov.range(0, 10**11, 1, "f32"),
-    "tile": lambda images: ov.tile(images, ov.constant(np.int64([1, 1, 2**11, 2**11]))),
-    "gather": lambda images: ov.gather_nd(images, ov.constant(np.int64([[LARGE] * 4]))),
     "division": divided,
 }
 
