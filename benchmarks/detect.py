@@ -3,10 +3,10 @@
     python -m benchmarks.detect --weights yolov5n.pt --source images/ --img 640 --device cpu
 
 The reference gives the network batches that are ready as tensors, and waits for each. On a CPU the
-pipeline has several of them in the network at once, each with a part of the cores
-(`models/inference/lanes.py`), so the forward pass is timed that way too. The others are the whole
-pipeline with the same images in the same batches: with nothing written, as with
---nosave, and with boxes drawn on every image. The seconds of the stages are those of the last run.
+pipeline has several of them in the network at once, each with a part of the cores, so the forward
+pass is timed that way too. The others are the whole pipeline with the same images in the same
+batches: with nothing written, as with --nosave, and with boxes drawn on every image. The seconds of
+the stages are those of the last run.
 Without --weights the model is untrained, and what it finds says nothing of NMS and drawing.
 """
 
@@ -78,7 +78,7 @@ class Detected:
             self.forward(tensor)
 
     def in_lanes(self, tensors: Sequence[Any]) -> None:
-        from models.inference.lanes import Lanes
+        from models.inference.pipeline import Lanes
 
         with Lanes(self.detector.lanes) as lanes:
             for done in [lanes.submit(self.forward, tensor) for tensor in tensors]:

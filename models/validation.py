@@ -17,7 +17,7 @@ from backend.checks import CPU
 from backend.words import count
 from models.evaluation import Validation, evaluate, evaluate_tiled
 from models.heads.base import Head, Sink
-from models.inference.exported_limits import input_size, tell_limits
+from models.inference.exported import input_size, log_limits
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import (
     make_predictor,
@@ -72,7 +72,7 @@ def run_validation(
     samples = samples_of(config, class_names, samples, model, is_of_folders)
     config = with_size(config, task, weights)
     config = dataclasses.replace(config, image_size=input_size(config, model))
-    tell_limits(config, weights)
+    log_limits(config, weights)
     other_names = class_names != trained_names(weights[0]) and not config.single_class
     if world.process.is_main and other_names:
         trained = ", ".join(trained_names(weights[0]))

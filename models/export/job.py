@@ -33,8 +33,7 @@ from models.export.graph_process import write_graph
 from models.export.verify import Trial, chosen_images, make_trials, verify
 from models.heads.base import Head
 from models.inference.exported import ExportedPredictor
-from models.inference.folding import fold_batch_norm
-from models.inference.predictor import class_names_of, load_detector, trained_size
+from models.inference.predictor import class_names_of, fold_batch_norm, load_detector, trained_size
 from utils.cli.export_config import ExportConfig
 from utils.data.sources.samples import table_of
 from utils.errors import UserError

@@ -21,7 +21,7 @@ from models.export.letterboxed import (
     rows_in_image,
 )
 from models.export.suppressed import detections, efficient_detections, masks_in_boxes
-from models.inference.folding import fold_batch_norm
+from models.inference.predictor import fold_batch_norm
 from models.stored import detector_of_weights
 from utils.cli.export_config import ExportConfig
 from utils.errors import UserError

@@ -15,7 +15,7 @@ import numpy as np
 
 import backend
 from backend.checks import CPU
-from models.inference.exported_limits import input_size, tell_limits
+from models.inference.exported import input_size, log_limits
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import (
     augmented,
@@ -194,7 +194,7 @@ class TrainedDetector:
         config, task = call_config(len(self.class_names), **options), self._task
         task.check_detection(config)
         config = with_size(config, task, self._weights)
-        tell_limits(config, self._weights)
+        log_limits(config, self._weights)
         size = input_size(config, self._detector.predictor)
         return dataclasses.replace(config, image_size=size)
 

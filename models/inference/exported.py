@@ -1,20 +1,28 @@
-"""An exported file -> a predictor: the rest of the program cannot tell it from a model."""
+"""An exported file -> a predictor; and its size and NMS compared with the flags."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from backend import ops
-from backend.words import count
+from backend.processes import this_process
+from models.detector import require_image_size
 from models.heads.base import Head
+from models.inference.protocol import Predictor
 from models.registry import find_block
-from utils.data.loading.memory import require_memory
+from utils.cli.detect_config import DetectConfig
+from utils.cli.detection_config import DetectionConfig
 from utils.errors import UserError, brief
 from utils.export.metadata import FLOATS, PIXELS, Metadata
 from utils.export.outputs import Outputs, Runtime, fault_of_returned
+from utils.screen.text import printable
+from utils.weights.detecting import ExportedWeights, Weights
+
+log = logging.getLogger("models")
 
 
 class ExportedPredictor:
@@ -33,18 +41,6 @@ class ExportedPredictor:
         self.stride = metadata.stride
         self.fixed_size = None if metadata.dynamic else metadata.image_size
         self.head: Head = head_of(metadata, path)
-        if metadata.image != PIXELS and not metadata.dynamic:
-            self._require_batch()
-
-    def _require_batch(self) -> None:
-        """Raise UserError if memory cannot hold a batch of the file, as uint8 and as float32."""
-        batch, (height, width) = self.runtime.metadata.batch_size, self.runtime.metadata.image_size
-        require_memory(
-            (1 + 4) * batch * 3 * height * width,
-            f"--weights {self.path}: a batch of the file, {count(batch, 'image')} of {width} x "
-            f"{height} px,",
-            "export it with a smaller --batch-size or --img",
-        )
 
     def __call__(self, images: Any) -> list[Outputs]:
         """Return of each image what the file predicts, without the batch.
@@ -125,3 +121,45 @@ def head_of(metadata: Metadata, path: str = "") -> Head:
         )
     head: Head = kind.without_network(len(metadata.class_names))
     return head
+
+
+def input_size(config: DetectionConfig, predictor: Predictor) -> int:
+    """Return the long side of what the network takes: that of --img, or of a fixed size.
+
+    Raises:
+        UserError: --img is no multiple of the stride, or neither its default nor the fixed size.
+    """
+    if predictor.fixed_size is None:
+        require_image_size(config.image_size, predictor.stride, trains=False)
+        return config.image_size
+    height, width = predictor.fixed_size
+    longest, asked = max(height, width), config.image_size
+    if asked not in (longest, DetectConfig.image_size):
+        raise UserError(
+            f"--img {asked}: the exported file takes only images of {height} x {width} px (height "
+            "x width); leave --img out, or export it with --dynamic"
+        )
+    return longest
+
+
+def log_limits(config: DetectionConfig, weights: Sequence[Weights]) -> None:
+    """Log on the first rank which flags ask for more than the NMS in a file lets through."""
+    asked = {
+        "--conf": (config.confidence_threshold, "confidence_threshold", False),
+        "--iou": (config.iou_threshold, "iou_threshold", True),
+        "--max-det": (config.max_detections, "max_detections", True),
+    }
+    for file in weights:
+        if not isinstance(file, ExportedWeights) or not this_process().is_main:
+            continue
+        within = file.runtime.metadata.suppression
+        beyond = [
+            f"{flag} {value:g} (in the file {within[name]:g})"
+            for flag, (value, name, above) in asked.items()
+            if name in within and (value > within[name] if above else value < within[name])
+        ]
+        if beyond:
+            log.warning(
+                "%s has NMS in it, which has removed what these flags would keep: %s",
+                printable(file.path), ", ".join(beyond),
+            )  # fmt: skip

@@ -18,7 +18,7 @@ from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.inference.api import configured
-from models.inference.exported_limits import input_size
+from models.inference.exported import input_size
 from models.inference.hub_results import HubResults
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import class_names_of, make_predictor

@@ -7,10 +7,9 @@ import logging
 from collections.abc import Callable, Sequence
 
 import backend
-from models.inference.exported_limits import input_size, tell_limits
+from models.inference.exported import input_size, log_limits
 from models.inference.image_detector import ImageDetector
-from models.inference.lanes import num_lanes
-from models.inference.pipeline import Pipeline
+from models.inference.pipeline import Pipeline, num_lanes
 from models.inference.predictor import (
     class_names_of,
     make_predictor,
@@ -84,7 +83,7 @@ def make_detector(
     task = predictor.head.task
     task.check_detection(config)
     image_size = input_size(with_size(config, task, weights), predictor)
-    tell_limits(config, weights)
+    log_limits(config, weights)
     require_known("--classes", config.classes, predictor.head.num_classes)
     suppression = suppression_settings(config, multi_label=False)
     lanes = num_lanes(device, weights) if several else 1

@@ -7,11 +7,14 @@ import logging
 from collections.abc import Sequence
 from typing import TypeVar
 
-import backend
+import numpy as np
+
+from backend import nn
+from backend.checks import as_float32
 from backend.processes import this_process
+from models.blocks.conv import Conv
 from models.detector import Detector
 from models.inference.exported import ExportedPredictor
-from models.inference.folding import fold_batch_norm
 from models.inference.predictors import Augmented, Ensemble, HalfPrecision, why_not_half
 from models.inference.protocol import Predictor
 from models.stored import detector_of_weights
@@ -57,25 +60,25 @@ def make_predictor(
     for one in weights:
         if isinstance(one, ExportedWeights):
             members.append(ExportedPredictor(one.runtime, one.path))
-            _tell("%s runs in %s", one.path, one.runtime.name, level=logging.INFO)
+            _log("%s runs in %s", one.path, one.runtime.name, level=logging.INFO)
             if half:
                 precision = one.runtime.metadata.precision
-                _tell("--half: %s computes in %s, as it was exported", one.path, precision)
+                _log("--half: %s computes in %s, as it was exported", one.path, precision)
             continue
         member: Predictor = load_detector(one, device, fold)
         if half and not float32_because:
             member = HalfPrecision(member, device)
         members.append(member)
     if float32_because and any(isinstance(one, Checkpoint) for one in weights):
-        _tell("--half: %s", float32_because)
+        _log("--half: %s", float32_because)
     predictor = members[0]
     if len(members) > 1:
         predictor = Ensemble(members, [one.path for one in weights])
-        _tell_other_names(weights)
+        _warn_of_other_names(weights)
     return augmented(predictor) if augment else predictor
 
 
-def _tell(text: str, *given: str, level: int = logging.WARNING) -> None:
+def _log(text: str, *given: str, level: int = logging.WARNING) -> None:
     """Log a line, only on the first rank."""
     if this_process().is_main:
         log.log(level, text, *map(printable, given))
@@ -104,21 +107,47 @@ def load_detector(checkpoint: Checkpoint, device: str, fold: bool = False) -> De
     model = detector_of_weights(checkpoint)
     if fold:
         fold_batch_norm(model)
-    detector: Detector = backend.nn.place(model, device, "float32").eval()
+    detector: Detector = nn.place(model, device, "float32").eval()
     return detector
 
 
-def _tell_other_names(weights: Sequence[Weights]) -> None:
+def fold_batch_norm(model: nn.Module) -> None:
+    """Make one convolution with a bias of each `Conv`'s convolution and BatchNorm.
+
+    In evaluation the values stay the same to rounding; training is no longer possible. What has no
+    BatchNorm, or had it folded before, stays as it is.
+
+    Args:
+        model: on the CPU.
+    """
+    for part in model.modules():
+        if isinstance(part, Conv) and "running_var" in nn.state_arrays(part.bn):
+            _fold(part)
+
+
+def _fold(part: Conv) -> None:
+    weight, norm = nn.state_arrays(part.conv)["weight"], nn.state_arrays(part.bn)
+    with np.errstate(all="ignore"):  # where weights are no numbers, nor is what BatchNorm returns
+        variance = norm["running_var"].astype(np.float64) + as_float32(part.eps)
+        factor = norm["weight"] / np.sqrt(variance)
+        folded = {
+            "weight": (weight * factor[:, None, None, None]).astype(np.float32),
+            "bias": (norm["bias"] - norm["running_mean"] * factor).astype(np.float32),
+        }
+    convolution = nn.Conv2d(*part.arguments, bias=True)
+    nn.load_state_arrays(convolution, folded)
+    part.conv, part.bn = convolution, nn.Sequential()
+
+
+def _warn_of_other_names(weights: Sequence[Weights]) -> None:
     """Warn of weights whose classes have other names than those of the first, which count."""
     first = weights[0]
     for other in weights[1:]:
         pairs = zip(trained_names(other), trained_names(first), strict=False)
         different = [f"{brief(name)} for {brief(ours)}" for name, ours in pairs if name != ours]
-        if different and this_process().is_main:
-            log.warning(
-                "--weights %s has other class names than %s, whose names are used: %s",
-                other.path, first.path, ", ".join(different[:MOST_NAMES]),
-            )  # fmt: skip
+        if different:
+            text = "--weights %s has other class names than %s, whose names are used: %s"
+            _log(text, str(other.path), str(first.path), ", ".join(different[:MOST_NAMES]))
 
 
 def trained_names(weights: Weights) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from models.inference.image_detector import ImageDetector
-from models.inference.lanes import Lanes
+from models.inference.pipeline import Lanes
 from models.serving.model import ServedModel
 from utils.cli.serve_config import ServeConfig
 from utils.data.image.view import View

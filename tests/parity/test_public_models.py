@@ -15,7 +15,7 @@ import yaml
 from backend import autograd, nn, ops
 from models.detector import Detector
 from models.graph import parse_model, plan_layers, read_model_yaml
-from models.inference.folding import fold_batch_norm
+from models.inference.predictor import fold_batch_norm
 from models.operations import count_gflops
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.shared_files import shared_path

@@ -96,9 +96,8 @@ class TriedRuntime:
 
     def __init__(self, path: Path, row: Format, threads: int | None) -> None:
         """Load a file; UserError if it fails in the child."""
-        self._command = [
-            sys.executable, "-m", MODULE, path.absolute(), row.name, str(threads or 0), str(SECONDS)
-        ]  # fmt: skip
+        words = path.absolute(), row.name, threads or 0, SECONDS
+        self._command = [sys.executable, "-m", MODULE, *map(str, words)]
         self._start_child()
         self._runtime: Runtime = row.open(path, threads)
         self.metadata, self.name = self._runtime.metadata, self._runtime.name

@@ -32,14 +32,6 @@ def keep_trace(
     shutil.copyfile(trace, path)
 
 
-def require_torchscript(what_for: str) -> None:
-    """Raise UserError if the backend in use has no TorchScript."""
-    if not device.supports("torchscript"):
-        raise UserError(
-            f"{what_for} needs TorchScript, which only PyTorch has; give --backend torch"
-        )
-
-
 class TorchScriptRuntime:
     """A program that PyTorch interprets; `outputs.py::Runtime` says what its names mean.
 
@@ -65,7 +57,10 @@ class TorchScriptRuntime:
             raise UserError(f"TorchScript failed: {brief(str(error))}") from error
 
     def _load(self) -> Callable[[Tensor], Any]:
-        require_torchscript("a TorchScript file")
+        if not device.supports("torchscript"):
+            raise UserError(
+                "TorchScript runs in PyTorch, which only one backend has; give --backend torch"
+            )
         try:
             run: Callable[[Tensor], Any] = nn.from_torchscript(self._content)
         except ValueError as error:

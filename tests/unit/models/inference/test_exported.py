@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from backend import ops
-from models.inference.exported import ExportedPredictor
-from models.inference.exported_limits import input_size, tell_limits
+from models.inference.exported import ExportedPredictor, input_size, log_limits
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import make_predictor
 from models.inference.predictors import Ensemble
@@ -202,24 +201,10 @@ def test_another_size_is_refused_with_that_of_the_file():
 def test_flags_beyond_the_nms_of_a_file_are_told(caplog):
     within = {"confidence_threshold": 0.25, "iou_threshold": 0.45, "max_detections": 100}
     file = weights(Runtime(suppression=within))
-    tell_limits(DetectConfig(weights=("a",), max_detections=100), [file])
+    log_limits(DetectConfig(weights=("a",), max_detections=100), [file])
     assert not caplog.records
-    tell_limits(DetectConfig(weights=("a",), confidence_threshold=0.1, iou_threshold=0.6), [file])
+    log_limits(DetectConfig(weights=("a",), confidence_threshold=0.1, iou_threshold=0.6), [file])
     (record,) = caplog.records
     assert "--conf 0.1 (in the file 0.25)" in record.getMessage()
     assert "--iou 0.6 (in the file 0.45)" in record.getMessage()
     assert "--max-det 1000 (in the file 100)" in record.getMessage()
-
-
-def test_a_batch_that_is_not_used_is_told(caplog):
-    file = weights(Runtime(batch_size=16))
-    tell_limits(DetectConfig(weights=("a",), batch_size=16), [file])
-    assert not caplog.records
-    tell_limits(DetectConfig(weights=("a",)), [file])
-    assert "a.onnx always computes 16 images per call" in caplog.text
-
-
-def test_a_batch_of_the_file_that_no_memory_holds_is_refused():
-    runtime = Runtime(batch_size=60_000, image_size=(12_800, 12_800))
-    with pytest.raises(UserError, match=r"a\.onnx: a batch of the file, 60.?000 images of 12800 x"):
-        ExportedPredictor(runtime, "a.onnx")

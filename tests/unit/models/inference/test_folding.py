@@ -7,7 +7,7 @@ from backend import autograd, nn, ops
 from models.blocks.conv import Conv
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.inference.folding import fold_batch_norm
+from models.inference.predictor import fold_batch_norm
 from tests.golden_models import stored
 
 NETWORK_TOLERANCE = 2e-5  # as in test_augmented.py

@@ -11,8 +11,7 @@ import pytest
 
 from backend import device
 from models.inference.image_detector import ImageDetector
-from models.inference.lanes import Lanes, num_lanes
-from models.inference.pipeline import Pipeline
+from models.inference.pipeline import Lanes, Pipeline, num_lanes
 from models.inference.predictor import make_predictor
 from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
 from utils.evaluation.nms import SuppressionSettings
