@@ -70,22 +70,6 @@ def segmentations(predictor, image, size):
     return predictor.head.finish(decoded, fit_letterbox(image.shape[:2], size), settings)
 
 
-@pytest.mark.parametrize("name", ["mask rows", "mask nms"])
-def test_a_file_finds_what_the_model_finds_in_pixels_of_the_image(make, name):
-    """Of a file with NMS the border is known in places of four pixels, of boxes of ten."""
-    exported = make(name)
-    runtime = exported.runtime()
-    found = segmentations(ExportedPredictor(runtime), IMAGES[0], SIZE)
-    expected = segmentations(exported.model, IMAGES[0], SIZE)
-    assert found.class_index.tolist() == expected.class_index.tolist()
-    np.testing.assert_allclose(found.boxes_xyxy, expected.boxes_xyxy, atol=1e-2)
-    masks, ours = (
-        np.stack([mask_of_runs(row, SIZE) for row in one.masks.rows()]) for one in (found, expected)
-    )
-    apart = (masks ^ ours).sum() / (masks | ours).sum()
-    assert ours.any() and apart <= (0 if name == "mask rows" else 0.2)
-
-
 class Returning:
     """A runtime that returns what a test says."""
 

@@ -178,16 +178,6 @@ def test_equal_constants_are_stored_once(protos: Mapping[str, Any]) -> None:
         assert stored and len(stored) == len(set(stored))
 
 
-def test_equal_nodes_are_written_once(protos: Mapping[str, Any]) -> None:
-    for name, proto in protos.items():
-        if "--opset" not in name:  # an old one has no Shape for one side alone
-            nodes = [
-                (x.op_type, *x.input, *(a.SerializeToString() for a in x.attribute))
-                for x in proto.graph.node
-            ]
-            assert len(nodes) == len(set(nodes))
-
-
 def test_a_graph_names_what_is_in_it(protos: Mapping[str, Any], written: Written) -> None:
     for name, proto in protos.items():
         model = written.models[name.split()[0]]

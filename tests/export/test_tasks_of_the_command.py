@@ -84,8 +84,8 @@ def classes(folder):
 def figures_of(output):
     """The rows of the table by their first word, with the figures as numbers."""
     lines = output.splitlines()
-    first = next(index for index, line in enumerate(lines) if "largest difference" in line)
-    names = lines[first].split("largest difference")[0].split()[1:]
+    first = next(index for index, line in enumerate(lines) if line.split()[0] == "MB")
+    names = lines[first].split()[1:-2]  # without "largest difference"
     rows = {line.split()[0]: line.split() for line in lines[first + 1 :]}
     skipped = {"model": 1}
     return {

@@ -6,6 +6,7 @@ import dataclasses
 import re
 
 import numpy as np
+import onnx
 import pytest
 
 from backend import device, nn
@@ -23,14 +24,17 @@ from tests.export.every_kind import FLAGS
 from tests.tiny_weights import noise
 from utils.cli.export_config import ExportConfig
 from utils.errors import UserError
-from utils.export.metadata import Metadata
+from utils.evaluation.nms import SuppressionSettings
+from utils.export.metadata import DETECTIONS, FLOATS, PIXELS, ROWS, Metadata
 
 LOOSE = {"half", "pixels", "found_pixels", "mask half", "mask half nms", "class half"}
 
 
 @pytest.mark.parametrize("name", [name for name in FLAGS if name != "other"])
 def test_a_right_file_of_every_kind_of_output_passes(make, name):
-    result = make(name).verify()
+    exported = make(name)
+    onnx.checker.check_model(onnx.load(exported.path), full_check=True)
+    result = exported.verify()
     assert result.fault == ""
     # Of noise that the file makes smaller, or that float16 rounds, a few are close calls.
     assert result.num_found >= result.num_matched > 0
@@ -40,6 +44,15 @@ def test_a_right_file_of_every_kind_of_output_passes(make, name):
         assert result.num_matched == result.num_found
         limits = {SCORES: 1e-3, BOXES: 0.1, MASKS_APART: 0.02, "probabilities": 1e-4}
         assert all(0 <= value < limits[key] for key, value in result.largest.items())
+
+
+def test_metadata_says_what_goes_in_and_comes_out(make):
+    metadata = make("nms").metadata
+    assert (metadata.image, metadata.output, metadata.image_size) == (FLOATS, DETECTIONS, (64, 96))
+    wanted = SuppressionSettings(0.2, 0.45, False, None, 7, multi_label=False)
+    assert SuppressionSettings(**metadata.suppression) == wanted
+    metadata = make("pixels").metadata
+    assert (metadata.image, metadata.output, metadata.suppression) == (PIXELS, ROWS, {})
 
 
 @pytest.mark.parametrize("name", ["mask rows", "mask nms", "class dynamic"])

@@ -84,7 +84,7 @@ def test_a_program_is_refused_where_it_cannot_be_loaded(tmp_path):
     message = (
         "cannot read it as TorchScript"
         if device.supports("torchscript")
-        else "which only PyTorch has; give --backend torch"
+        else "which only one backend has; give --backend torch"
     )
     with pytest.raises(UserError, match=message):
         runtime(random_images())
