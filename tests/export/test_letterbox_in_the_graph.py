@@ -66,21 +66,6 @@ def test_an_image_that_is_halved_is_the_same():
     np.testing.assert_allclose(levels, (blocks + 2) // 4, atol=1e-4)
 
 
-def test_an_image_of_one_colour_keeps_it_and_is_padded_with_grey(run, size):
-    for shape in [(10, 30), (90, 270), (300, 900)]:
-        images = run(np.full((*shape, 3), (0, 255, 7), np.uint8))[0]
-        levels = np.round(images[0].transpose(1, 2, 0) * 255)
-        height = round(size[1] / 3)
-        top = (size[0] - height) // 2
-        np.testing.assert_array_equal(
-            levels[top : top + height], np.broadcast_to((0, 255, 7), (height, size[1], 3))
-        )
-        np.testing.assert_array_equal(levels[:top], np.full((top, size[1], 3), 114))
-        np.testing.assert_array_equal(
-            levels[top + height :], np.full((size[0] - top - height, size[1], 3), 114)
-        )
-
-
 @pytest.mark.parametrize("input_size", [(640, 640), (384, 640), (1280, 1280)])
 def test_sizes_are_rounded_as_on_the_host(input_size):
     whole = constant(np.array(input_size, np.int64))
@@ -117,15 +102,3 @@ def test_boxes_return_to_pixels_of_the_image():
     np.testing.assert_allclose(found, [wanted], rtol=1e-6)
     np.testing.assert_array_equal(found[0, 2], np.zeros(6))
     np.testing.assert_array_equal(boxes, found[..., :4])
-
-
-@pytest.mark.parametrize("opset", [13, 21])
-def test_it_is_there_in_old_and_new_opsets(opset):
-    def parts(image):
-        return letterboxed(image, (64, 64))[:1]
-
-    model = small_graph(parts, (48, 64, 3), "uint8", SIDES, opset)
-    image = np.full((200, 100, 3), 50, np.uint8)
-    levels = run_graph(model)(image)[0][0, 0] * 255
-    np.testing.assert_allclose(levels[:, 16:48], 50, rtol=1e-5)
-    np.testing.assert_allclose(levels[:, :16], 114, rtol=1e-5)

@@ -107,13 +107,6 @@ def test_fewer_rows_than_detections_are_filled_up(free):
     assert not found[0, 2:].any()
 
 
-@pytest.mark.parametrize("opset", [13, 17, 18, 21])
-def test_its_shapes_are_static_in_every_opset(opset):
-    model = nms_graph((3, 40, 7), opset=opset, max_detections=9)
-    assert shapes(model) == {"output0": (3, 9, 6)}
-    assert run_graph(model)(np.zeros((3, 40, 7), np.float32))[0].shape == (3, 9, 6)
-
-
 def crowded_rows(images: int, number: int, num_classes: int, seed: int) -> np.ndarray:
     """Return rows (B, N, 5 + C) that overlap a lot, with few different scores."""
     rng = np.random.default_rng(seed)

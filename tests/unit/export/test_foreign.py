@@ -7,13 +7,10 @@ import pytest
 
 from models.inference.exported import ExportedPredictor
 from tests.onnx_files import FOREIGN, SIDE, own_texts, write_classifier, write_segmenter
-from utils.data.image.letterbox import fit_letterbox
 from utils.errors import UserError
-from utils.evaluation.nms import SuppressionSettings
 from utils.export.metadata import LOGITS, MASK_ROWS, NORMALIZED
 from utils.export.onnx import OnnxRuntime, read_onnx
 from utils.export.opening import open_runtime
-from utils.masks.runs import mask_of_runs
 
 MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -28,17 +25,6 @@ def test_a_public_segmenter_is_known_by_its_outputs(tmp_path):
     metadata = read_onnx(write_segmenter(tmp_path / "a.onnx")).metadata
     assert (metadata.head, metadata.output) == ("Segment", MASK_ROWS)
     assert metadata.class_names == ("cat", "dog") and metadata.image_size == (SIDE, SIDE)
-
-
-def test_its_masks_are_found(tmp_path):
-    predictor = ExportedPredictor(OnnxRuntime(write_segmenter(tmp_path / "a.onnx"), 1))
-    (decoded,) = predictor.decode_above(predictor(np.zeros((1, 3, SIDE, SIDE), np.uint8)), 0.2)
-    settings = SuppressionSettings(0.2, multi_label=False)
-    found = predictor.head.finish(decoded, fit_letterbox((SIDE, SIDE), (SIDE, SIDE)), settings)
-    assert found.boxes_xyxy.tolist() == [[8, 8, 24, 24]] and found.class_index.tolist() == [1]
-    wanted = np.zeros((SIDE, SIDE), bool)
-    wanted[8:16, 8:24] = True  # the upper half of its box
-    assert np.array_equal(mask_of_runs(found.masks.row(0), (SIDE, SIDE)), wanted)
 
 
 def test_a_public_classifier_takes_normalized_images(tmp_path):

@@ -4,19 +4,7 @@ import pytest
 
 from tests.onnx_files import CLASSES, own_texts
 from utils.errors import UserError
-from utils.export.metadata import DETECTIONS, Metadata, metadata_of
-
-SUPPRESSION = {
-    "confidence_threshold": 0.25, "iou_threshold": 0.45, "class_agnostic": False, "classes": None,
-    "max_detections": 100, "multi_label": False,
-}  # fmt: skip
-
-
-def test_what_is_written_is_read_again():
-    metadata = Metadata(
-        ("a", "étoile"), 32, (64, 96), 4, False, output=DETECTIONS, suppression=SUPPRESSION
-    )
-    assert metadata_of(metadata.texts()) == metadata
+from utils.export.metadata import metadata_of
 
 
 def test_a_text_of_another_program_does_not_matter():

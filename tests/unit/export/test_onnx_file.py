@@ -78,10 +78,3 @@ def test_a_name_that_is_no_unicode_is_kept(tmp_path: Path) -> None:
     write_onnx(write_graph(tmp_path / "graph.onnx"), path, Metadata(names, 32, (64, 64)), None)
     texts = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
     assert metadata_of(texts).class_names == names
-
-
-def test_equal_graphs_and_metadata_give_equal_files(tmp_path: Path) -> None:
-    graph, metadata = write_graph(tmp_path / "graph.onnx"), Metadata(("a", "b"), 32, (64, 64))
-    for name in ("one.onnx", "two.onnx"):
-        write_onnx(graph, tmp_path / name, metadata, None)
-    assert (tmp_path / "one.onnx").read_bytes() == (tmp_path / "two.onnx").read_bytes()

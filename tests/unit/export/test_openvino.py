@@ -13,7 +13,7 @@ import onnx
 import openvino
 import pytest
 
-from tests.doubling import DYNAMIC, METADATA, random_images, rows_of, write_doubling
+from tests.doubling import METADATA, random_images, rows_of, write_doubling
 from utils.errors import UserError
 from utils.export.metadata import Metadata
 from utils.export.opening import open_runtime
@@ -37,28 +37,6 @@ def test_it_computes_what_the_graph_does_and_has_its_metadata(made):
     np.testing.assert_array_equal(runtime(images)[0], rows_of(images))
     assert runtime.metadata == METADATA
     assert runtime.name.startswith("OpenVINO 20") and runtime.name.endswith(", CPU")
-
-
-def test_numbers_are_not_rounded_to_bfloat16(tmp_path):
-    """Which has 8 bits: 1.001 would be 1."""
-    images = random_images()
-    (found,) = OpenVinoRuntime(written(tmp_path, factor=1.001))(images)
-    np.testing.assert_allclose(found, rows_of(images, 1.001), rtol=2e-7)
-
-
-def test_a_dynamic_folder_takes_any_number_and_size_of_images(tmp_path):
-    runtime = OpenVinoRuntime(written(tmp_path, DYNAMIC))
-    for images in (random_images(), random_images(3, 64, 32)):
-        np.testing.assert_array_equal(runtime(images)[0], rows_of(images))
-
-
-def test_half_precision_halves_the_weights(tmp_path, made):
-    half = written(tmp_path, dataclasses.replace(METADATA, precision="float16"))
-    sizes = [(folder / "model.bin").stat().st_size for folder in (half, made)]
-    assert sizes[0] < 0.6 * sizes[1]
-    np.testing.assert_array_equal(
-        OpenVinoRuntime(half)(random_images())[0], rows_of(random_images())
-    )
 
 
 def test_threads_that_share_a_runtime_get_their_own_results(made):

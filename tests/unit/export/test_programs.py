@@ -21,7 +21,6 @@ import pytest
 
 from tests.doubling import METADATA, random_images, rows_of, write_doubling
 from utils.errors import UserError
-from utils.export import program
 from utils.export.coreml import write_coreml
 from utils.export.litert import LiteRtRuntime, write_litert
 from utils.export.metadata import metadata_as_json
@@ -181,13 +180,6 @@ def is_alive(folder: Path) -> bool:
     return Path("/proc", (folder / "child").read_text().strip(), "exe").exists()
 
 
-def test_nothing_of_a_program_that_takes_too_long_stays(tmp_path, monkeypatch):
-    monkeypatch.setattr(program, "LONGEST_SECONDS", 1)
-    with pytest.raises(UserError, match="sh has not ended after 1 s"):
-        run_program(["/bin/sh", "-c", TWO], tmp_path)
-    wait_until(lambda: not is_alive(tmp_path))
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_nothing_of_a_program_outlives_an_export_that_is_ended(tmp_path, number):
     later = f"sleep 1; {TWO}"  # when the starter waits for it
@@ -282,12 +274,6 @@ def test_another_litert_file_is_a_clear_error(
         LiteRtRuntime(tmp_path / "made.tflite")(random_images())
 
 
-def test_an_absent_onnx2tf_is_named_with_its_command(tmp_path, monkeypatch, trace):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match="needs the program onnx2tf: pipx install .*onnx2tf=="):
-        write_litert(trace, tmp_path / "made.tflite", METADATA, None)
-
-
 class Tools:
     """Stands in for coremltools; it records what is asked of it."""
 
@@ -341,12 +327,6 @@ def test_a_full_disk_is_reported_by_openvino(tmp_path, monkeypatch):
     text = "^OpenVINO cannot write the model: 'iostream error'; is the disk full"
     with pytest.raises(UserError, match=text):
         write_openvino(graph, tmp_path / "made", METADATA, None)
-
-
-def test_a_graph_that_openvino_cannot_read_is_reported(tmp_path):
-    (tmp_path / "graph.onnx").write_bytes(b"no graph")
-    with pytest.raises(UserError, match="^OpenVINO cannot write the model: "):
-        write_openvino(tmp_path / "graph.onnx", tmp_path / "made", METADATA, None)
 
 
 def test_a_model_that_coremltools_cannot_convert_is_reported(tmp_path, monkeypatch, trace):

@@ -168,9 +168,3 @@ def test_a_damaged_engine_is_a_clear_error(tmp_path, tensorrt, cuda, graph):
     (made / "model.engine").unlink()
     with pytest.raises(UserError, match="lacks model.engine"):
         TensorRtRuntime(made)
-
-
-def test_absent_packages_are_named(tmp_path, monkeypatch, graph):
-    monkeypatch.setitem(sys.modules, "tensorrt", None)
-    with pytest.raises(UserError, match="--include engine needs tensorrt: pip install tensorrt=="):
-        write_engine(graph, tmp_path / "made", METADATA, None)

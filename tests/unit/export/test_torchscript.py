@@ -40,18 +40,6 @@ def test_it_computes_what_the_module_does_and_has_its_metadata(tmp_path):
 
 
 @supported
-def test_the_process_keeps_its_number_of_threads(tmp_path):
-    path = written(tmp_path / "a.torchscript", metadata_as_json(METADATA))
-    before = device.host_threads()
-    try:
-        device.set_host_threads(3)  # as a program that loads the file has chosen
-        TorchScriptRuntime(path, threads=2)(random_images())
-        assert device.host_threads() == 3
-    finally:
-        device.set_host_threads(before)
-
-
-@supported
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from backend import autograd, nn, ops
-from models.detector import Detector
-from models.graph import read_model_yaml
+from backend import autograd, ops
 from models.heads.base import BoxHead, Pass, brought_back, used_levels
 from models.inference.predictors import Augmented, view
 from tests.golden_models import drawn_input, drawn_model, info, stored
@@ -42,13 +40,6 @@ def test_predictions_are_the_stored_ones(name):
     assert_near(found, stored(f"inference/{name}")["decoded"])
 
 
-def test_predictions_of_the_public_size_are_the_stored_ones():
-    model = Detector(read_model_yaml("models/yolov5n.yaml"))
-    nn.load_state_arrays(model, dict(stored("yolov5n/state_fp32")))
-    found = all_rows(Augmented(nn.frozen_copy(model)), stored("yolov5n/inputs")["random"][:1])
-    assert_near(found, stored("yolov5n/eval_outputs")["fp32_random_augment"][:1])
-
-
 @pytest.mark.parametrize("name", ["s0.83_gs32", "s0.67_gs64"])
 def test_a_scaled_image_is_the_stored_one(name):
     scale, stride = name[1:].split("_gs")
@@ -56,13 +47,6 @@ def test_a_scaled_image_is_the_stored_one(name):
     found = ops.to_numpy(view(images, Pass(float(scale), False, None), int(stride)))
     # Two interpolations of numbers below 1, each place rounded.
     np.testing.assert_allclose(found[:, :1], stored("inference/scale_image")[name], atol=2e-6)
-
-
-@pytest.mark.parametrize("name", ["tta_p5", "tta_p6"])
-def test_passes_have_the_stored_sizes(name):
-    case = info("inference")[name]
-    images, stride = ops.tensor(drawn_input(case["input"])), 64 if name == "tta_p6" else 32
-    assert [list(view(images, one, stride).shape[2:]) for one in PASSES] == case["scaled_hw"]
 
 
 def test_the_smallest_image_is_still_a_cell():
@@ -96,10 +80,6 @@ def test_boxes_return_to_where_they_were_seen():
     np.testing.assert_allclose(seen[0, :4], [35, 20, 10, 5])  # as it was
 
 
-def test_no_box_returns_as_no_box():
-    assert brought_back(np.zeros((0, 7), np.float32), Pass(0.5, True, None), 100).shape == (0, 7)
-
-
 @pytest.mark.parametrize("strides", [(8, 16, 32), (32, 16, 8), (8, 16, 32, 64), (4, 8)])
 def test_the_largest_view_lacks_the_coarsest_map_and_the_smallest_the_finest(strides):
     largest, middle, smallest = (
@@ -116,17 +96,6 @@ def test_a_model_of_one_stride_keeps_all_of_its_maps(strides):
         assert used_levels(one, strides) == list(range(len(strides)))
 
 
-def test_rows_below_the_threshold_are_left_out():
-    case = info("inference")["tta_p5"]
-    model = Augmented(drawn_model(case["yaml"], case["gain"]))
-    wanted = stored("inference/tta_p5")["decoded"]
-    threshold = float(np.median(wanted[..., 4]))
-    with autograd.no_grad():
-        found = model.decode_above(model(ops.tensor(drawn_input(case["input"]))), threshold)
-    for rows, image in zip(found, wanted, strict=True):
-        assert len(rows) == pytest.approx(np.sum(image[:, 4] > threshold), abs=2)
-
-
 def test_a_head_without_boxes_is_refused():
     class Present:
         head, stride = PresenceHead(5, 8, 8), 8
@@ -134,9 +103,3 @@ def test_a_head_without_boxes_is_refused():
 
     with pytest.raises(UserError, match="--augment: models to presence cannot join .*leave it out"):
         Augmented(Present())
-
-
-def test_memory_is_asked_for_the_first_pass():
-    model = drawn_model("yolov5n.yaml", 1.8)
-    with pytest.raises(UserError, match="maps of 1 image of .* free"):
-        Augmented(model).require_memory((1, 3, 2**20, 2**20), trains=False)

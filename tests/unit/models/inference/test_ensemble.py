@@ -63,19 +63,6 @@ def test_augmented_members_give_the_stored_rows(members):
     assert_near(rows[:, ::8], stored("inference/ensemble")["merged_augment_every8"])
 
 
-@pytest.mark.parametrize("number", range(8))
-def test_nms_of_the_stored_rows_gives_the_stored_boxes(number):
-    case = info("inference")["nms_more"]["cases"][number]
-    settings = SuppressionSettings(
-        case["confidence"], case["iou"], case.get("agnostic", False), case.get("classes"),
-        case.get("max_det", 300), case.get("multi_label", False),
-    )  # fmt: skip
-    found = non_max_suppression(stored("inference/ensemble")["merged"][0], settings)
-    wanted = stored("inference/nms_more")[f"c{number}"]
-    assert len(wanted) == case["rows"] == len(found.scores)
-    np.testing.assert_allclose(as_rows(found), wanted, rtol=1e-6)
-
-
 def test_the_stride_is_one_that_all_members_take():
     class Member:
         head = drawn_model("yolov5n.yaml", 1.8).head
@@ -105,8 +92,3 @@ def test_members_of_other_tasks_are_refused(members):
         UserError, match="b.pt: .* to presence cannot .* a.pt, .* to presence; give"
     ):
         Ensemble([Present(), Present()], NAMES)
-
-
-def test_too_little_memory_names_the_weights(members):
-    with pytest.raises(UserError, match="--weights a.pt: the model's maps of 1 image .* free"):
-        Ensemble(members, NAMES).require_memory((1, 3, 2**20, 2**20), trains=False)

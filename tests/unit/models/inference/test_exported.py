@@ -106,13 +106,6 @@ def test_a_file_that_letterboxes_sees_an_image_of_its_size():
     np.testing.assert_allclose(found.boxes_xyxy, [[8, 20, 24, 28]], atol=1e-4)
 
 
-def test_what_nms_in_the_file_kept_is_found_with_its_score_and_class():
-    runtime = Found([1, 2, 21, 30, 0.75, 4], [5, 5, 9, 9, 0.5, 0], image_size=(32, 32))
-    (found,) = detector(runtime).detect([np.zeros((32, 32, 3), np.uint8)])
-    np.testing.assert_allclose(found.boxes_xyxy, [[1, 2, 21, 30], [5, 5, 9, 9]])
-    assert found.scores.tolist() == [0.75, 0.5] and found.class_index.tolist() == [4, 0]
-
-
 @pytest.mark.parametrize("number", [5, -1, 1e9, np.nan, np.inf])
 def test_a_class_that_the_metadata_do_not_name_is_refused(number):
     runtime = Found([1, 2, 21, 30, 0.75, number], image_size=(32, 32))

@@ -5,7 +5,6 @@ import pytest
 
 import backend
 from backend import amp, autograd, ops
-from models.inference import predictors
 from models.inference.predictors import HalfPrecision, why_not_half
 from tests.golden_models import drawn_input, drawn_model
 
@@ -43,13 +42,3 @@ def test_maps_are_float32_and_near_those_of_float32(model, dtype):
 
 def test_a_cpu_detects_in_float32():
     assert why_not_half("cpu") == "a CPU detects in float32"
-
-
-@pytest.mark.parametrize(
-    ("supported", "reason"),
-    [((), "the {} backend detects in float32"), (("bfloat16",), "the {} backend detects in "
-     "float32"), (("float16", "bfloat16"), "")],
-)  # fmt: skip
-def test_a_gpu_detects_in_what_the_backend_has_there(monkeypatch, supported, reason):
-    monkeypatch.setattr(predictors.amp, "supported", lambda device: supported)
-    assert why_not_half("cuda:0") == reason.format(backend.use())

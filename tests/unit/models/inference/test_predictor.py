@@ -1,6 +1,5 @@
 """Weights become the predictor that the flags ask for; errors name the weights they mean."""
 
-import dataclasses
 import logging
 
 import numpy as np
@@ -9,12 +8,9 @@ import pytest
 from backend import autograd, nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.inference import predictor, predictors
 from models.inference.predictor import make_predictor
-from models.inference.predictors import Augmented, Ensemble, HalfPrecision
+from models.inference.predictors import Augmented, Ensemble
 from tests.small import write_tiny_model
-from utils.data.loading import memory
-from utils.errors import UserError
 from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
 from utils.weights.load import load_weights
 
@@ -77,15 +73,6 @@ def test_half_on_a_cpu_is_float32_and_a_line_says_so(weights, caplog):
     np.testing.assert_array_equal(rows(model), rows(make_predictor(weights, "cpu")))
 
 
-def test_half_where_it_is_there_wraps_each_model(weights, monkeypatch, caplog):
-    monkeypatch.setattr(predictor, "why_not_half", lambda device: "")
-    with caplog.at_level(logging.INFO, "models"):
-        model = make_predictor(weights, "cpu", augment=True, half=True)
-    assert {type(member.model) for member in model.members} == {HalfPrecision}
-    assert {member.model.dtype for member in model.members} == {predictors.HALF} == {"float16"}
-    assert caplog.messages == []
-
-
 def test_other_class_names_are_a_warning_that_names_both_files(weights, tmp_path, caplog):
     other = write_weights(tmp_path, "other.safetensors", ("a", "x", "y"))
     make_predictor([weights[0], other], "cpu")
@@ -94,17 +81,3 @@ def test_other_class_names_are_a_warning_that_names_both_files(weights, tmp_path
         f"--weights {tmp_path / 'other.safetensors'} has other class names than "
         f"{tmp_path / '1.safetensors'}, whose names are used: 'x' for 'b', 'y' for 'c'"
     )
-
-
-def test_weights_that_cannot_be_built_are_named(weights, tmp_path):
-    header = dataclasses.replace(weights[1].header, model={"nc": 3})
-    broken = dataclasses.replace(weights[1], header=header)
-    with pytest.raises(UserError, match=r"--weights .*2.safetensors: their model cannot be built"):
-        make_predictor([weights[0], broken], "cpu")
-
-
-def test_weights_larger_than_the_memory_are_named(weights, monkeypatch):
-    sizes = iter((1 << 40, 100))
-    monkeypatch.setattr(memory, "free_memory", lambda: next(sizes))
-    with pytest.raises(UserError, match=r"2.safetensors: the numbers .* free; give fewer or smal"):
-        make_predictor(weights, "cpu")

@@ -14,7 +14,6 @@ from tests.rank_threads import run_rank_threads
 from tests.shared_files import shared_path
 from utils.data.image.view import Tiling, whole_view
 from utils.data.sources.samples import Sample
-from utils.errors import DatasetError
 from utils.evaluation.nms import SuppressionSettings
 
 SETTINGS = SuppressionSettings(confidence_threshold=0.25, iou_threshold=0.45)
@@ -161,15 +160,6 @@ def test_objects_across_tiles_are_found_whole_and_once():
     assert [shape[0] for shape in with_tiles.predictor.batches] == [4, 4, 4, 3, 1]
 
 
-def test_images_of_several_sizes_are_detected_as_each_alone():
-    images = [scene(), scene()[:100, :100], scene()[:, :300]]
-    together = detector(TILING).detect(images)
-    for image, found in zip(images, together, strict=True):
-        (alone,) = detector(TILING).detect([image])
-        for array, expected in zip(found, alone, strict=True):
-            np.testing.assert_array_equal(array, expected)
-
-
 def test_batch_by_batch_is_as_all_at_once():
     calls = []
     found = detector(TILING).detect_in_batches(scene(), 4, lambda: calls.append(None))
@@ -204,16 +194,6 @@ class Received:
         self.images.append((image_id, found, truth))
 
 
-def test_a_validation_in_tiles_finds_every_object(samples):
-    sink = Received()
-    result = evaluation.evaluate_tiled(detector(TILING), samples, ("r", "g"), sinks=[sink]).result
-    assert [image_id for image_id, _, _ in sink.images] == [0, 1, 2]
-    assert result.num_images == 3
-    assert result.map50 > 0.9
-    for _, found, truth in sink.images:
-        assert len(found.scores) >= len(truth.class_index) > 0
-
-
 @pytest.mark.parametrize("world_size", [2, 5])
 def test_ranks_validate_in_tiles_as_one_process_does(samples, world_size):
     def work(world):
@@ -230,9 +210,3 @@ def test_ranks_validate_in_tiles_as_one_process_does(samples, world_size):
         for array, wanted in zip(found, expected, strict=True):
             np.testing.assert_array_equal(array, wanted)
     assert all(received == [] for _, received in ranks[1:])
-
-
-def test_an_image_that_is_gone_ends_a_validation_in_tiles_with_its_name(samples):
-    samples[1].image_path.unlink()
-    with pytest.raises(DatasetError, match="1.png: cannot be read"):
-        evaluation.evaluate_tiled(detector(TILING), samples, ("r", "g"))
