@@ -1,8 +1,7 @@
 """Detections of each source, frame by frame -> the same id for one object in all its frames.
 
-The tracker is ByteTrack (Zhang et al. 2022, arXiv:2110.06864), of the package trackers. It gives
-more detections an id than the OC-SORT there, and changes no more of them: it follows objects where
-their scores are low. `tests/unit/tracking/test_tracker.py` compares the two.
+The tracker is ByteTrack (Zhang et al. 2022, arXiv:2110.06864), of the package trackers. On planted
+objects it gave more detections an id than the OC-SORT there, and switched no more of them.
 """
 
 from __future__ import annotations

@@ -56,9 +56,9 @@ def test_the_drawn_pixels_are_those_of_the_stored_masks(name):
 
 
 def test_many_masks_of_a_large_image_need_little_memory():
-    size = (3000, 4000)
-    window = np.ones((400, 400), bool)
-    masks = runs_of_windows([Window(9 * n, 12 * n, window) for n in range(280)], size)
+    size = (1500, 2000)
+    window = np.ones((200, 200), bool)
+    masks = runs_of_windows([Window(4 * n, 6 * n, window) for n in range(280)], size)
     image = np.zeros((*size, 3), np.uint8)
     tracemalloc.start()
     draw_masks(image, masks, np.arange(280))

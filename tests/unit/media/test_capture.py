@@ -64,11 +64,6 @@ def test_a_camera_that_is_not_there_says_so(monkeypatch):
         read_camera(monkeypatch, Camera(0))
 
 
-def test_frames_of_too_many_pixels_are_refused(monkeypatch):
-    with pytest.raises(BrokenSourceError, match="30x20 px.*--max-pixels"):
-        read_camera(monkeypatch, Camera(2), 599)
-
-
 class Screen:
     """Two monitors side by side, 40x30 and 20x30 px; the gray of a pixel is its column."""
 

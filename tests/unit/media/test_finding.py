@@ -135,16 +135,6 @@ def test_what_is_nothing_says_what_is_accepted(argument, folder, monkeypatch):
     assert str(raised.value).startswith(f"--source {argument}")
 
 
-def test_a_package_that_is_absent_is_named_before_the_first_image(folder, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "av", None)
-    with pytest.raises(UserError, match=r"a video needs av.*pip install av==\d"):
-        find_sources(str(folder), PIXELS)
-    with pytest.raises(UserError, match="a stream needs av"):
-        find_sources("rtsp://h/x", PIXELS)
-    (folder / "clip.mp4").unlink()
-    assert len(names(folder)) == 4
-
-
 def test_many_files_are_found_soon_and_not_opened(tmp_path, monkeypatch):
     found = [f"frame_{index}.jpg" for index in range(100_000)]
     monkeypatch.setattr("utils.media.finding.os.listdir", lambda folder: found[::-1])

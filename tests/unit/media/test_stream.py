@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import http.server
-import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
 
-from tests.unit.media.videos import EVEN, UNEVEN, number_in, video_bytes
-from utils.media import live
+from tests.unit.media.videos import UNEVEN, number_in, video_bytes
 from utils.media.feeds import shown_url
 from utils.media.finding import find_sources
 from utils.media.source import BrokenSourceError
@@ -52,31 +49,6 @@ def served(pages: dict[str, bytes | int]) -> Iterator[tuple[str, list[str]]]:
         server.server_close()
 
 
-@contextmanager
-def tcp_server(serve: Callable[[socket.socket, int], None]) -> Iterator[str]:
-    """A server that calls `serve` with each connection and its number, one after the other."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def run() -> None:
-        number = 0
-        with suppress(OSError):
-            while True:
-                connection, _ = listener.accept()
-                with connection, suppress(OSError):
-                    serve(connection, number)
-                number += 1
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield f"tcp://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        with suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join(5)
-
-
 def frames_of(url: str) -> list:
     (source,) = find_sources(url, PIXELS)
     return list(source.frames())
@@ -107,38 +79,6 @@ def test_a_playlist_leads_to_no_other_address():
         with pytest.raises(BrokenSourceError):
             frames_of(f"{url}/a.m3u8")
         assert set(asked) == {"/a.m3u8"}
-
-
-def test_a_stream_that_breaks_off_is_opened_again(monkeypatch, caplog):
-    monkeypatch.setattr(live, "PAUSES", (0.01, 0.02))
-    content = video_bytes("mpeg2video", "mpegts", EVEN, g="1")
-
-    def serve(connection: socket.socket, number: int) -> None:
-        if number == 0:
-            connection.sendall(content[: len(content) // 2])
-        elif number == 1:
-            connection.sendall(content)
-            time.sleep(0.2)  # until the newest frame is taken
-
-    with tcp_server(serve) as url:
-        (source,) = find_sources(url, PIXELS)
-        frames = []
-        with pytest.raises(BrokenSourceError, match="2 attempts to open it again"):
-            for frame in source.frames():
-                frames.append(number_in(frame.image))
-    assert frames[-1] == 19
-    assert [f"{url}: " in record.getMessage() for record in caplog.records] == [True] * 2
-
-
-def test_closing_does_not_wait_for_a_silent_server():
-    done = threading.Event()
-    with tcp_server(lambda connection, number: done.wait(10)) as url:
-        (source,) = find_sources(url, PIXELS)
-        threading.Timer(0.1, source.close).start()
-        start = time.monotonic()
-        assert list(source.frames()) == []
-        assert time.monotonic() - start < 8  # the server waits for 10
-        done.set()
 
 
 @pytest.mark.parametrize(

@@ -55,15 +55,6 @@ def test_an_odd_side_gets_one_more_row_or_column(size, tmp_path):
     assert np.abs(error[size[0] // 2 :, size[1] // 2 :]).max() < 10
 
 
-def test_a_frame_of_another_size_is_resized(tmp_path):
-    path = tmp_path / "a.mp4"
-    with VideoWriter(path, SIZE) as writer:
-        writer.write(picture(0), 0)
-        writer.write(picture(7, (100, 30)), 0.1)
-    first, second = VideoFile(path, PIXELS).frames()
-    assert second.image.shape == first.image.shape and number_in(second.image) == 7
-
-
 def test_the_name_appears_when_the_file_is_complete(tmp_path):
     path = tmp_path / "a.mp4"
     path.write_text("an older file")

@@ -7,13 +7,11 @@ import pytest
 from pycocotools import mask as coco
 
 from tests.shared_files import shared_path
-from tests.unit.results.made import CLASS_NAMES, make_mask_result
-from utils.cli.detect_config import DetectConfig
+from tests.unit.results.made import make_mask_result
 from utils.data.loading import memory
 from utils.drawing.colours import class_colour
 from utils.errors import UserError
 from utils.results.result import Detection
-from utils.results.run_files import RunFiles
 
 MASKS = np.zeros((3, 40, 60), bool)
 MASKS[0, 10:30, 10:40] = True
@@ -90,23 +88,6 @@ def test_a_drawing_tints_the_object_below_its_box():
     np.testing.assert_array_equal(drawn[20, 25], np.rint((90 + colour) / 2))
     assert (drawn[10, 12:38] == colour).all()  # the box's line
     assert (found.image == 90).all()
-
-
-@pytest.mark.filterwarnings("ignore:__array__ implementation")  # of pycocotools
-def test_a_run_writes_masks_and_leaves_out_boxes_that_are_not_finite(tmp_path):
-    rows = ((float("nan"), 0, 9, 9, 0.9, 1), *ROWS[1:])
-    flags = {"save_txt": True, "save_csv": True, "save_json": True, "save_crop": True}
-    found = make_mask_result("a.png", MASKS, *rows, track_ids=np.array([1, 2, 3]))
-    with RunFiles(tmp_path, DetectConfig(weights=("w",), **flags), CLASS_NAMES) as files:
-        files.add(found)
-    names = sorted(str(x.relative_to(tmp_path)) for x in tmp_path.rglob("*") if x.is_file())
-    assert names == ["a.png", "crops/cat/a.jpg", "crops/person/a.jpg", "detections.json",
-                     "labels/a.txt", "predictions.csv"]  # fmt: skip
-    (record,) = json.loads((tmp_path / "detections.json").read_text())["images"]
-    masks = [coco.decode(one["segmentation"]) for one in record["detections"]]
-    np.testing.assert_array_equal(masks, MASKS[1:])
-    lines = (tmp_path / "labels/a.txt").read_text().splitlines()
-    assert [line.split()[-1] for line in lines] == ["3", "2"]
 
 
 def test_other_packages_get_masks_and_boxes():

@@ -54,11 +54,6 @@ def test_a_name_that_is_taken_gets_the_next_number():
     assert given == ["a", "a-2", "a-2-2", "a-3", "b", "a-2-3"]
 
 
-def test_many_sources_of_one_name_take_linear_time():
-    names = Names()
-    assert [names.take("frame") for _ in range(50_000)][-1] == "frame-50000"
-
-
 def test_an_image_called_like_a_frame_of_a_video_gets_another_name():
     names = Names()
     assert names.take("clip", is_video=True) == "clip"

@@ -38,12 +38,6 @@ def test_a_result_yields_its_detections():
     assert list(result(found=0)) == []
 
 
-def test_a_result_shows_in_one_line():
-    assert repr(result()) == "Result(street.jpg, 160x120 px: 2 persons, 1 自行车)"
-    line = repr(result("bad\x1b[31m\n.jpg", found=0))
-    assert line == r"Result(bad\x1b[31m\n.jpg, 160x120 px: (no detections))"
-
-
 def test_a_result_as_plain_values():
     assert result(Path("a/street.jpg"), 7, 0.28).to_dict() == {
         "source": "a/street.jpg",

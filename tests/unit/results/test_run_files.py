@@ -67,11 +67,6 @@ def test_drawings_follow_the_flags(tmp_path):
         np.testing.assert_array_equal(found, drawn)
 
 
-def test_labels_of_an_earlier_run_do_not_stay_where_nothing_is_found(tmp_path):
-    write(tmp_path, make_result(Path("a.jpg"), PERSON), save_txt=True)
-    assert "labels/a.txt" not in write(tmp_path, make_result(Path("a.jpg")), save_txt=True)
-
-
 def test_crops_of_images_called_like_numbered_crops_do_not_replace_each_other(tmp_path):
     results = [make_result(Path(f"{name}.jpg"), PERSON, PERSON) for name in ("a", "a2")]
     found = write(tmp_path, *results, save_crop=True, nosave=True)
@@ -181,14 +176,6 @@ def test_a_source_is_never_replaced_by_its_drawing(tmp_path):
     with pytest.raises(UserError, match="choose another --name"):
         write(tmp_path, make_result(tmp_path / "link.jpg", PERSON))
     assert write(tmp_path, make_result(path, PERSON), nosave=True) == ["a.jpg", "link.jpg"]
-
-
-def test_an_image_of_one_pixel_and_boxes_at_its_border_are_written(tmp_path):
-    boxes = [(0, 0, 1, 1, 0.5, 0), (1, 1, 1, 1, 0.5, 2), (0, 0, 0, 0, 0.5, 1)]
-    found = write(tmp_path, make_result(Path("a.png"), *boxes, size=(1, 1)), **ALL)
-    assert [name for name in found if name.startswith("crops/")] == [
-        "crops/cat/a.jpg", "crops/person/a.jpg", "crops/traffic light/a.jpg",
-    ]  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import sys
 from pathlib import Path
@@ -10,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.tracking.moving_objects import count_switches, draw_scene
 from utils.detections import Detections
 from utils.errors import UserError
 from utils.media.source import Frame
-from utils.tracking.tracker import LOWEST_IOU, NO_ID, SourceTrackers, Tracker, needed_threshold
+from utils.tracking.tracker import NO_ID, SourceTrackers, Tracker, needed_threshold
 
 CONFIDENCE = 0.25
 RATE = 25
@@ -42,30 +40,6 @@ def track(tracker: Tracker, *frames: Detections, first: int = 0) -> list[list[in
 
 def new_tracker(confidence: float = CONFIDENCE) -> Tracker:
     return Tracker(RATE, confidence)
-
-
-def follow(scene: list[Detections]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """By frame the objects that are found, and their ids; their classes do not help."""
-    tracker = Tracker(RATE, CONFIDENCE, class_agnostic=True)
-    results = [tracker.update(found, frame(number)) for number, found in enumerate(scene)]
-    return [found.class_index for found, _ in results], [ids for _, ids in results]
-
-
-def follow_with_oc_sort(scene: list[Detections]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The same by the other tracker of the package, with the same settings."""
-    trackers = importlib.import_module("trackers")
-    supervision = importlib.import_module("supervision")
-    tracker = trackers.OCSORTTracker(frame_rate=RATE, high_conf_det_threshold=CONFIDENCE,
-        minimum_consecutive_frames=2, minimum_iou_threshold=LOWEST_IOU)  # fmt: skip
-    results = [
-        tracker.update(
-            supervision.Detections(
-                xyxy=found.boxes_xyxy, confidence=found.scores, class_id=found.class_index
-            )
-        )
-        for found in scene
-    ]
-    return [one.class_id for one in results], [one.tracker_id + 1 for one in results]
 
 
 def test_an_object_has_no_id_at_first_and_one_id_from_then_on():
@@ -175,30 +149,6 @@ def test_a_box_that_is_not_finite_has_no_id_and_disturbs_no_other(side):
     broken = boxes((10, 10, 0.9), (200, 100, 0.8))
     broken.boxes_xyxy[0, 2] = side
     assert track(new_tracker(), rows, rows, broken, rows)[1:] == [[1, 2], [NO_ID, 2], [1, 2]]
-
-
-@pytest.fixture(scope="module")
-def scenes() -> list[list[Detections]]:
-    return [draw_scene(seed, frames=90) for seed in range(4)]
-
-
-def test_objects_that_cross_hide_and_leave_keep_their_ids(scenes):
-    """Of 48 objects that cross each other and pass a wall, two may be mistaken once."""
-    counts = [count_switches(*follow(scene)) for scene in scenes]
-    assert sum(objects for _, objects in counts) >= 47
-    assert sum(switches for switches, _ in counts) <= 2
-
-
-def test_bytetrack_gives_more_detections_an_id_than_oc_sort_and_switches_no_more(scenes):
-    """Why it was chosen."""
-
-    def judge(results):
-        switches = sum(count_switches(*result)[0] for result in results)
-        return switches, sum((one > 0).sum() for _, ids in results for one in ids)
-
-    switches, with_id = judge([follow(scene) for scene in scenes])
-    other_switches, other_with_id = judge([follow_with_oc_sort(scene) for scene in scenes])
-    assert switches <= other_switches and with_id > 1.05 * other_with_id
 
 
 def test_without_the_package_the_message_says_how_to_install_it(monkeypatch):
