@@ -23,24 +23,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
 
 import backend
 from backend.checks import CPU
 from backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
-from benchmarks.report import RUN, TESTS, read_scripts, write_report
+from benchmarks.report import RUN, read_scripts, write_report
 from benchmarks.side_by_side import host
 from utils.cli.flags import new_parser
 from utils.comparison.load import gpus, load_average
 from utils.comparison.runner import end_all_but, own_processes
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
-from utils.files.project import PROJECT
 from utils.processes.command import run_command
 
-TESTS_NAME = "tests"
 # The jobs with their flags, those that take longest last. The goal of `detect` is for 640 px.
 ON_CPU: Mapping[str, Sequence[str]] = {
     "ciou": (),
@@ -61,7 +58,6 @@ ON_GPU: Mapping[str, Sequence[str]] = {
     "train_step": ("--only", "channels-last", "padded loss", "bf16", "fp16"),
     "val": (),
     "detect": ("--images", "12", "--repeats", "3"),
-    TESTS_NAME: (),
     "step_table_compiled": ("--execution", "compiled"),
     "loader": (),
     "epoch": ("--epochs", "2", "--img", "320", "--batch", "64"),
@@ -71,50 +67,32 @@ ONE_CORE = {"loader"}  # its figures are stated for one core; it refuses another
 
 def line_of(name: str, flags: Sequence[str], device: str, path: Path) -> list[str]:
     """Return the command of a job, which writes its JSON to a path."""
-    if name == TESTS_NAME:
-        return tests_line()
     script = name.removesuffix("_compiled")
     line = [sys.executable, "-m", f"benchmarks.{script}", *flags, "--backend", backend.use()]
     return [*line, "--device", CPU if name in ONE_CORE else device, "--json", str(path)]
 
 
-def tests_line() -> list[str]:
-    """Return the command of the tests that use a GPU where there is one, and end in minutes."""
-    named = sorted((PROJECT / "tests").glob("**/test_*gpu*.py"))
-    places = [PROJECT / "tests" / "conformance", PROJECT / "tests" / "unit" / "backend"]
-    places += [path for path in named if not set(places) & set(path.parents)]
-    where = [str(path.relative_to(PROJECT)) for path in places]
-    return [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *where]
-
-
-def run_within(
-    line: Sequence[str], environment: Mapping[str, str], seconds: float, output: Path | None = None
-) -> int | None:
+def run_within(line: Sequence[str], environment: Mapping[str, str], seconds: float) -> int | None:
     """Run a command; return its exit code, or None if it was ended after so many seconds.
 
     All that it started ends with it.
-
-    Args:
-        output: takes what it prints; None for the standard output of this process.
     """
     others, process = own_processes(), None
     try:
-        with nullcontext() if output is None else output.open("wb") as stream:
-            process = subprocess.Popen(line, env=environment, stdout=stream)
-            return process.wait(timeout=None if math.isinf(seconds) else seconds)
+        process = subprocess.Popen(line, env=environment)
+        return process.wait(timeout=None if math.isinf(seconds) else seconds)
     except subprocess.TimeoutExpired:
         return None
     finally:
         end_all_but(others, process)
 
 
-def run(name: str, line: Sequence[str], seconds: float, folder: Path) -> tuple[str, bool]:
+def run(name: str, line: Sequence[str], seconds: float) -> tuple[str, bool]:
     """Run a job within the time that is left; return how it ended, in words, and if it failed."""
     print(f"\n$ {' '.join(line[1:])}", flush=True)
     environment = {**os.environ, ENVIRONMENT_VARIABLE: backend.use()}
     environment.update({"OMP_NUM_THREADS": "1"} if name in ONE_CORE else {})
-    output = folder / TESTS if name == TESTS_NAME else None
-    code = run_within(line, environment, seconds, output)
+    code = run_within(line, environment, seconds)
     if code is None:
         return "ended by --minutes", False
     return ("done", False) if code == 0 else (f"failed with exit code {code}", True)
@@ -125,14 +103,14 @@ def run_all(jobs: Mapping[str, Sequence[str]], flags: argparse.Namespace, where:
     folder, begin, failed = flags.output, time.monotonic(), 0
     limit = math.inf if flags.minutes is None else 60 * flags.minutes
     for name in jobs:  # an earlier run's figures are none of this one
-        (folder / (TESTS if name == TESTS_NAME else f"{name}.json")).unlink(missing_ok=True)
+        (folder / f"{name}.json").unlink(missing_ok=True)
     read_scripts(folder)  # a damaged file there is an error now, not after the first job
     ended = {name: {"name": name, "state": "not reached", "seconds": None} for name in jobs}
     for name, line in jobs.items():
         start = time.monotonic()
         left = limit - (start - begin)
         if left > 0:
-            state, has_failed = run(name, line, left, folder)
+            state, has_failed = run(name, line, left)
             failed += has_failed
             ended[name] |= {"state": state, "seconds": round(time.monotonic() - start, 1)}
         document = {

@@ -1,7 +1,7 @@
-"""Another trainer with YOLOv5's command line compared with ours: in turns, on the same cores.
+"""Another trainer with YOLOv5's command line compared with ours, in turns.
 
     python -m benchmarks.beside --other 'python OTHER' --data bccd.yaml \
-        --img 320 --batch 16 --epochs 3 --cpus 0,1 --cache ram -- --noplots
+        --img 320 --batch 16 --epochs 3 --cache ram -- --noplots
 
 Both get the same flags; those after -- too. The other runs as given, without a shell, in this
 folder and environment. An epoch is the time between two rows that appear in a run's results.csv:
@@ -11,11 +11,6 @@ what they did, ends the comparison with exit code 2; a run that fails, with 1.
 """
 
 from __future__ import annotations
-
-from utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
 
 import argparse
 import json
@@ -69,11 +64,9 @@ WORK = {  # by their names in work.json
     "validation.images": "validation images",
     "batches_sha1": "SHA-1 of the batches",
 }
-EPOCHS, BATCHES, BARS = "epochs", "batches per epoch", "progress bars"
+EPOCHS, BATCHES = "epochs", "batches per epoch"
 COMPARED = tuple(dict.fromkeys((EPOCHS, BATCHES, *OPTIONS.values(), *WORK.values())))
 PARAMETERS = re.compile(r"\b(\d[\d,]*) parameters\b")
-FULL_BAR = re.compile(r"\b(\d+)/\1 \[\d")  # of tqdm
-NOT_CACHED = re.compile(r"\bnot caching\b", re.IGNORECASE)
 Runs = dict[str, list[Document]]  # by side, ours first
 
 
@@ -100,21 +93,6 @@ class ArrivingRows:
             for number, (start, end) in enumerate(gaps, start=1)
             if end > start
         ]  # fmt: skip
-
-
-def pin(cores: str) -> None:
-    """Bind this process, and so all that it starts, to cores as "0,1"; "" leaves them.
-
-    Raises:
-        UserError: this process may not use one of them.
-    """
-    if not cores:
-        return
-    usable = sorted(map(str, os.sched_getaffinity(0)))
-    if not set(cores.split(",")) <= set(usable):
-        accepted = ",".join(usable)
-        raise UserError(f"--cpus {cores}: numbers out of {accepted} are accepted, as --cpus 0,1")
-    os.sched_setaffinity(0, map(int, cores.split(",")))
 
 
 def split_command(flag: str, command: str) -> list[str]:
@@ -168,8 +146,8 @@ def run_once(
 def read_work(folder: Path, log: Path, epochs: int) -> dict[str, Any]:
     """Return what a run says of its work, by name.
 
-    A trainer with YOLOv5's command line leaves opt.yaml, and prints the number of parameters and
-    progress bars; ours leaves work.json.
+    A trainer with YOLOv5's command line leaves opt.yaml, and prints the number of parameters; ours
+    leaves work.json.
 
     Args:
         epochs: rows of its results.csv; 0 if it wrote none.
@@ -184,13 +162,9 @@ def read_work(folder: Path, log: Path, epochs: int) -> dict[str, Any]:
     said |= {name: options[key] for key, name in OPTIONS.items() if key in options}
     said |= {name: work[key] for key, name in WORK.items() if key in work}
     if "cache" in said:
-        kind = "ram" if said["cache"] is True else str(said["cache"] or "none")
-        had = work.get("cached.training", "none" if NOT_CACHED.search(printed) else "all")
-        said["cache"] = kind if had == "all" or kind == "none" else f"{kind}, of the images {had}"
+        said["cache"] = "ram" if said["cache"] is True else str(said["cache"] or "none")
     if epochs and "batches" in work:
         said[BATCHES] = work["batches"] // epochs
-    elif totals := {int(total) for total in FULL_BAR.findall(printed)}:
-        said[BARS] = sorted(totals)
     return said
 
 
@@ -214,7 +188,6 @@ class Work(NamedTuple):
 
 def compare_work(ours: Mapping[str, Any], other: Mapping[str, Any]) -> Work:
     """Compare what two runs say of their work."""
-    ours, other = _with_bars(ours, other), _with_bars(other, ours)
     work = Work([], [], [])
     for name in COMPARED:
         if name not in ours or name not in other:
@@ -224,20 +197,6 @@ def compare_work(ours: Mapping[str, Any], other: Mapping[str, Any]) -> Work:
         else:
             work.unequal.append(f"{name}: {ours[name]} in ours, {other[name]} in the other")
     return work
-
-
-def _with_bars(said: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is said, with the progress bars that count what the other side counts.
-
-    A trainer that has bars has one of its batches: none of that length is a difference. It need not
-    have one of its images: none of that length says nothing of them.
-    """
-    totals = said.get(BARS, [])
-    names = (BATCHES, "training images", "validation images")
-    found = {name: beside[name] for name in names if beside.get(name) in totals}
-    if totals and BATCHES in beside:
-        found.setdefault(BATCHES, " or ".join(map(str, totals)))
-    return {**found, **said}
 
 
 def measure(flags: argparse.Namespace, folder: Path) -> tuple[Runs, Work]:
@@ -314,7 +273,6 @@ def parser() -> argparse.ArgumentParser:
     add("--cache", choices=("", "ram", "disk"), default="")
     add("--workers", type=int, default=1, metavar="N", help="loader processes")
     add("--device", default="cpu", help="cpu, 0")
-    add("--cpus", default="", metavar="N,N", help="cores of both; '': all that are usable")
     add("--timeout", type=float, default=60, metavar="MIN", help="after which a run is ended")
     add("--allow-unequal", action="store_true", help="mark unequal work, not refuse it")
     add("--json", type=Path, metavar="F", help="write all runs into a file")
@@ -326,9 +284,6 @@ def main() -> None:
     flags = parser().parse_args()
     if not flags.timeout > 0:
         raise UserError(f"--timeout {flags.timeout}; a number above 0 is needed")
-    if flags.json is not None and not flags.json.parent.is_dir():  # known only hours later, else
-        raise UserError(f"--json {flags.json}: make its folder {flags.json.parent} first")
-    pin(flags.cpus)
     machine = describe_machine()
     cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
     settings = "".join(f", {name}={value}" for name, value in machine["variables"].items())

@@ -2,17 +2,11 @@
 
     OMP_NUM_THREADS=2 python -m benchmarks.ciou --backend torch --device cpu
 
-Boxes lie as predictions and their targets do, in cells. With several levels, both join them into
-one call, as the loss does. One more row is the plain formula, called level by level. All must give
-the same values and gradients.
+Boxes lie as predictions and their targets do, in cells. Those of several levels are joined into one
+call, as the loss does. Both must give the same values and gradients.
 """
 
 from __future__ import annotations
-
-from utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -44,8 +38,6 @@ def candidates(levels: Sequence[int], device: str) -> dict[str, Run]:
         "plain": forward_backward(complete_iou, joined, device),
         "fused": forward_backward(fused.complete_iou, joined, device),
     }
-    if len(levels) > 1:
-        runs["plain, level by level"] = forward_backward(complete_iou, pairs, device)
     return runs
 
 

@@ -12,11 +12,6 @@ Without --weights the model is untrained, and what it finds says nothing of NMS 
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
-
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -11,11 +11,6 @@ All must give the same EMA.
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

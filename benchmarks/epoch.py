@@ -10,11 +10,6 @@ figure. The other still runs, and the exit code is 1.
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
-
 import csv
 import json
 import subprocess

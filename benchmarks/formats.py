@@ -10,11 +10,6 @@ and timed in turns with the model on its backend: images of --data, one at a tim
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
-
 import argparse
 import dataclasses
 import json

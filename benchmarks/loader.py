@@ -11,11 +11,6 @@ for this purpose, or from the training images of --data.
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
-
 import argparse
 import dataclasses
 import itertools
@@ -27,7 +22,6 @@ from tempfile import TemporaryDirectory
 import cv2
 import numpy as np
 
-from backend.words import count
 from benchmarks.paste_and_warp import plain_item
 from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
 from utils.cli.flags import from_one
@@ -137,9 +131,7 @@ def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> No
     cached = dataclasses.replace(source, cache=cache)
     whole = len(samples) // flags.batch
     if whole == 0:
-        raise SystemExit(
-            f"--batch {flags.batch} is more than the {count(len(samples), 'image')} of --data"
-        )
+        raise SystemExit(f"--batch {flags.batch} is more than the images of --data")
     for number in range(len(source)):  # fills the cache with what these batches show
         batch = fast_batch(cached, number)
         require_equal_samples(plain_batch(samples, source, number), batch)
@@ -176,12 +168,8 @@ def main() -> None:
     keep_freed_images()
     if flags.data:
         dataset = load_dataset(flags.data, splits=("train",))
-        compare(
-            scan_samples(images_of(dataset, "train"), len(dataset.class_names)).samples,
-            flags,
-            device,
-        )
-        return
+        scanned = scan_samples(images_of(dataset, "train"), len(dataset.class_names))
+        return compare(scanned.samples, flags, device)
     with TemporaryDirectory() as folder:
         compare(draw_images(Path(folder), flags.images), flags, device)
 

@@ -8,11 +8,6 @@ the same weights.
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
-
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,34 +1,20 @@
-"""One report of a run of benchmarks: report.md, from the JSON in its folder alone.
-
-python -m benchmarks.report runs/bench
-"""
+"""One report of a run of benchmarks: report.md, from the JSON in its folder alone."""
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
-
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.side_by_side import Timing
-from utils.cli.flags import new_parser
 from utils.comparison.statistics import NONE, number
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
 from utils.files.json import read_json
-from utils.processes.command import run_command
 from utils.screen.text import printable_lines
 
 NAME, RUN = "report.md", "run.json"
-TESTS = "tests.txt"  # what pytest printed
-TESTS_LINES = 12  # of its end
-FIELDS = {field.name for field in fields(Timing)}
 COLUMNS = ("script", "case", "row", "median, ms", "fastest to slowest", "ratio",
     "of turns", "of the fastest", "images/s", "peak, GiB", "others")  # fmt: skip
 NOTE = """\
@@ -50,26 +36,19 @@ def read_scripts(folder: Path) -> list[Script]:
     """Read what scripts wrote into a folder; JSON without timings is none of theirs.
 
     Raises:
-        UserError: a file is damaged.
+        UserError: a file is damaged, or of another version.
     """
     scripts = []
     for path in sorted(folder.glob("*.json")):
         try:
             document = read_json(path)
             if "timings" in document:
-                timings = [_timing(row) for row in document["timings"]]
+                rows = document["timings"]
+                timings = [Timing(**{**row, "ratio": row["ratio"] or math.nan}) for row in rows]
                 scripts.append(Script(path.stem, timings, document))
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError) as error:
             raise UserError(f"{path}: {error}; run the benchmarks again, or move it") from error
     return scripts
-
-
-def _timing(row: Mapping[str, Any]) -> Timing:
-    known = {name: value for name, value in row.items() if name in FIELDS}
-    timing = Timing(**{**known, "ratio": math.nan if row.get("ratio") is None else row["ratio"]})
-    if not isinstance(timing.case, str) or not isinstance(timing.median + timing.ratio, float):
-        raise ValueError("a row is not as this version of the benchmarks writes it")
-    return timing
 
 
 def table(title: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -91,22 +70,12 @@ def cells_of(script: str, x: Timing) -> tuple[str, ...]:
 
 
 def markdown(folder: Path) -> str:
-    """Return the report of a folder.
-
-    Raises:
-        UserError: it has no results, or damaged ones.
-    """
-    scripts, path = read_scripts(folder), folder / RUN
-    run = read_json(path) if path.is_file() else {"jobs": []}
-    if not scripts and not path.is_file():
-        raise UserError(
-            f"{folder}: no results there; `python -m benchmarks --output {folder}` writes them"
-        )
-    lines = ["# Benchmarks", "", NOTE]
-    if run["jobs"]:
-        limit = "none" if run["minutes"] is None else f"--minutes {run['minutes']:g}"
-        lines += [f"{run['host']}, {run['date']}, load average {number(run['load_average'])} at "
-            f"the end; time limit: {limit}.", ""]  # fmt: skip
+    """Return the report of a folder; UserError for damaged results."""
+    scripts, run = read_scripts(folder), read_json(folder / RUN)
+    limit = "none" if run["minutes"] is None else f"--minutes {run['minutes']:g}"
+    lines = ["# Benchmarks", "", NOTE,
+        f"{run['host']}, {run['date']}, load average {number(run['load_average'])} at the end; "
+        f"time limit: {limit}.", ""]  # fmt: skip
     states = [(x["name"], x["state"], number(x["seconds"])) for x in run["jobs"]]
     lines += table("Jobs", ("job", "ended", "seconds"), states)
     rows = [cells_of(script.name, x) for script in scripts for x in script.timings]
@@ -114,9 +83,6 @@ def markdown(folder: Path) -> str:
     left = [(x.name, y) for x in scripts for y in x.document.get("left_out", [])]
     reasons = [(name, row["case"], row["reason"]) for name, row in left]
     lines += table("Without a figure", ("script", "case", "reason"), reasons)
-    if (folder / TESTS).is_file():
-        printed = (folder / TESTS).read_text(encoding="utf-8", errors="replace").splitlines()
-        lines += ["## Tests", "", "```", *printed[-TESTS_LINES:], "```", ""]
     origin = ("machine", "date", "load_average", "command")
     origins = [(x.name, *(str(x.document.get(key)) for key in origin)) for x in scripts]
     lines += table("Scripts", ("script", "machine", "date", "load", "command"), origins)
@@ -129,13 +95,3 @@ def write_report(folder: Path) -> Path:
     with atomic_text_file(path) as file:
         file.write(text)
     return path
-
-
-def main() -> None:
-    parser = new_parser("python -m benchmarks.report", "The report of a run of benchmarks.")
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="of --output")
-    print(write_report(parser.parse_args().folder))
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -1,17 +1,16 @@
-"""Bytes that each rank sends to sum an array over the ranks, counted by the system.
+"""Bytes that each rank sends to sum an array over the ranks: by arithmetic, and counted.
 
     python -m benchmarks.ring --ranks 2 --mb 1 4 8
 
 starts so many ranks of itself on this machine, as train.py does. A line for each size compares what
-rank 0 sent, as Linux counts it for each connection, with `scaling_model.py::ring_bytes`.
+rank 0 sent, as Linux counts it for each connection, with `ring_bytes`.
+
+docs/en/scaling.md has tables of the arithmetic. A ring sums gradients: each member exchanges its
+part of the sum with its neighbours (Patarasuk and Yuan 2009: a ring moves the least bytes).
+Exchange and computation do not overlap, which is the worst case.
 """
 
 from __future__ import annotations
-
-from utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
 
 import contextlib
 import os
@@ -20,6 +19,7 @@ import stat
 import struct
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,15 +28,33 @@ from backend import dist, ops
 from backend.checks import CPU
 from backend.processes import this_process
 from backend.select import FRAMEWORKS, choose
-from benchmarks.scaling_model import FLOAT, ring_bytes
 from utils.cli.flags import from_one, new_parser
 from utils.processes import watchdog
 from utils.processes.command import run_command
 from utils.processes.local_ranks import run_ranks
 
+FLOAT = 4  # bytes
 LIMIT_SECONDS = 60.0
 MEGA = 10**6
 BYTES_ACKED = 120  # in Linux's tcp_info: what the other end has confirmed; unsigned, 64 bits
+
+
+@dataclass(frozen=True)
+class Link:
+    """The link of one device or machine to the next; both directions at once."""
+
+    latency: float  # seconds a message
+    bandwidth: float  # bytes a second, each way
+
+
+def ring_bytes(size: float, members: int) -> float:
+    """Return the bytes that each member of a ring sends, and receives, to sum `size` bytes."""
+    return 2 * (members - 1) / members * size
+
+
+def ring_seconds(size: float, members: int, link: Link) -> float:
+    """Return the time of such a sum: 2 (members - 1) messages of latency + bytes / bandwidth."""
+    return 2 * (members - 1) * link.latency + ring_bytes(size, members) / link.bandwidth
 
 
 def bytes_sent() -> int:

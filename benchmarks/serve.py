@@ -10,11 +10,6 @@ lines after the table show the latency of the requests that were accepted, and h
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
-
 import argparse
 import contextlib
 import http.client

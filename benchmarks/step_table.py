@@ -11,11 +11,6 @@ keeps those that it has, and names the others.
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
-
 import argparse
 import json
 import logging

@@ -10,11 +10,6 @@ is freed stays with the process, as in train.py.
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
-
 import argparse
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -183,12 +178,6 @@ def main() -> None:
         default=list(CANDIDATES), help="in addition to the plain path")  # fmt: skip
     flags = parser.parse_args()
     chosen = choose_device(flags)
-    from models.detector import gains_from_channels_last
-
-    print(
-        "layout that auto takes: "
-        + ("channels-last" if gains_from_channels_last(chosen, "float32") else "contiguous")
-    )
     if chosen == CPU:
         keep_freed_memory()
     finish(flags, measure(flags, chosen), chosen)

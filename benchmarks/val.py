@@ -10,11 +10,6 @@ scores do not show how many rows trained weights would leave.
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
-
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass

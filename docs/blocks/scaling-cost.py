@@ -1,6 +1,6 @@
 # --8<-- [start:page]
 # Runs without a framework.
-from benchmarks.scaling_model import Link, ring_bytes, ring_seconds
+from benchmarks.ring import Link, ring_bytes, ring_seconds
 
 parameters = 7_235_389  # YOLOv5s, 80 classes
 gradients = 4 * parameters  # bytes of float32

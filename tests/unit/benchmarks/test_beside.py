@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from benchmarks import beside
-from benchmarks.beside import compare_work, read_work
+from benchmarks.beside import read_work
 from tests.small import write_small_dataset, write_small_model
 from utils.comparison.load import LoadWatch
 from utils.files.project import PROJECT
@@ -63,7 +63,6 @@ def run(tmp_path, monkeypatch, capsys):
     ours.write_text(f'#!/bin/sh\nshift\nexec "{sys.executable}" "{script}" "$@"\n')
     ours.chmod(0o755)
     monkeypatch.setattr(beside, "find_pythons", lambda names: dict.fromkeys(names, str(ours)))
-    usable = os.sched_getaffinity(0)
 
     def run(*flags, other="", extra=()):
         path = tmp_path / "beside.json"
@@ -75,8 +74,6 @@ def run(tmp_path, monkeypatch, capsys):
             beside.run_command(beside.main)
         except SystemExit as end:
             code = end.code
-        finally:
-            os.sched_setaffinity(0, usable)
         printed = capsys.readouterr()
         document = json.loads(path.read_text()) if path.exists() else None
         return code, printed.out + printed.err, document
@@ -120,7 +117,6 @@ def test_each_side_has_flags_of_its_own_and_flags_of_both(run):
 @pytest.mark.parametrize(
     ("other", "line"),
     [
-        ("--ignores epochs", "epochs: 3 in ours, 2 in the other"),
         ("--parameters 99", "parameters: 1770682 in ours, 99 in the other"),
     ],
 )
@@ -153,9 +149,6 @@ def test_a_trainer_that_fails_is_told_with_what_it_said(run, tmp_path):
     [
         (["--other", "/none/train"], "--other /none/train: it cannot be started"),
         (["--other", "python 'x"], "--other=python 'x: No closing quotation"),
-        (["--cpus", "0,x"], "--cpus 0,x: numbers out of "),
-        (["--cpus", "99999"], "--cpus 99999: numbers out of "),
-        (["--json", "none/such.json"], "--json none/such.json: make its folder none first"),
         (["--timeout", "0"], "--timeout 0.0; a number above 0 is needed"),
     ],
 )
@@ -172,20 +165,6 @@ def write_run(folder, log="", options="", work=None):
     return read_work(folder, folder / "log", 2)
 
 
-def test_progress_bars_tell_the_number_of_batches_and_images(tmp_path):
-    ours = write_run(
-        tmp_path / "ours",
-        work={"batches": 46, "train_images": 364, "validation": {"images": 99}},
-    )
-    bars = "scan 364/364 [00:01<00:00]\r 22/23 [00:01<\r{0}/{0} [00:09<00:00, 2.4it/s]\n 1/2"
-    for total, unequal in ((23, []), (19, ["batches per epoch: 23 in ours, 19 or 364 in the "])):
-        other = write_run(tmp_path / str(total), log=bars.format(total))
-        found = compare_work(ours, other)
-        lines = zip(found.unequal, unequal, strict=True)
-        assert [line[: len(wanted)] for line, wanted in lines] == unequal
-        assert "training images" in found.equal and "validation images" in found.not_said
-
-
 @pytest.mark.parametrize(
     ("options", "log", "work", "cache"),
     [
@@ -193,8 +172,6 @@ def test_progress_bars_tell_the_number_of_batches_and_images(tmp_path):
         ("cache: true", "", None, "ram"),
         ("cache: ''", "", None, "none"),
         ("cache: null", "", None, "none"),
-        ("cache: ram", "9 GB needed, not caching images", None, "ram, of the images none"),
-        ("cache: ram", "", {"cached": {"training": "part"}}, "ram, of the images part"),
         ("imgsz: 320", "", None, None),
         ("a: b: c", "", None, None),  # no YAML
         ("- cache", "", None, None),

@@ -1,4 +1,4 @@
-"""benchmarks/ring.py and scaling_model.py: what a rank sends is counted, and computed by hand."""
+"""benchmarks/ring.py: what a rank sends is counted, and computed by hand."""
 
 import socket
 import time
@@ -7,7 +7,7 @@ import pytest
 
 import backend
 from benchmarks import ring
-from benchmarks.scaling_model import Link, ring_bytes, ring_seconds
+from benchmarks.ring import Link, ring_bytes, ring_seconds
 
 
 def test_a_ring_moves_the_bytes_twice_less_one_share_in_messages_around_it_twice():

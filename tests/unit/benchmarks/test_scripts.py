@@ -1,16 +1,13 @@
 """The scripts of benchmarks/ on small inputs: what they time, and that they compare equal work."""
 
-import importlib
 import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-import backend
 from backend import nn
 from benchmarks import ciou, detect, ema, epoch, loader, optimizer, side_by_side, train_step, val
-from models.training.multi_tensor import backpropagate
 from tests.small import write_small_dataset, write_small_model
 from utils.data.loading.batch import Batch, Targets
 from utils.data.sources.dataset import load_dataset
@@ -54,7 +51,6 @@ def test_ciou_is_timed_plain_and_fused(monkeypatch, tmp_path):
         ("5 boxes", "fused"),
         ("3,4 boxes", "plain"),
         ("3,4 boxes", "fused"),
-        ("3,4 boxes", "plain, level by level"),
     ]
     runs = ciou.candidates([5], "cpu")
 
@@ -75,28 +71,6 @@ def test_averages_and_optimizers_are_timed_both_ways(monkeypatch, tmp_path):
     modules = {name: nn.Conv2d(1, 1, 1) for name in ("one", "other")}
     with pytest.raises(SystemExit, match="unequal work"):
         ema.require_equal_averages({}, modules)
-
-
-@pytest.mark.parametrize("name", ["SGD", "Adam"])
-def test_optimizers_get_the_gradients_of_one_pass(monkeypatch, tmp_path, name):
-    """Another pass may give others, and a plain step may work in the gradients, as on a GPU."""
-    build, random = optimizer.build_model, np.random.default_rng(0)
-
-    def build_anew(*arguments):
-        model = build(*arguments)
-        trained = dict(nn.named_parameters(model))
-        model_gradients = {n: random.normal(size=tuple(x.shape)) for n, x in trained.items()}
-        backpropagate(trained, model_gradients)
-        return model
-
-    if backend.use() == "torch":
-        module = importlib.import_module("backend.torch.optim")
-        step = module.sgd
-        monkeypatch.setattr(module, "sgd", lambda *lists, fused, **options: step(
-            *lists, fused=fused, foreach=not fused, **options))  # fmt: skip
-    monkeypatch.setattr(optimizer, "build_model", build_anew)
-    runs = optimizer.build_candidates(name, write_small_model(tmp_path), "cpu")
-    assert list(runs) == ["plain", "multi_tensor"]
 
 
 def test_steps_of_equal_losses_are_timed_with_their_stages(monkeypatch, capsys, tmp_path):

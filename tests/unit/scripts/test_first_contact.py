@@ -16,9 +16,10 @@ from utils.files.project import PROJECT
 from utils.processes import start
 
 COMMANDS = ["train.py", "val.py", "compare.py", "-m models.training.doctor", "-m utils.weights",
-    "-m utils.data.records", "-m tests.parity", "-m benchmarks", "-m benchmarks.ciou"]  # fmt: skip
+    "-m utils.data.records", "-m tests.parity", "-m benchmarks"]  # fmt: skip
 # They run before anything is installed, or are started by a command that was.
-WITHOUT_GATE = ("utils/setup/", "tests/")
+WITHOUT_GATE = ("utils/setup/", "tests/", "benchmarks/")
+GATED = ("tests/parity/__main__.py", "benchmarks/__main__.py")
 # Read by Python before or while it reads the gate.
 READ_BEFORE = [
     "utils/__init__.py", "utils/files/__init__.py", "utils/files/project.py",
@@ -35,7 +36,7 @@ def command_files() -> list[Path]:
         PROJECT / name
         for name in named
         if "\nif __name__ == " in (PROJECT / name).read_text()
-        and (not name.startswith(WITHOUT_GATE) or name == "tests/parity/__main__.py")
+        and (not name.startswith(WITHOUT_GATE) or name in GATED)
         # The package of the one imports NumPy before it; the other is started by a command.
         and name not in ("backend/contract/__main__.py", "utils/export/opening.py")
     ]
