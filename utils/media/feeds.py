@@ -109,12 +109,8 @@ def _area(region: Region, monitors: list[dict[str, Any]]) -> dict[str, int]:
         raise BrokenSourceError(f"there is no monitor {region.monitor}")
     monitor = monitors[region.monitor]
     left, top, width, height = region.part or (0, 0, monitor["width"], monitor["height"])
-    return {
-        "left": monitor["left"] + left,
-        "top": monitor["top"] + top,
-        "width": width,
-        "height": height,
-    }
+    left, top = left + monitor["left"], top + monitor["top"]
+    return {"left": left, "top": top, "width": width, "height": height}
 
 
 def _screen_images(screen: Any, area: dict[str, int]) -> Iterator[TimedImage]:

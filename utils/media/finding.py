@@ -38,7 +38,6 @@ VIDEO_SUFFIXES = (
     ".mts", ".mxf", ".ogv", ".ts", ".webm", ".wmv",
 )  # fmt: skip
 _KNOWN = frozenset((*IMAGE_SUFFIXES, *VIDEO_SUFFIXES))
-_LISTS = (".streams", ".txt")
 ACCEPTED = (
     f"accepted: an image ({' '.join(IMAGE_SUFFIXES)}), a video "
     f"({' '.join(VIDEO_SUFFIXES)}), a folder of them, a pattern such as 'images/*.jpg', "
@@ -47,7 +46,6 @@ ACCEPTED = (
 )
 _MAX_LIST_BYTES = 1 << 26
 _MAX_LINE_BYTES = 4096  # of a path, as the system has it
-_TRIED = 100  # names in a folder without images, of which one may be a folder
 _CAMERA = re.compile(r"[0-9]{1,3}")
 _DIGITS = re.compile(r"([0-9]+)")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -74,14 +72,14 @@ def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Seque
         folder, paths = argument, _natural(os.listdir(argument))
     elif not os.path.lexists(argument):
         paths = _natural(_matching(argument))
-    elif _suffix(argument) in _LISTS:
+    elif _suffix(argument) == ".streams":
         lines = _read_list(argument)
-        if _suffix(argument) == ".streams":
-            return [_find_listed(argument, line, max_pixels, video_stride) for line in lines]
-        folder, paths = os.path.dirname(argument), lines
+        return [_find_listed(argument, line, max_pixels, video_stride) for line in lines]
+    elif _suffix(argument) == ".txt":
+        folder, paths = os.path.dirname(argument), _read_list(argument)
     chosen = _without_others(argument, paths)
     if any(_suffix(path) in VIDEO_SUFFIXES for path in chosen):
-        load_av("a video")  # said now, not after 1,000 images
+        load_av("a video")  # if it is absent, the error comes before 1,000 images
     return [file_source(os.path.join(folder, path), max_pixels, video_stride) for path in chosen]
 
 
@@ -149,18 +147,15 @@ def _matching(argument: str) -> list[str]:
     A folder that is called like a pattern, as "cats [1]", is that folder. Links that lead upward
     would make `glob.glob` go round for ever.
     """
-    folder, pattern = Path(), Path(argument)
-    for part in pattern.parts:
-        if set(part) & set("*?[") and not os.path.isdir(folder / part):
-            break
-        folder /= part
-    pattern = pattern.relative_to(folder)
-    if not pattern.parts:
+    folder, parts = Path(), list(Path(argument).parts)
+    while parts and (os.path.isdir(folder / parts[0]) or not set(parts[0]) & set("*?[")):
+        folder /= parts.pop(0)
+    if not parts:
         raise UserError(f"--source {argument}: no such file or folder; {ACCEPTED}")
-    if pattern.name == "**":
-        pattern /= "*"
+    if parts[-1] == "**":
+        parts.append("*")
     try:
-        return [str(path) for path in folder.glob(str(pattern))]
+        return [str(path) for path in folder.glob("/".join(parts))]
     except (ValueError, OSError) as error:
         raise UserError(f"--source {argument}: {error!s:.200}; {ACCEPTED}") from error
 
@@ -169,14 +164,10 @@ def _without_others(argument: str, paths: Sequence[str]) -> Sequence[str]:
     """Return the images and videos by their names, and log how many others there are."""
     chosen = [path for path in paths if _suffix(path) in _KNOWN]
     if not chosen:
-        inner = ""
-        if any(os.path.isdir(os.path.join(argument, path)) for path in paths[:_TRIED]):
-            pattern = os.path.join(argument, "**", "*")
-            inner = f", but folders; '{pattern}' takes what is in those too"
+        inner = f"; '{argument}/**/*' looks into its folders too" if os.path.isdir(argument) else ""
         raise UserError(f"--source {argument}: no image and no video{inner}; {ACCEPTED}")
-    if num_others := len(paths) - len(chosen):
-        others = count(num_others, "other name")
-        log.info("%s: %s left out, no image or video", argument, others)
+    if others := len(paths) - len(chosen):
+        log.info("%s: %s left out, no image or video", argument, count(others, "other name"))
     return chosen
 
 

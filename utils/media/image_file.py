@@ -96,13 +96,11 @@ def as_list(images: Any) -> list[Any]:
     """Return the images of a list, a tuple or an array (B, H, W, 3), else the one that is given.
 
     Raises:
-        UserError: an iterator, or an open file.
+        UserError: an iterator.
     """
     if isinstance(images, (list, tuple)) or (isinstance(images, np.ndarray) and images.ndim == 4):
         return list(images)
-    if hasattr(images, "read"):
-        raise UserError(f"an open file is not taken; give what its read() returns; {TAKEN}")
-    if hasattr(images, "__next__"):
+    if hasattr(images, "__next__") and not hasattr(images, "read"):
         raise UserError("an iterator of images is for detector.stream(images); or give a list")
     return [images]
 
@@ -160,9 +158,7 @@ def as_rgb(image: np.ndarray, name: str) -> np.ndarray:
     if image.dtype != np.uint8:
         raise UserError(f"{name} is an array of {image.dtype}, not uint8; {TAKEN}")
     if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] not in (3, 4)) or not image.size:
-        first = len(shape) == 3 and shape[0] in (3, 4)
-        hint = "; .transpose(1, 2, 0) puts its channels last" if first else ""
-        raise UserError(f"{name} is an array of shape {shape}; {TAKEN}{hint}")
+        raise UserError(f"{name} is an array of shape {shape}; {TAKEN}")
     if image.ndim == 2:
         return np.repeat(image[..., None], 3, axis=2)
     if shape[2] == 4:

@@ -74,12 +74,11 @@ class LiveSource(Source):
         self._closed.set()
 
     def _read(self) -> None:
-        end = None
         try:
             self._read_to_the_end()
+            self._give(None, replace=False)
         except Exception as failure:  # of whatever kind, it is for the thread that takes frames
-            end = failure
-        self._give(end, replace=False)
+            self._give(failure, replace=False)
 
     def _give(self, frame: Frame | Exception | None, replace: bool) -> None:
         """Hand a frame over in place of the last one, or once that is taken."""

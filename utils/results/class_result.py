@@ -56,32 +56,25 @@ class ClassResult(ImageResult):
 
     @property
     def class_index(self) -> np.ndarray:
-        """(K,) int64: `top5`."""
         return self.top5
 
     @property
     def scores(self) -> np.ndarray:
-        """(K,) float32: the probabilities of `top5`."""
         return self.probabilities[self.top5]
 
     @property
     def counted(self) -> Sequence[str]:
-        """Only the most probable class."""
-        return self.names[:1]
+        return self.names[:1]  # only the most probable class
 
     def finite(self) -> ClassResult:
-        """Return the result as it is: `top5` leaves out what is no number."""
-        return self
+        return self  # `top5` leaves out what is no number
 
     def plot(
         self, line_width: int | None = None, labels: bool = True, scores: bool = True
     ) -> np.ndarray:
-        """Return a copy of the image, (H, W, 3) uint8 RGB, with the classes in its corner.
+        """Return a copy of the image, (H, W, 3) uint8 RGB, with lines as "0.87 dog" in its corner.
 
-        Args:
-            line_width: has no effect here: no box is drawn.
-            labels: write the classes, as "0.87 person".
-            scores: write their probabilities too.
+        line_width: has no effect here: no box is drawn.
         """
         if not labels:
             return self.image.copy()
@@ -108,7 +101,7 @@ class ClassResult(ImageResult):
         return [f"{found.score:.2f} {printable(found.name)}" for found in self]
 
     def table_lines(self, image_name: str) -> str:
-        """Return lines of CSV: image, class name, probability; the most probable first."""
+        # The most probable class comes first, unlike the objects of a detector.
         return table_lines(image_name, self.names[::-1], self.scores[::-1])
 
     def __len__(self) -> int:
@@ -119,10 +112,8 @@ class ClassResult(ImageResult):
         return (ClassScore(*row) for row in zip(*columns, strict=True))
 
     def records(self) -> dict[str, list[Any]]:
-        """Return a dict of each `ClassScore`."""
         return {"classes": [{**x._asdict(), "name": as_utf8(x.name)} for x in self]}
 
     def to_supervision(self) -> Any:
-        """Return `supervision.Classifications`; UserError without that package."""
         supervision = import_optional("supervision", "to_supervision")
         return supervision.Classifications(class_id=self.top5, confidence=self.scores)

@@ -12,15 +12,8 @@ from utils.files.atomic import atomic_file
 
 # By suffix, the longest side in pixels that a file of the kind can have.
 _ANY_SIDE = 1 << 31
-LONGEST_SIDES = {
-    ".bmp": _ANY_SIDE,
-    ".jpeg": 65500,
-    ".jpg": 65500,
-    ".png": _ANY_SIDE,
-    ".tif": _ANY_SIDE,
-    ".tiff": _ANY_SIDE,
-    ".webp": 16383,
-}
+LONGEST_SIDES = dict.fromkeys((".bmp", ".png", ".tif", ".tiff"), _ANY_SIDE)
+LONGEST_SIDES |= {".jpeg": 65500, ".jpg": 65500, ".webp": 16383}
 # Without it WebP is lossless, and takes seconds for a large image.
 _OPTIONS = {".webp": [cv2.IMWRITE_WEBP_QUALITY, 95]}
 
@@ -42,12 +35,11 @@ def save_image(path: Path, image: np.ndarray) -> None:
         OSError: the file cannot be written; the error names it.
     """
     if not _holds(path.suffix, image):
-        kinds = ", ".join(LONGEST_SIDES)
         height, width = image.shape[:2]
         raise UserError(
             f"{path}: an image of {width}x{height} px cannot be saved; its name must end in "
-            f"{kinds}, and .jpg holds up to {LONGEST_SIDES['.jpg']} px per side, .webp "
-            f"{LONGEST_SIDES['.webp']}"
+            f"{', '.join(sorted(LONGEST_SIDES))}, and .jpg holds up to 65500 px per side, "
+            ".webp 16383"
         )
     with atomic_file(path) as file:
         file.write(encode_image(path.suffix, image))

@@ -71,11 +71,22 @@ class ImageResult(ABC):
     def plot(
         self, line_width: int | None = None, labels: bool = True, scores: bool = True
     ) -> np.ndarray:
-        """Return a copy of the image, (H, W, 3) uint8 RGB, with what was found drawn on it."""
+        """Return a copy of the image, (H, W, 3) uint8 RGB, with what was found drawn on it.
+
+        Args:
+            line_width: pixels; None for what suits the image.
+            labels: write the class on each box, as "person 0.87", and a track's number before it.
+            scores: write its score too.
+        """
 
     @abstractmethod
     def crop(self, gain: float = 1.02, pad: float = 10, square: bool = False) -> list[np.ndarray]:
-        """Return of each thing found its part of the image, (h, w, 3) uint8 RGB.
+        """Return what each box shows, with a margin: (h, w, 3) uint8 RGB of its own size.
+
+        Args:
+            gain: by which the sides of a box are multiplied.
+            pad: pixels that are added to each side afterwards, half of them at either end.
+            square: make both sides of a box as long as its longer one before.
 
         Raises:
             UserError: what was found has no place in the image.
@@ -83,7 +94,7 @@ class ImageResult(ABC):
 
     @abstractmethod
     def words(self) -> str:
-        """Return what was found in one line."""
+        """Return what was found in one line, as "2 persons, 1 bus"."""
 
     def summary(self, input_size: tuple[int, int] | None = None) -> str:
         """Return "224x320 1 person, 3 chairs": a size, and what was found.
@@ -108,7 +119,7 @@ class ImageResult(ABC):
 
     @abstractmethod
     def to_supervision(self) -> Any:
-        """Return it as the package supervision has it; UserError if that is absent."""
+        """Return `supervision.Detections` or `Classifications`; UserError without that package."""
 
     def to_pandas(self) -> Any:
         """Return a `pandas.DataFrame`, one row per thing found; UserError without that package.
@@ -130,7 +141,7 @@ class ImageResult(ABC):
         )
 
     def table_lines(self, image_name: str) -> str:
-        """Return lines of CSV: image, class name, score."""
+        """Return lines of CSV: image, class name, score, and a track's number if there is any."""
         return table_lines(image_name, self.names, self.scores)
 
     def save(

@@ -77,11 +77,10 @@ class MaskResult(Result):
         return canvas
 
     def text_lines(self, scores: bool = False) -> list[str]:
-        """Return one YOLO label per object, lowest score first, as `outline_lines` gives them."""
         return outline_lines(self.found, self.size, self.track_ids, scores)
 
     def records(self) -> dict[str, list[Any]]:
-        """Return a dict of each `Detection`, with its mask as COCO's compressed run lengths."""
+        # Masks are COCO's compressed run lengths.
         (name, records), *_ = super().records().items()
         masks = [
             {"size": list(self.size), "counts": to_text(runs)} for runs in self.found.masks.rows()
@@ -96,9 +95,4 @@ class MaskResult(Result):
         return {name: [{**record, "outline": outline.tolist()} for record, outline in pairs]}
 
     def to_supervision(self) -> Any:
-        """Return `supervision.Detections`, with masks, class names and track ids.
-
-        Raises:
-            UserError: that package is absent, or the memory for all masks at once.
-        """
         return self._supervision(np.asarray(self.masks))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
-from utils.errors import UserError
 from utils.media.source import Frame
 from utils.results.image_file import suffix_that_holds
 
@@ -55,26 +55,19 @@ def _video_of_frame(stem: str) -> str:
     return name if number.isdecimal() else ""
 
 
-class SourceName(NamedTuple):
-    """What a source is called in the folder of results."""
+def name_of_source(source: Path | str) -> tuple[str, str]:
+    """Return stem and suffix (".jpg", or "") for a file, camera, stream or image.
 
-    stem: str
-    suffix: str  # ".jpg"; "" where the source is no file
-
-
-def name_of_source(source: Path | str) -> SourceName:
-    """Return the name of a file, or one made of what a camera, stream or image is called.
-
-    Of a URL it has host, port and path: neither user, password nor query.
+    Of a URL the stem has host, port and path: neither user, password nor query.
     """
     if isinstance(source, str) and "://" in source:
         # All before the last "@" may be a password, which may hold any other mark too.
         address = source.partition("://")[2].rpartition("@")[2]
         place = re.split(r"[?#]", address)[0].strip("/").replace("/", "_")
-        return SourceName(safe_name(place, otherwise="stream"), "")
+        return safe_name(place, otherwise="stream"), ""
     name = source.name if isinstance(source, Path) else safe_name(source, otherwise="image")
     suffix = Path(name).suffix
-    return SourceName(cut(name.removesuffix(suffix)), cut(suffix))
+    return cut(name.removesuffix(suffix)), cut(suffix)
 
 
 def safe_name(text: str, otherwise: str) -> str:
@@ -97,16 +90,16 @@ def cut(text: str) -> str:
     return text
 
 
+@dataclass
 class SourceFiles:
     """What the files of one source are called."""
 
-    def __init__(self, stem: str, suffix: str, drawing: Path, rate: Fraction | None) -> None:
-        self.stem = stem
-        self.table_name = stem + suffix  # in the table of all results
-        self.drawing = drawing  # the image or video with boxes
-        self.rate = rate  # frames a second; None: unknown, or an image
-        self.last_frame = -1
-        self.num_crops: Counter[str] = Counter()  # in each folder
+    stem: str
+    table_name: str  # in the table of all results
+    drawing: Path  # the image or video with boxes
+    rate: Fraction | None  # frames a second; None: unknown, or an image
+    last_frame: int = -1
+    num_crops: Counter[str] = field(default_factory=Counter)  # in each folder
 
 
 class Place(NamedTuple):
@@ -144,13 +137,4 @@ class Places:
         stem, suffix = name_of_source(frame.source)
         stem = self._names.take(stem, is_video)
         kind = VIDEO_SUFFIX if is_video else suffix_that_holds(suffix, frame.image)
-        return SourceFiles(stem, suffix, self._folder / f"{stem}{kind}", rate)
-
-
-def require_another_file(path: Path, source: Path | str) -> None:
-    """Raise UserError if a source would be replaced by what is drawn on it."""
-    if isinstance(source, Path) and path.exists() and source.exists() and path.samefile(source):
-        raise UserError(
-            f"--source {source} lies in the folder of results, where its drawing would replace "
-            "it; choose another --name"
-        )
+        return SourceFiles(stem, stem + suffix, self._folder / f"{stem}{kind}", rate)

@@ -50,16 +50,13 @@ class Result(ImageResult):
 
     @property
     def scores(self) -> np.ndarray:
-        """(K,) float32 in (0, 1]."""
         return self.found.scores
 
     @property
     def class_index(self) -> np.ndarray:
-        """(K,) int64."""
         return self.found.class_index
 
     def finite(self: AnyResult) -> AnyResult:
-        """Return the result without boxes that have no place in the image."""
         is_finite = np.isfinite(self.boxes_xyxy).all(axis=1)
         if is_finite.all():
             return self
@@ -70,13 +67,6 @@ class Result(ImageResult):
     def plot(
         self, line_width: int | None = None, labels: bool = True, scores: bool = True
     ) -> np.ndarray:
-        """Return a copy of the image, (H, W, 3) uint8 RGB, with boxes and labels drawn.
-
-        Args:
-            line_width: pixels; None for what suits the image.
-            labels: write the class on each box, as "person 0.87", and a track's number before it.
-            scores: write its score too.
-        """
         texts = self._labels(scores) if labels else [""] * len(self.scores)
         return draw_boxes(self._canvas(), self.boxes_xyxy, self.class_index, texts, line_width)
 
@@ -94,25 +84,15 @@ class Result(ImageResult):
         return [" ".join(filter(None, words)) for words in zip(*columns, strict=True)]
 
     def crop(self, gain: float = 1.02, pad: float = 10, square: bool = False) -> list[np.ndarray]:
-        """Return what each box shows, with a margin: (h, w, 3) uint8 RGB of its own size.
-
-        Args:
-            gain: by which the sides of a box are multiplied.
-            pad: pixels that are added to each side afterwards, half of them at either end.
-            square: make both sides of a box as long as its longer one before.
-        """
         return [crop_box(self.image, box, gain, pad, square) for box in self.boxes_xyxy]
 
     def words(self) -> str:
-        """Return "2 persons, 1 bus"."""
         return count_by_class(self.class_index, self.class_names)
 
     def text_lines(self, scores: bool = False) -> list[str]:
-        """Return one YOLO label per detection, lowest score first, as `label_lines` gives them."""
         return label_lines(self.found, self.size, self.track_ids, scores)
 
     def table_lines(self, image_name: str) -> str:
-        """Return lines of CSV: image, class name, score, and the track's number if there is any."""
         return table_lines(image_name, self.names, self.scores, self.track_ids)
 
     def __len__(self) -> int:
@@ -125,7 +105,6 @@ class Result(ImageResult):
         return (Detection(*row) for row in zip(boxes, *columns, strict=True))
 
     def records(self) -> dict[str, list[Any]]:
-        """Return a dict of each `Detection`."""
         return {"detections": [self._record(found) for found in self]}
 
     def _record(self, found: Detection) -> dict[str, Any]:
@@ -135,11 +114,6 @@ class Result(ImageResult):
         return record
 
     def to_supervision(self) -> Any:
-        """Return `supervision.Detections`, with class names and track ids.
-
-        Raises:
-            UserError: that package is absent.
-        """
         return self._supervision()
 
     def _supervision(self, masks: np.ndarray | None = None) -> Any:

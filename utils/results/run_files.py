@@ -24,29 +24,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from utils.cli.detect_config import DetectConfig
+from utils.errors import UserError
 from utils.files.atomic import GrowingFile, atomic_file, growing_file, naming
 from utils.media.source import Frame
 from utils.media.video_writer import VideoWriter
 from utils.results.image_file import encode_image, save_image, suffix_that_holds
 from utils.results.image_result import ImageResult, as_utf8
-from utils.results.names import (
-    Names,
-    Place,
-    Places,
-    SourceFiles,
-    require_another_file,
-    safe_name,
-)
+from utils.results.names import Names, Place, Places, SourceFiles, safe_name
 
 CROP_SUFFIX = ".jpg"
-
-
-class Crop(NamedTuple):
-    """What a box shows, as a file of a class's folder."""
-
-    folder: str
-    suffix: str
-    content: bytes
 
 
 class Share(NamedTuple):
@@ -55,7 +41,7 @@ class Share(NamedTuple):
     place: Place
     table: str
     record: str
-    crops: Sequence[Crop]
+    crops: Sequence[tuple[str, str, bytes]]  # a class's folder, suffix and content of each
 
 
 class RunFiles:
@@ -80,20 +66,17 @@ class RunFiles:
         self._separator = "\n"
         self._videos = _Videos()
         with ExitStack() as stack:
-            self._begin(stack, class_names)
+            stack.callback(self._videos.close)
+            if config.save_txt:
+                (folder / "labels").mkdir(exist_ok=True)
+            if config.save_csv:
+                self._table = stack.enter_context(growing_file(folder / "predictions.csv"))
+            if config.save_json:
+                path = folder / "detections.json"
+                self._records = stack.enter_context(growing_file(path, end=b"\n]}\n"))
+                names_line = json_line(list(map(as_utf8, class_names)))
+                self._records.add(f'{{"class_names": {names_line}, "images": ['.encode())
             self._open = stack.pop_all()
-
-    def _begin(self, stack: ExitStack, class_names: Sequence[str]) -> None:
-        stack.callback(self._videos.close)
-        if self._config.save_txt:
-            (self.folder / "labels").mkdir(exist_ok=True)
-        if self._config.save_csv:
-            self._table = stack.enter_context(growing_file(self.folder / "predictions.csv"))
-        if self._config.save_json:
-            path = self.folder / "detections.json"
-            self._records = stack.enter_context(growing_file(path, end=b"\n]}\n"))
-            start = f'{{"class_names": {json_line(list(map(as_utf8, class_names)))}, "images": ['
-            self._records.add(start.encode())
 
     def __enter__(self) -> RunFiles:
         return self
@@ -118,9 +101,15 @@ class RunFiles:
         Raises:
             UserError: the frame's own file would be written over.
         """
-        place = self._places.reserve(frame, rate)
-        if not self._config.nosave:
-            require_another_file(place.files.drawing, frame.source)
+        place, source = self._places.reserve(frame, rate), frame.source
+        drawing = place.files.drawing
+        if self._config.nosave or not isinstance(source, Path) or not drawing.exists():
+            return place
+        if source.exists() and drawing.samefile(source):
+            raise UserError(
+                f"--source {source} lies in the folder of results, where its drawing would replace "
+                "it; choose another --name"
+            )
         return place
 
     def write(self, result: ImageResult, place: Place) -> Share:
@@ -129,8 +118,7 @@ class RunFiles:
         Raises:
             OSError: a file cannot be written; the error names it.
         """
-        config = self._config
-        result = result.finite()
+        config, result = self._config, result.finite()
         if not config.nosave:
             self._draw(result, place)
         if config.save_txt:
@@ -155,11 +143,11 @@ class RunFiles:
         else:
             self._videos.write(result.frame, drawn, place.files)
 
-    def _crops(self, result: ImageResult) -> list[Crop]:
+    def _crops(self, result: ImageResult) -> list[tuple[str, str, bytes]]:
         crops = []
         for index, image in zip(result.class_index.tolist(), result.crop(), strict=True):
             suffix = suffix_that_holds(CROP_SUFFIX, image)
-            crops.append(Crop(self._crop_folders[index], suffix, encode_image(suffix, image)))
+            crops.append((self._crop_folders[index], suffix, encode_image(suffix, image)))
         return crops
 
     def append(self, share: Share) -> None:
@@ -169,18 +157,18 @@ class RunFiles:
         if self._records is not None:
             self._records.add(f"{self._separator}{share.record}".encode())
             self._separator = ",\n"
-        for crop in share.crops:
-            with atomic_file(self._crop_path(crop, share.place.files)) as file:
-                file.write(crop.content)
+        for name, suffix, content in share.crops:
+            with atomic_file(self._crop_path(name, suffix, share.place.files)) as file:
+                file.write(content)
 
-    def _crop_path(self, crop: Crop, files: SourceFiles) -> Path:
+    def _crop_path(self, name: str, suffix: str, files: SourceFiles) -> Path:
         """Return the path of the next crop: NAME.jpg, NAME2.jpg, ..., the first that is free."""
-        folder = self.folder / "crops" / crop.folder
+        folder = self.folder / "crops" / name
         folder.mkdir(parents=True, exist_ok=True)
         while True:
-            files.num_crops[crop.folder] += 1
-            number = files.num_crops[crop.folder]
-            path = folder / f"{files.stem}{number if number > 1 else ''}{crop.suffix}"
+            files.num_crops[name] += 1
+            number = files.num_crops[name]
+            path = folder / f"{files.stem}{number if number > 1 else ''}{suffix}"
             if not path.exists():
                 return path
 

@@ -93,13 +93,7 @@ def table_lines(
     scores: np.ndarray,
     track_ids: np.ndarray | None = None,
 ) -> str:
-    """Return lines of CSV, one per detection: image, class name, score, track id if there are any.
-
-    Args:
-        names: the class name of each detection.
-        scores: (K,)
-        track_ids: (K,) int64; None if nothing is tracked.
-    """
+    """Return lines of CSV: image, class name, score (K,), track id (K,) if there are any."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for row in reversed(range(len(names))):

@@ -103,7 +103,7 @@ REFUSED = {
     "*.tiff": "no image and no video; accepted",
     "notes.md": "no image and no video",
     "inner/inner2": "no image and no video",
-    "outer": "no image and no video, but folders; 'outer/\\*\\*/\\*' takes what is in those too",
+    "outer": "no image and no video; 'outer/\\*\\*/\\*' looks into its folders too",
     "empty.txt": "the list is empty",
     "holes.txt": "null byte",
     "long.txt": "too long",

@@ -108,7 +108,7 @@ def test_an_array_without_a_third_channel_or_of_floats_is_refused(detector):
     cases = {
         "image0 is an array of float32, not uint8": IMAGE.astype(np.float32) / 255,
         "image0 is an array of uint16": IMAGE.astype(np.uint16),
-        r"shape \(3, 64, 96\).*transpose\(1, 2, 0\)": IMAGE.transpose(2, 0, 1),
+        r"shape \(3, 64, 96\)": IMAGE.transpose(2, 0, 1),
         r"shape \(64, 96, 2\)": IMAGE[..., :2],
         r"shape \(0, 96, 3\)": IMAGE[:0],
         r"shape \(96,\)": IMAGE[0, :, 0],
@@ -117,7 +117,7 @@ def test_an_array_without_a_third_channel_or_of_floats_is_refused(detector):
         "image1 is a int": [IMAGE, 3],
         "image1 is a list": [IMAGE, [IMAGE]],
         "iterator of images": iter([IMAGE]),
-        r"open file is not taken; give what its read\(\)": io.BytesIO(b""),
+        "image0 is a BytesIO; accepted: a file name": io.BytesIO(b""),
         "nothing is downloaded": "https://example.com/bus.jpg",
     }
     for message, given in cases.items():
