@@ -1,7 +1,6 @@
 """Every check: importing the files registers theirs."""
 
 from tests.conformance import (  # noqa: F401
-    checks_adam,
     checks_amp,
     checks_autograd,
     checks_boundary,

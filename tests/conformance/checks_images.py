@@ -7,8 +7,8 @@ import numpy as np
 from tests.conformance.judging import (
     Backend,
     assert_equal,
-    assert_gradient,
-    assert_raises,
+    assert_op,
+    assert_refused,
     judges,
     uniform,
 )
@@ -65,9 +65,8 @@ def resizes_a_batch_without_images(b: Backend) -> None:
 def refuses_to_resize_from_or_to_nothing(b: Backend) -> None:
     x = b.ops.tensor(uniform((1, 1, 2, 3)))
     for size in ((0, 3), (2, -1)):
-        assert_raises(ValueError, lambda s=size: b.ops.resize_bilinear(x, *s), str(size))
-    empty = b.zeros((1, 1, 0, 3))
-    assert_raises(ValueError, lambda: b.ops.resize_bilinear(empty, 2, 2), "(0, 3)")
+        assert_refused(str(size), b.ops.resize_bilinear, x, *size)
+    assert_refused("(0, 3)", b.ops.resize_bilinear, b.zeros((1, 1, 0, 3)), 2, 2)
 
 
 @judges("ops.flip_columns")
@@ -80,35 +79,21 @@ def exchanges_left_and_right(b: Backend) -> None:
 
 @judges("ops.pad_to")
 def adds_a_value_at_the_bottom_and_right(b: Backend) -> None:
-    for dtype in ("float32", "float64"):
-        for shape in SHAPES:
-            for below, beside in ((3, 2), (0, 1), (1, 0), (0, 0)):
-                x = uniform(shape, dtype)
-                height, width = shape[2] + below, shape[3] + beside
-                found = b.ops.to_numpy(b.ops.pad_to(b.ops.tensor(x), height, width, 0.447))
-                sides = ((0, 0), (0, 0), (0, below), (0, beside))
-                assert_equal(found, np.pad(x, sides, constant_values=0.447).astype(dtype))
+    def padded(x: np.ndarray, height: int, width: int, value: float) -> np.ndarray:
+        sides = ((0, 0), (0, 0), (0, height - x.shape[2]), (0, width - x.shape[3]))
+        return np.pad(x, sides, constant_values=value)
 
-
-@judges("ops.pad_to")
-def the_gradient_of_what_is_added_is_lost(b: Backend) -> None:
-    for shape in ((2, 1, 3, 2), (1, 1, 1, 1), (0, 2, 2, 2)):
-        for below, beside in ((2, 1), (1, 0), (0, 0)):
-            height, width = shape[2] + below, shape[3] + beside
-            sides = ((0, 0), (0, 0), (0, below), (0, beside))
-            assert_gradient(
-                b,
-                lambda x, height=height, width=width: b.ops.pad_to(x, height, width, 0.5),
-                lambda x, sides=sides: np.pad(x, sides, constant_values=0.5),
-                uniform(shape),
-            )
+    for shape in (*SHAPES, (2, 1, 3, 2)):
+        for below, beside in ((3, 2), (0, 1), (1, 0), (0, 0)):
+            args = shape[2] + below, shape[3] + beside, 0.447
+            small = shape[2] < 7  # differences of each number of a large one would take long
+            assert_op(b, b.ops.pad_to, padded, shape, args=args, gradient=small)
 
 
 @judges("ops.pad_to")
 def refuses_to_cut(b: Backend) -> None:
-    x = b.ops.tensor(uniform((1, 1, 2, 3)))
     for size in ((1, 3), (2, 2)):
-        assert_raises(ValueError, lambda s=size: b.ops.pad_to(x, *s, 0.0), str(size))
+        assert_refused(str(size), b.ops.pad_to, b.zeros((1, 1, 2, 3)), *size, 0.0)
 
 
 @judges("ops.channels_last")
@@ -118,4 +103,4 @@ def keeps_shape_and_values(b: Backend) -> None:
         if b.device.supports("channels_last"):
             assert_equal(b.ops.to_numpy(b.ops.channels_last(x)), uniform(shape, "float32"))
         else:
-            assert_raises(ValueError, lambda x=x: b.ops.channels_last(x), "channels_last")
+            assert_refused("channels_last", b.ops.channels_last, x)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 
-from tests.conformance import checks_adam, checks_network, checks_optim  # noqa: F401
-from tests.conformance.checks_adam import two_groups
+from tests.conformance import checks_network  # noqa: F401
 from tests.conformance.checks_optim import (
+    KINDS,
     STEP_TOLERANCE,
+    arrays_of,
     assert_tensors,
     backward,
     gradients_of_step,
     parameters,
+    two_groups,
 )
 from tests.conformance.judging import (
     CHECKS,
@@ -22,43 +25,28 @@ from tests.conformance.judging import (
     judges,
 )
 
-OPTIMIZERS = ("SGD", "Adam", "AdamW")
 # The plain names that have a name in `multi_tensor` with the same promises.
-PLAIN = {
-    "multi_tensor.SGD": ("optim.SGD", "Optimizer."),
-    "multi_tensor.Adam": ("optim.Adam",),
-    "multi_tensor.AdamW": ("optim.AdamW",),
-    "multi_tensor.ema_update_": ("ops.ema_update_",),
-}
+PLAIN = {f"multi_tensor.{name}": f"optim.{name}" for name in KINDS}
+PLAIN["multi_tensor.ema_update_"] = "ops.ema_update_"
 
 
-def is_plain(name: str, plain: str) -> bool:
-    return name.startswith(plain) if plain.endswith(".") else name == plain
-
-
-def in_place_of_the_plain(run: Callable[[Backend], None]) -> Callable[[Backend], None]:
+def in_place_of_the_plain(run: Callable[[Backend], None], b: Backend) -> None:
     """Make the same check of the updates of `multi_tensor`."""
-
-    def check(b: Backend) -> None:
-        other = Backend()
-        other.optim = b.multi_tensor
-        other.ops = Overlay(b.ops, "ema_update_", b.multi_tensor.ema_update_)
-        run(other)
-
-    return check
+    other = Backend()
+    other.optim = b.multi_tensor
+    other.ops = Overlay(b.ops, "ema_update_", b.multi_tensor.ema_update_)
+    run(other)
 
 
-def checks_of_the_plain() -> Iterator[Check]:
-    for name, plain_names in PLAIN.items():
-        for check in CHECKS:
-            if any(is_plain(check.name, plain) for plain in plain_names):
-                yield Check(name, check.label, in_place_of_the_plain(check.run))
+CHECKS += [
+    Check(name, check.label, partial(in_place_of_the_plain, check.run))
+    for name, plain in PLAIN.items()
+    for check in CHECKS
+    if check.name == plain
+]
 
 
-CHECKS.extend(list(checks_of_the_plain()))
-
-
-def state_of_either_opens_in_the_other(b: Backend, name: str) -> None:
+def its_state_and_the_plain_one_are_interchangeable(name: str, b: Backend) -> None:
     """Check a run that changes between the plain and these updates at every step."""
     other = Overlay(b, "optim", b.multi_tensor)
     whole, changing = parameters(b), parameters(b)
@@ -74,18 +62,12 @@ def state_of_either_opens_in_the_other(b: Backend, name: str) -> None:
         assert set(state) == set(reference.state_arrays())
     for key, array in reference.state_arrays().items():
         assert_equal(state[key], array, STEP_TOLERANCE["float64"])
-    arrays = {key: b.ops.to_numpy(x) for key, x in whole.items()}
-    assert_tensors(b, changing, arrays, STEP_TOLERANCE["float64"])
+    assert_tensors(b, changing, arrays_of(b, whole), STEP_TOLERANCE["float64"])
 
 
-def judge_an_optimizer(name: str) -> None:
-    @judges(f"multi_tensor.{name}")
-    def its_state_and_the_plain_one_are_interchangeable(b: Backend) -> None:
-        state_of_either_opens_in_the_other(b, name)
-
-
-for name in OPTIMIZERS:
-    judge_an_optimizer(name)
+for name in KINDS:
+    run = partial(its_state_and_the_plain_one_are_interchangeable, name)
+    CHECKS.append(Check(f"multi_tensor.{name}", "opens the plain state, and its own there", run))
 
 
 @judges("multi_tensor.ema_update_")
@@ -121,14 +103,17 @@ def averages_what_was_packed_since(b: Backend) -> None:
     weight, bias = averages()
     other = b.ops.tensor(b.ops.to_numpy(bias))
     b.multi_tensor.ema_update_([weight, other], values(), 0.5)
-    assert_equal(b.ops.to_numpy(bias), (0.875 * arrays["bias"]).astype("float32"), 1e-6)
-    assert_equal(b.ops.to_numpy(other), (0.9375 * arrays["bias"]).astype("float32"), 1e-6)
-    assert_equal(b.ops.to_numpy(weight), (0.9375 * arrays["weight"]).astype("float32"), 1e-6)
+    for tensor, name, factor in (
+        (bias, "bias", 0.875),
+        (other, "bias", 0.9375),
+        (weight, "weight", 0.9375),
+    ):
+        assert_equal(b.ops.to_numpy(tensor), (factor * arrays[name]).astype("float32"), 1e-6)
 
 
 @judges("multi_tensor.describe")
 def one_line_that_names_optimizer_and_device(b: Backend) -> None:
-    for name in OPTIMIZERS:
+    for name in KINDS:
         for device in ("cpu", "cuda:0"):
             line = b.multi_tensor.describe(name, device)
             assert name in line and "\n" not in line

@@ -1,4 +1,4 @@
-"""Checks of `contract.Optim` and `contract.Optimizer`, against the formula in NumPy."""
+"""Checks of `contract.Optim` and `contract.Optimizer`, against the formulas in NumPy."""
 
 from __future__ import annotations
 
@@ -9,30 +9,81 @@ from typing import Any
 
 import numpy as np
 
-from tests.conformance.judging import Backend, assert_equal, assert_raises, judges, uniform
+from tests.conformance.judging import (
+    CHECKS,
+    FLOATS,
+    Backend,
+    Check,
+    assert_equal,
+    assert_refused,
+    judges,
+    uniform,
+)
 
 STEP_TOLERANCE = {"float32": 1e-6, "float64": 1e-14}  # rounding of a few steps
 SHAPES = {"conv.weight": (2, 3), "bn.weight": (4,), "bn.bias": ()}
+DECAYS = {"conv.weight": 0.1, "bn.weight": 0.0, "bn.bias": 0.0}
+# The state of a parameter, by the name of the optimizer.
+KINDS = {"SGD": ("momentum",)} | dict.fromkeys(("Adam", "AdamW"), ("first_moment", "second_moment"))
+
+
+def judges_each(*methods: str) -> Callable[[Any], Any]:
+    """Register a check of a backend and a name, for each optimizer and for methods of SGD."""
+
+    def register(function: Callable[[Backend, str], None]) -> Callable[[Backend, str], None]:
+        judged = [(f"optim.{name}", name) for name in KINDS]
+        judged += [(f"Optimizer.{method}", "SGD") for method in methods]
+        for path, name in judged:
+            CHECKS.append(Check(path, function.__name__, lambda b, name=name: function(b, name)))
+        return function
+
+    return register
+
+
+def rounded(constant: float) -> float:
+    return float(np.float32(constant))
 
 
 class Reference:
-    """SGD with Nesterov momentum, as the contract writes it, its constants rounded to float32."""
+    """The optimizers as the contract writes them, their constants rounded to float32."""
 
-    def __init__(self, values: dict[str, np.ndarray], decays: dict[str, float]) -> None:
-        self.values = {name: value.astype("float64") for name, value in values.items()}
-        self.decays = {name: float(np.float32(decay)) for name, decay in decays.items()}
-        self.velocity: dict[str, np.ndarray] = {}
+    def __init__(self, name: str, values: dict[str, np.ndarray]) -> None:
+        self.name = name
+        self.values: dict[str, Any] = {n: value.astype("float64") for n, value in values.items()}
+        self.state: dict[str, Any] = {}
+        self.updates = 0
 
     def step(
         self, gradients: dict[str, np.ndarray], rates: dict[str, float], momentum: float
     ) -> None:
-        momentum = float(np.float32(momentum))
-        for name, gradient in gradients.items():
-            g = gradient + self.decays[name] * self.values[name]
-            if momentum > 0:
-                self.velocity[name] = momentum * self.velocity.get(name, 0.0) + g
-                g = g + momentum * self.velocity[name]
-            self.values[name] = self.values[name] - float(np.float32(rates[name])) * g
+        self.updates += 1
+        for name, g in gradients.items():
+            rate, decay, w = rounded(rates[name]), rounded(DECAYS[name]), self.values[name]
+            if self.name == "AdamW":
+                w = w * (1 - rate * decay)
+            else:
+                g = g + decay * w
+            change = self.sgd if self.name == "SGD" else self.adam
+            self.values[name] = w - change(name, g, rate, rounded(momentum))
+
+    def sgd(self, name: str, g: Any, rate: float, momentum: float) -> Any:
+        if momentum == 0:
+            return rate * g
+        velocity = momentum * self.state.get(f"{name}.momentum", 0.0) + g
+        self.state[f"{name}.momentum"] = velocity
+        return rate * (g + momentum * velocity)
+
+    def adam(self, name: str, g: Any, rate: float, beta1: float) -> Any:
+        beta2 = rounded(0.999)
+        correction = np.sqrt(1 - beta2**self.updates)
+        m = self.average(f"{name}.first_moment", g, beta1)
+        v = self.average(f"{name}.second_moment", g * g, beta2)
+        eps = rounded(rounded(1e-8) * correction)
+        return rounded(rate * correction / (1 - beta1**self.updates)) * m / (np.sqrt(v) + eps)
+
+    def average(self, key: str, new: Any, beta: float) -> Any:
+        self.state[key] = beta * self.state.get(key, 0.0) + (1 - beta) * new
+        return self.state[key]
 
 
 def parameters(b: Backend, dtype: str = "float64") -> dict[str, Any]:
@@ -42,11 +93,11 @@ def parameters(b: Backend, dtype: str = "float64") -> dict[str, Any]:
     }
 
 
-def two_groups(b: Backend, tensors: dict[str, Any]) -> Any:
+def two_groups(b: Backend, name: str, tensors: dict[str, Any]) -> Any:
     """Return the weights in a group with decay, the rest in a group without."""
     weights = {"conv.weight": tensors["conv.weight"]}
-    others = {name: tensors[name] for name in ("bn.weight", "bn.bias")}
-    return b.optim.SGD([(weights, 0.1), (others, 0.0)])
+    others = {other: tensors[other] for other in ("bn.weight", "bn.bias")}
+    return getattr(b.optim, name)([(weights, 0.1), (others, 0.0)])
 
 
 def backward(b: Backend, tensors: dict[str, Any], gradients: dict[str, np.ndarray]) -> None:
@@ -76,84 +127,94 @@ def train(b: Backend, optimizer: Any, tensors: dict[str, Any], steps: range) -> 
         optimizer.step([0.1 / (step + 1), 0.05], 0.8 + 0.05 * step)
 
 
+def arrays_of(b: Backend, tensors: dict[str, Any]) -> dict[str, np.ndarray]:
+    return {name: b.ops.to_numpy(x) for name, x in tensors.items()}
+
+
 def assert_tensors(
     b: Backend, tensors: dict[str, Any], wanted: dict[str, Any], tolerance: float
 ) -> None:
-    for name, tensor in tensors.items():
-        found = b.ops.to_numpy(tensor)
+    for name, found in arrays_of(b, tensors).items():
         assert_equal(found, np.asarray(wanted[name]).astype(found.dtype), tolerance)
 
 
-@judges("optim.SGD")
-@judges("Optimizer.step")
-def follows_the_formula_in_two_groups(b: Backend) -> None:
-    for dtype in ("float32", "float64"):
+@judges_each("step")
+def follows_the_formula_in_two_groups(b: Backend, name: str) -> None:
+    for dtype in FLOATS:
         tensors = parameters(b, dtype)
-        reference = Reference(
-            {name: b.ops.to_numpy(x) for name, x in tensors.items()},
-            {"conv.weight": 0.1, "bn.weight": 0.0, "bn.bias": 0.0},
-        )
-        optimizer = two_groups(b, tensors)
+        reference, optimizer = Reference(name, arrays_of(b, tensors)), two_groups(b, name, tensors)
+        assert optimizer.state_arrays() == {}
         for step in range(4):
             gradients = gradients_of_step(step, dtype)
             optimizer.zero_grad()
             backward(b, tensors, gradients)
             # Learning rates and momentum change with every step, as in the warm-up.
-            first, second, momentum = 0.1 / (step + 1), 0.02 * (step + 1), 0.8 + 0.03 * step
+            first, second, momentum = 0.1 / (step + 1), 0.02 * (step + 1), 0.3 + 0.2 * step
             optimizer.step([first, second], momentum)
             rates = {"conv.weight": first, "bn.weight": second, "bn.bias": second}
             reference.step(gradients, rates, momentum)
             assert_tensors(b, tensors, reference.values, STEP_TOLERANCE[dtype])
-        velocity = {f"{name}.momentum": v for name, v in reference.velocity.items()}
         state = optimizer.state_arrays()
-        assert set(state) == set(velocity)
-        for name, array in state.items():
-            assert_equal(array, np.asarray(velocity[name]).astype(dtype), STEP_TOLERANCE[dtype])
+        if name != "SGD":
+            assert_equal(state.pop("updates"), np.array(4))
+        assert set(state) == set(reference.state)
+        for key, array in state.items():
+            wanted = np.asarray(reference.state[key]).astype(dtype)
+            assert_equal(array, wanted, STEP_TOLERANCE[dtype])
 
 
 @judges("optim.SGD")
 @judges("Optimizer.step")
 def momentum_zero_is_plain_descent_with_decay(b: Backend) -> None:
-    tensors = parameters(b)
-    before = {name: b.ops.to_numpy(x) for name, x in tensors.items()}
-    optimizer = two_groups(b, tensors)
-    gradients = gradients_of_step(0)
+    tensors, gradients = parameters(b), gradients_of_step(0)
+    before, optimizer = arrays_of(b, tensors), two_groups(b, "SGD", tensors)
     backward(b, tensors, gradients)
     optimizer.step([0.5, 0.5], 0.0)
-    decays = {"conv.weight": float(np.float32(0.1)), "bn.weight": 0.0, "bn.bias": 0.0}
-    wanted = {n: before[n] - 0.5 * (gradients[n] + decays[n] * before[n]) for n in before}
+    wanted = {n: before[n] - 0.5 * (gradients[n] + rounded(DECAYS[n]) * before[n]) for n in before}
     assert_tensors(b, tensors, wanted, STEP_TOLERANCE["float64"])
     assert optimizer.state_arrays() == {}
 
 
-@judges("Optimizer.step")
-def leaves_a_parameter_without_gradient_alone(b: Backend) -> None:
+@judges("optim.Adam")
+@judges("optim.AdamW")
+def both_move_by_the_learning_rate(b: Backend) -> None:
+    """Require steps of the size of the learning rate under a constant gradient of any size."""
+    for name in ("Adam", "AdamW"):
+        for gradient in (3.0, -1e-3):
+            x = b.autograd.variable(np.ones(2))
+            optimizer = getattr(b.optim, name)([({"x": x}, 0.0)])
+            for step in range(1, 4):
+                optimizer.zero_grad()
+                backward(b, {"x": x}, {"x": np.full(2, gradient)})
+                optimizer.step([0.125], 0.9)
+                # eps is 1e-5 of the smaller gradient.
+                wanted = np.full(2, 1 - 0.125 * step * np.sign(gradient))
+                assert_equal(b.ops.to_numpy(x), wanted, tolerance=2e-5)
+
+
+@judges_each("step")
+def leaves_a_parameter_without_gradient_alone(b: Backend, name: str) -> None:
     tensors = parameters(b)
-    before = {name: b.ops.to_numpy(x) for name, x in tensors.items()}
-    optimizer = two_groups(b, tensors)
-    backward(b, tensors, {"bn.weight": np.ones(4)})
-    optimizer.step([0.1, 0.1], 0.9)
-    assert_equal(b.ops.to_numpy(tensors["conv.weight"]), before["conv.weight"])
-    assert np.all(b.ops.to_numpy(tensors["bn.weight"]) != before["bn.weight"])
-    assert set(optimizer.state_arrays()) == {"bn.weight.momentum"}
+    before, optimizer = arrays_of(b, tensors), two_groups(b, name, tensors)
+    reference = Reference(name, before)
+    for gradients in ({"bn.weight": np.ones(4)}, gradients_of_step(1)):
+        optimizer.zero_grad()
+        backward(b, tensors, gradients)
+        optimizer.step([0.1, 0.1], 0.9)
+        reference.step(gradients, dict.fromkeys(SHAPES, 0.1), 0.9)
+        # The steps of Adam are counted for all parameters alike.
+        assert_tensors(b, tensors, reference.values, STEP_TOLERANCE["float64"])
+        assert set(optimizer.state_arrays()) - {"updates"} == set(reference.state)
 
 
-@judges("Optimizer.step")
-def needs_a_learning_rate_for_each_group(b: Backend) -> None:
-    optimizer = two_groups(b, parameters(b))
-    assert_raises(ValueError, lambda: optimizer.step([0.1], 0.9), "1 learning rates")
-
-
-def a_lost_step_leaves_no_trace(b: Backend, groups: Callable[[dict[str, Any]], Any]) -> None:
-    """Check a run with lost steps, the first among them, beside one without.
-
-    groups: makes the optimizer of tensors by name.
-    """
-    for dtype in ("float32", "float64"):
+@judges_each("step", "uncount_step")
+def a_lost_step_leaves_no_trace(b: Backend, name: str) -> None:
+    """Check a run with lost steps, the first among them, beside one without."""
+    for dtype in FLOATS:
         runs = []
         for lost_steps in ((), (0, 2, 3)):
             tensors = parameters(b, dtype)
-            optimizer, numbers = groups(tensors), iter(range(3))
+            optimizer, numbers = two_groups(b, name, tensors), iter(range(3))
             for step in range(6 if lost_steps else 3):
                 is_lost = step in lost_steps
                 number = 3 if is_lost else next(numbers)
@@ -162,90 +223,91 @@ def a_lost_step_leaves_no_trace(b: Backend, groups: Callable[[dict[str, Any]], A
                     gradients["conv.weight"][0, 0] = np.nan
                 optimizer.zero_grad()
                 backward(b, tensors, gradients)
-                before = {name: b.ops.to_numpy(x) for name, x in tensors.items()}
+                before = arrays_of(b, tensors)
                 lost = (b.full((), float(is_lost)),) if lost_steps else ()
                 optimizer.step([0.1 / (number + 1), 0.05], 0.8 + 0.05 * number, *lost)
                 if is_lost:
                     optimizer.uncount_step()
-                    for name, array in before.items():
-                        np.testing.assert_array_equal(b.ops.to_numpy(tensors[name]), array)
-            runs.append(({n: b.ops.to_numpy(x) for n, x in tensors.items()}, optimizer))
-        (wanted, plain), (found, left_out) = runs
-        for name, array in {**wanted, **plain.state_arrays()}.items():
-            np.testing.assert_array_equal({**found, **left_out.state_arrays()}[name], array)
-        assert set(left_out.state_arrays()) == set(plain.state_arrays())
+                    for key, array in before.items():
+                        np.testing.assert_array_equal(b.ops.to_numpy(tensors[key]), array)
+            runs.append({**arrays_of(b, tensors), **optimizer.state_arrays()})
+        wanted, found = runs
+        assert set(found) == set(wanted)
+        for key, array in wanted.items():
+            np.testing.assert_array_equal(found[key], array)
 
 
-@judges("Optimizer.step")
-@judges("Optimizer.uncount_step")
-def a_lost_step_of_sgd_leaves_no_trace(b: Backend) -> None:
-    a_lost_step_leaves_no_trace(b, lambda tensors: two_groups(b, tensors))
-
-
-@judges("Optimizer.zero_grad")
-def clears_gradients(b: Backend) -> None:
+@judges_each("zero_grad")
+def clears_gradients(b: Backend, name: str) -> None:
     tensors = parameters(b)
-    optimizer = two_groups(b, tensors)
+    optimizer = two_groups(b, name, tensors)
     optimizer.zero_grad()
     for step in range(2):
         backward(b, tensors, gradients_of_step(step))
-        for name, gradient in gradients_of_step(step).items():
-            assert_equal(b.ops.to_numpy(tensors[name].grad), gradient)
+        for key, gradient in gradients_of_step(step).items():
+            assert_equal(b.ops.to_numpy(tensors[key].grad), gradient)
         optimizer.zero_grad()
         for tensor in tensors.values():
             assert tensor.grad is None or not np.any(b.ops.to_numpy(tensor.grad))
 
 
-@judges("Optimizer.state_arrays")
-def copies_of_the_momentum_by_parameter(b: Backend) -> None:
-    tensors = parameters(b)
-    optimizer = two_groups(b, tensors)
-    assert optimizer.state_arrays() == {}
-    backward(b, tensors, gradients_of_step(0))
-    optimizer.step([0.0, 0.0], 0.9)
-    state = optimizer.state_arrays()
-    assert set(state) == {f"{name}.momentum" for name in SHAPES}
-    assert_equal(state["bn.weight.momentum"], gradients_of_step(0)["bn.weight"])
-    state["bn.weight.momentum"][...] = 77.0
-    assert_equal(optimizer.state_arrays()["bn.weight.momentum"], gradients_of_step(0)["bn.weight"])
-
-
-@judges("Optimizer.load_state_arrays")
-def resumed_training_equals_uninterrupted_training(b: Backend) -> None:
-    whole = parameters(b)
-    train(b, two_groups(b, whole), whole, range(4))
-    first = parameters(b)
-    optimizer = two_groups(b, first)
+@judges_each("state_arrays", "load_state_arrays")
+def resumed_training_equals_uninterrupted_training(b: Backend, name: str) -> None:
+    whole, first = parameters(b), parameters(b)
+    train(b, two_groups(b, name, whole), whole, range(4))
+    optimizer = two_groups(b, name, first)
     train(b, optimizer, first, range(2))
     state = optimizer.state_arrays()
-    second = {name: b.autograd.variable(b.ops.to_numpy(x)) for name, x in first.items()}
-    resumed = two_groups(b, second)
+    copies = {key: array.copy() for key, array in state.items()}
+    second = {key: b.autograd.variable(array) for key, array in arrays_of(b, first).items()}
+    resumed = two_groups(b, name, second)
     resumed.load_state_arrays(state)
     for array in state.values():
-        array[...] = 77.0
+        array[...] = 77
+    for key, array in optimizer.state_arrays().items():
+        assert_equal(array, copies[key])
     train(b, resumed, second, range(2, 4))
-    for name, tensor in whole.items():
-        np.testing.assert_array_equal(b.ops.to_numpy(second[name]), b.ops.to_numpy(tensor))
+    for key, tensor in whole.items():
+        np.testing.assert_array_equal(b.ops.to_numpy(second[key]), b.ops.to_numpy(tensor))
 
 
-@judges("Optimizer.load_state_arrays")
-def casts_and_forgets_what_is_absent(b: Backend) -> None:
+def state_of(name: str, parameter: str, value: Any) -> dict[str, np.ndarray]:
+    state = {f"{parameter}.{kind}": np.asarray(value, "float64") for kind in KINDS[name]}
+    return state if name == "SGD" else {**state, "updates": np.array(3)}
+
+
+@judges_each("load_state_arrays")
+def casts_and_forgets_what_is_absent(b: Backend, name: str) -> None:
     tensors = parameters(b, "float32")
-    optimizer = two_groups(b, tensors)
-    optimizer.load_state_arrays({"bn.weight.momentum": np.full(4, 0.5)})
-    optimizer.load_state_arrays({"bn.bias.momentum": np.array(0.25)})
+    optimizer = two_groups(b, name, tensors)
+    train(b, optimizer, tensors, range(2))
+    optimizer.load_state_arrays(state_of(name, "bn.weight", np.full(4, 0.5)))
+    wanted = state_of(name, "bn.bias", 0.25)
+    optimizer.load_state_arrays(wanted)
     state = optimizer.state_arrays()
-    assert list(state) == ["bn.bias.momentum"]
-    assert_equal(state["bn.bias.momentum"], np.array(0.25, "float32"))
+    assert set(state) == set(wanted)
+    for key, array in wanted.items():
+        assert_equal(state[key], array if key == "updates" else array.astype("float32"))
+    optimizer.load_state_arrays({})
+    assert optimizer.state_arrays() == {}
 
 
-@judges("Optimizer.load_state_arrays")
-def refuses_state_of_another_model(b: Backend) -> None:
-    optimizer = two_groups(b, parameters(b))
-    for arrays, text in (
-        ({"fc.weight.momentum": np.zeros(4)}, "fc.weight.momentum"),
-        ({"bn.weight": np.zeros(4)}, "bn.weight"),
-        ({"bn.weight.momentum": np.zeros(5)}, "(5,)"),
-    ):
-        assert_raises(ValueError, lambda arrays=arrays: optimizer.load_state_arrays(arrays), text)
+@judges_each("load_state_arrays", "step")
+def refuses_what_does_not_fit(b: Backend, name: str) -> None:
+    tensors = parameters(b)
+    before, optimizer = arrays_of(b, tensors), two_groups(b, name, tensors)
+    wrong = [
+        (state_of(name, "fc.weight", np.zeros(4)), "fc.weight"),
+        (state_of(name, "bn.weight", np.zeros(5)), "(5,)"),
+        ({**state_of(name, "bn.bias", 0.0), "bn.weight": np.zeros(4)}, "bn.weight"),
+    ]
+    if name != "SGD":
+        wrong.append(({"bn.bias.first_moment": np.array(0.0)}, "updates"))
+    for arrays, text in wrong:
+        assert_refused(text, optimizer.load_state_arrays, arrays)
+    backward(b, tensors, gradients_of_step(0))
+    assert_refused("1 learning rates", optimizer.step, [0.1], 0.9)
+    for momentum in (1.0, -0.1) if name != "SGD" else ():
+        assert_refused(f"momentum {momentum}", optimizer.step, [0.1, 0.1], momentum)
+    assert_tensors(b, tensors, before, 0.0)
     assert optimizer.state_arrays() == {}

@@ -32,7 +32,7 @@ def test_it_keeps_its_promises_with_graphs_of_the_standard() -> None:
     assert done.returncode == 0, done.stdout
     *_, last = done.stdout.splitlines()
     checks = len(checks_of(trains=False))
-    assert checks > 90 and last.startswith(f"{checks} passed in"), last
+    assert checks > 70 and last.startswith(f"{checks} passed in"), last
 
 
 @pytest.mark.parametrize(
