@@ -63,7 +63,7 @@ def run_audit(
     """Detect in all images, compare with their labels, and write audit.html and audit.csv."""
     device = backend.device.resolve(config.device)
     model = make_predictor(weights, device, config.augment, config.half)
-    model.head.task.check_audit()
+    model.head.task.require("audit")
     require_image_size(config.image_size, model.stride, trains=False)
     in_dataset, in_model = share_classes(
         config, dataset.class_names, weights[0].header.class_names, model.head.num_classes

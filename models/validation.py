@@ -118,7 +118,7 @@ def samples_of(
             same number of classes.
     """
     task, weights = model.head.task, " ".join(config.weights)
-    task.check_detection(config)
+    task.check(config)
     table = table_of(samples)
     if config.annotations is None:
         task.check_to_score(table, config.data, weights, is_of_folders)

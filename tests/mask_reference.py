@@ -14,7 +14,7 @@ from tests.coco_reference import EXACT, Reference, annotations, reference_of, un
 from utils.detections import GroundTruth, Segmentations
 from utils.evaluation.coco.matching import SIZE_RANGES
 from utils.evaluation.coco.metric import MetricResult
-from utils.evaluation.masks.metric import MaskResult, coco_masks
+from utils.evaluation.masks import MaskResult, coco_masks
 from utils.ragged import Ragged
 
 Image = tuple[Segmentations, GroundTruth]

@@ -5,7 +5,7 @@ from map_example import detections_of, objects, truth_of
 
 from utils.detections import Detections
 from utils.evaluation.coco.metric import DetectionEvaluator
-from utils.evaluation.legacy.metric import LegacyEvaluator
+from utils.evaluation.legacy import LegacyEvaluator
 
 
 def perfect(image):

@@ -157,8 +157,8 @@ class Head(nn.Module, ABC):
     """The last layer of a model and the task that it stands for.
 
     A subclass registers itself under its name in model YAMLs (`models/registry.py`), whose first
-    argument is the number of classes. A method that raises UserError here is one that a task may
-    lack.
+    argument is the number of classes. A method that raises NotImplementedError here is asked of no
+    task that refuses its flag (`utils/tasks/task.py::Task.refused`).
 
     Attributes:
         task: the part of the task that needs no framework.
@@ -173,7 +173,8 @@ class Head(nn.Module, ABC):
         joins_models: rows of `decode_above` of several models may be put one behind the other.
         image_mean, image_std: of red, green and blue in [0, 1]: the detector subtracts the one and
             divides by the other; None to take images as they are.
-        exported_kinds: what its exported files may return (`utils/export/outputs.py`).
+        exported_kinds: what exported files return (`utils/export/outputs.py`): without NMS, with
+            --nms and with --efficient-nms, as far as the task does not refuse them; () for none.
     """
 
     task: ClassVar[Task]
@@ -237,7 +238,7 @@ class Head(nn.Module, ABC):
 
     def drop(self, probability: float) -> None:
         """Leave numbers out of each training pass with a probability, from 0 to below 1."""
-        raise UserError("--dropout: models of this task have none; leave it out")
+        raise NotImplementedError
 
     def draw(self, images: PassImages) -> None:
         """Draw what is random about the next pass of a training; nothing without `drop`."""
@@ -267,7 +268,7 @@ class Head(nn.Module, ABC):
 
     def of_best_class(self, decoded: Any) -> Any:
         """Return rows of `decode_above` as one of a single class has them: the best one's score."""
-        raise UserError("--single-cls: models of this task have no such classes; leave it out")
+        raise NotImplementedError
 
     def join_passes(self, raw: Sequence[Any], width: int, confidence_threshold: float) -> list[Any]:
         """Return what `decode_above` does, of what the network returned in each of `passes`.
@@ -275,11 +276,11 @@ class Head(nn.Module, ABC):
         Args:
             width: of the images, pixels.
         """
-        raise UserError("--augment: models of this task take each image only once; leave it out")
+        raise NotImplementedError
 
     def class_rows(self) -> ClassRows:
         """Return which of its arrays have a row for each class."""
-        raise UserError("--remap-classes: models of this task have no such classes; leave it out")
+        raise NotImplementedError
 
     @abstractmethod
     def finish(self, decoded: Any, letterbox: Letterbox, settings: SuppressionSettings) -> Any:
@@ -304,21 +305,28 @@ class Head(nn.Module, ABC):
             found: what `finish` returned of each view.
             regions_xyxy: (V, 4) where the views lie in the image; together they cover it.
         """
-        raise UserError("--tile: models of this task cannot detect in tiles; leave it out")
+        raise NotImplementedError
 
     @classmethod
     def exported_kind(cls, nms: bool, efficient_nms: bool, letterbox: bool) -> str:
-        """Return which of `exported_kinds` the flags of these names ask for."""
-        raise UserError("models of this task cannot be exported")
+        """Return which of `exported_kinds` the flags ask for; UserError if the task refuses one."""
+        flags = {"--nms": nms, "--efficient-nms": efficient_nms, "--letterbox": letterbox}
+        for flag, given in flags.items():
+            reason = cls.task.refused.get(flag[2:].replace("-", "_"))
+            if given and reason:
+                raise UserError(f"{flag}: {reason}; leave it out")
+        if not cls.exported_kinds:
+            raise UserError(f"models to {cls.task.name} cannot be exported")
+        return cls.exported_kinds[nms + efficient_nms]
 
     def exported(self, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Return what an exported file without NMS returns of raw outputs, (B, ...) each."""
-        raise UserError("models of this task cannot be exported")
+        raise NotImplementedError
 
     @classmethod
     def without_network(cls, num_classes: int) -> Head:
         """Return a head that finishes and scores what an exported file returned."""
-        raise UserError("exported files of this task cannot be run here; give weights")
+        raise NotImplementedError
 
     def from_exported(
         self, kind: str, outputs: tuple[np.ndarray, ...], confidence_threshold: float
@@ -329,7 +337,7 @@ class Head(nn.Module, ABC):
             kind: of `exported_kinds`.
             outputs: float32, without the batch.
         """
-        raise UserError("exported files of this task cannot be run here; give weights")
+        raise NotImplementedError
 
     @abstractmethod
     def make_evaluator(self, class_names: Sequence[str]) -> Evaluator:
@@ -340,10 +348,11 @@ class Head(nn.Module, ABC):
     def figures(result: Any) -> dict[str, float]:
         """Return the figures of an evaluator's result by the names of `figure_names`."""
 
-    @staticmethod
-    @abstractmethod
-    def fitness(result: Any) -> float:
+    @classmethod
+    def fitness(cls, result: Any) -> float:
         """Return the figure that decides which weights are best: the highest."""
+        figures = cls.figures(result)
+        return sum(weight * figures[name] for name, weight in cls.task.fitness.items())
 
     @staticmethod
     def class_scores(result: Any) -> tuple[float, ...]:

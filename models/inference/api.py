@@ -192,7 +192,7 @@ class TrainedDetector:
 
     def _config(self, **options: Any) -> DetectConfig:
         config, task = call_config(len(self.class_names), **options), self._task
-        task.check_detection(config)
+        task.check(config)
         config = with_size(config, task, self._weights)
         log_limits(config, self._weights)
         size = input_size(config, self._detector.predictor)

@@ -60,7 +60,7 @@ class HubModel:
     def _place(self, device: str, half: bool) -> None:
         self.device, self._half = backend.device.resolve(device), half
         predictor = make_predictor(self._weights, self.device, half=half)
-        predictor.head.task.check_hub()
+        predictor.head.task.require("hub")
         self.stride = predictor.stride
         self._class_names = class_names_of(self._weights[0], predictor.head.num_classes)
         self.names = dict(enumerate(self._class_names))
@@ -91,7 +91,7 @@ class HubModel:
         ready = time.perf_counter()
         rows = detector.predict(views)
         predicted = time.perf_counter()
-        results: list[Any] = [  # of boxes: `check_hub`
+        results: list[Any] = [  # of boxes: `Task.require`
             detector.result(frame, detector.finish([view], [found]), self._class_names)
             for frame, view, found in zip(frames, views, rows, strict=True)
         ]

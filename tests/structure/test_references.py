@@ -66,6 +66,6 @@ def test_every_reference_points_to_what_is_there() -> None:
 
 def test_a_stale_reference_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    stale = "`train.py::no_such_name`, utils/no_such_file.py, `metric.py`"  # the last: two have it
+    stale = "`train.py::no_such_name`, utils/no_such_file.py, `head.py`"  # the last: two have it
     page.write_text(f"`train.py::main`, `coco/metric.py`, backend/NAME/ops.py, {stale}")
-    assert missing_in(page) == ["train.py::no_such_name", "utils/no_such_file.py", "metric.py"]
+    assert missing_in(page) == ["train.py::no_such_name", "utils/no_such_file.py", "head.py"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -64,17 +65,25 @@ def gather_images(
 
     nothing: what is found in an image without anything.
     """
-    counts = [len(_arrays(image.found[0])[-1]) for image in images]
-    places = [(*image[:2], count) for image, count in zip(images, counts, strict=True)]
+    places = [(*image[:2], len(_arrays(image.found[0])[-1])) for image in images]
     fields = zip(nothing, *(image.found for image in images), strict=True)
-    sent = [np.array(places, np.int64).reshape(len(places), 3)]
-    for field in fields:
-        sent += [_sent(np.concatenate(parts)) for parts in zip(*map(_arrays, field), strict=True)]
-    found: list[FoundImage] = []
-    for own_places, *arrays in zip(*map(all_gather, sent), strict=True):
-        counts = own_places[:, 2].tolist()
-        rows = zip(*_split(iter(arrays), nothing, counts), strict=True)
-        for (batch, image, _), of_image in zip(own_places.tolist(), rows, strict=True):
+    sent, found = io.BytesIO(), []
+    np.savez(
+        sent,
+        np.array(places, np.int64).reshape(len(places), 3),
+        *(np.concatenate(x) for field in fields for x in zip(*map(_arrays, field), strict=True)),
+    )
+    for data in all_gather(np.frombuffer(sent.getbuffer(), np.uint8)):
+        with np.load(io.BytesIO(data.tobytes()), allow_pickle=False) as file:
+            own_places, *arrays = (file[name] for name in file.files)
+        counts, received = own_places[:, 2], iter(arrays)
+        rows = [
+            Ragged(next(received), next(received)).split(counts.tolist())
+            if isinstance(like, Ragged)
+            else np.split(next(received), np.cumsum(counts)[:-1])[: len(counts)]
+            for like in nothing
+        ]
+        for (batch, image, _), *of_image in zip(own_places.tolist(), *rows, strict=True):
             found.append(FoundImage(batch, image, type(nothing)(*of_image)))
     return found
 
@@ -82,27 +91,3 @@ def gather_images(
 def _arrays(field: np.ndarray | Ragged) -> tuple[np.ndarray, ...]:
     """Return the arrays of a field; the last one has an item for each row."""
     return tuple(field) if isinstance(field, Ragged) else (field,)
-
-
-def _sent(array: np.ndarray) -> np.ndarray:
-    """Return an array as ranks exchange it: uint32 as rows of four bytes."""
-    return array.view(np.uint8).reshape(-1, 4) if array.dtype == np.uint32 else array
-
-
-def _split(arrays: Any, nothing: Any, counts: Sequence[int]) -> list[list[Any]]:
-    """Return each field of what a rank found, as groups of so many rows.
-
-    arrays: yields those that the rank sent, field by field.
-    """
-    groups: list[list[Any]] = []
-    for like in nothing:
-        received = [
-            np.ascontiguousarray(next(arrays)).view(own.dtype).reshape(-1, *own.shape[1:])
-            for own in _arrays(like)
-        ]
-        if isinstance(like, Ragged):
-            groups.append(Ragged(*received).split(counts))
-        else:
-            ends = np.cumsum(counts, dtype=np.int64)[:-1]
-            groups.append(np.split(received[0], ends)[: len(counts)])
-    return groups

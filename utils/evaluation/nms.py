@@ -1,21 +1,29 @@
 """Non-maximum suppression (NMS): of predictions that overlap, the best stay.
 
-Exact, and without a time limit: the result depends only on the predictions.
+Exact, and without a time limit: the result depends only on the predictions. It runs in NumPy on the
+host: reading a tensor waits for all that a framework has queued. Images are processed together,
+because a call of NumPy takes longer than the few boxes of one image.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from utils.boxes import cxcywh_to_xyxy
 from utils.detections import Detections
 from utils.detections import SuppressionSettings as SuppressionSettings
-from utils.evaluation.greedy_nms import suppress_greedily
-from utils.evaluation.ordering import descending_order
 
 MAX_CANDIDATES = 30000
+# Rows of an image that are decided together, at first and at most: each time half as many more,
+# since most are removed at once. With fewer there are more calls, with more there are more
+# comparisons of boxes that others of them remove. Measured on real predictions.
+FIRST_STAGE, LAST_STAGE = 128, 2048
+PAIRS = 2**14  # of boxes compared at once: bounds the memory, and the time where boxes lie in heaps
+ROUNDING = 1e-6  # more than a bound is wrong by, as a fraction of it
+STEPS = 2**31  # into which the width of the scene is divided, to look for boxes beside a box
 
 
 def non_max_suppression(
@@ -74,7 +82,7 @@ def _survivors(
     images: Sequence[Detections], settings: SuppressionSettings, max_candidates: int
 ) -> list[np.ndarray]:
     """Return which of each image `suppress_overlapping` keeps, (K,) int64, best first."""
-    orders = [descending_order(found.scores)[:max_candidates] for found in images]
+    orders = [_descending(found.scores)[:max_candidates] for found in images]
     lengths = [len(order) for order in orders]
     boxes: list[np.ndarray] = [np.zeros((0, 4), np.float32)]
     groups: list[np.ndarray] = [np.zeros(0, np.int64)]
@@ -118,3 +126,188 @@ def _candidates(
         position, row, class_index = position[wanted], row[wanted], class_index[wanted]
     found = Detections(boxes_xyxy.take(row, axis=0), scores.ravel()[position], class_index)
     return found, above[row]
+
+
+def _descending(scores: np.ndarray) -> np.ndarray:
+    """Return (N,) int64 indices that sort scores from 0 up: highest first, ties by index."""
+    # The bits of a positive float32 rise with its value. Packed with the index they are unique, so
+    # a plain sort is stable: 0.3 ms for 60,000 scores where a stable argsort takes 4 ms.
+    bits = (~scores.view(np.uint32)).astype(np.uint64) << np.uint64(32)
+    packed = np.sort(bits | np.arange(len(scores), dtype=np.uint64))
+    return (packed & np.uint64(0xFFFFFFFF)).astype(np.int64)
+
+
+def suppress_greedily(
+    boxes_xyxy: np.ndarray,
+    group: np.ndarray,
+    iou_threshold: float,
+    max_kept: int,
+    lengths: Sequence[int],
+) -> np.ndarray:
+    """Return the rows that remain when each kept box removes the later ones that it overlaps.
+
+    Args:
+        boxes_xyxy: (N, 4) float32, best first. One without area, not finite or with right < left or
+            bottom < top overlaps nothing.
+        group: (N,) int64; boxes of different groups never meet.
+        iou_threshold: a box is removed when its IoU with a kept one is above this. IoU is in
+            float64; boxes that only touch have 0.
+        max_kept: the search in an image ends when this many are kept.
+        lengths: how many rows each image has, one image after the other.
+
+    Returns:
+        (K,) int64, ascending.
+    """
+    counts = np.array(lengths, np.int64)
+    image = np.repeat(np.arange(len(counts)), counts)
+    group = group - group.min(initial=0)
+    group = image * (group.max(initial=0) + 1) + group
+    has_area = _has_area(boxes_xyxy)
+    rows, is_kept = np.flatnonzero(has_area), ~has_area
+    boxes = _lay_out(boxes_xyxy.take(rows, axis=0), group.take(rows), iou_threshold)
+    found = _search(boxes, iou_threshold, image.take(rows), len(counts), max_kept)
+    is_kept[rows[found]] = True
+    row = np.flatnonzero(is_kept)
+    num_kept = np.bincount(image[row], minlength=len(counts))
+    return row[_ranges(np.zeros_like(num_kept), num_kept) < max_kept]
+
+
+def _has_area(boxes_xyxy: np.ndarray) -> np.ndarray:
+    """Return (N,) bool: whether a box is finite, with left < right and top < bottom."""
+    left, top, right, bottom = np.ascontiguousarray(boxes_xyxy.T)
+    # What lies between finite edges is finite; a comparison with NaN is false.
+    is_finite = (left > -np.inf) & (top > -np.inf) & (right < np.inf) & (bottom < np.inf)
+    return is_finite & (left < right) & (top < bottom)
+
+
+class _Boxes(NamedTuple):
+    """Boxes (K,), sorted by position to search for their neighbours."""
+
+    row: np.ndarray  # int64, best first
+    place: np.ndarray  # int64: the group, and the centre along x
+    first: np.ndarray  # int64: places of what can overlap it enough
+    last: np.ndarray
+    left: np.ndarray  # float64, as those that follow
+    top: np.ndarray
+    right: np.ndarray
+    bottom: np.ndarray
+    area: np.ndarray
+
+    def take(self, index: np.ndarray) -> _Boxes:
+        return _Boxes(*(field.take(index) for field in self))
+
+    def join(self, other: _Boxes) -> _Boxes:
+        both = _Boxes(*map(np.concatenate, zip(self, other, strict=True)))
+        return both.take(np.argsort(both.place, kind="stable"))
+
+
+def _lay_out(boxes_xyxy: np.ndarray, group: np.ndarray, iou_threshold: float) -> _Boxes:
+    """Return boxes (N, 4) in their order, ready for searches for overlaps within a group.
+
+    An IoU above t needs a common width above t times that of either box. So along each axis the
+    centre of one lies within (1 - t) times the other's size of its centre; where t is below a half,
+    within (1 - t) / 2t times. Along x such boxes are a stretch of a sorted list.
+    """
+    # A column after the other: NumPy takes ten times as long for columns of two.
+    left, top, right, bottom = (side.astype(np.float64) for side in boxes_xyxy.T)
+    low, high = float(left.min(initial=np.inf)), float(right.max(initial=-np.inf))
+    scale = STEPS / (high - low) if high > low else 0.0
+    width, x = right - left, (left + right) / 2
+    reach = np.full_like(width, np.inf)
+    if iou_threshold > 0:
+        part = (1 - iou_threshold) / min(1.0, 2 * iou_threshold)
+        reach = width * (part * (1 + ROUNDING))
+    place, first, last = (
+        (group << 32) + ((at.clip(low, high) - low) * scale).astype(np.int64)
+        for at in (x, x - reach, x + reach)
+    )
+    # One step more, for what the computation rounds.
+    sides, area = (left, top, right, bottom), width * (bottom - top)
+    return _Boxes(np.arange(len(x)), place, first - 1, last + 1, *sides, area)
+
+
+def _search(
+    boxes: _Boxes, iou_threshold: float, image: np.ndarray, num_images: int, max_kept: int
+) -> np.ndarray:
+    """Return the rows that remain, until each image has max_kept or a few more."""
+    kept, num_kept = boxes.take(np.zeros(0, np.int64)), np.zeros(num_images, np.int64)
+    for rows in _stages(np.bincount(image, minlength=num_images)):
+        rows = rows[num_kept[image[rows]] < max_kept]
+        if len(rows) == 0:
+            break
+        rows = rows[np.argsort(boxes.place[rows])]
+        found = _without_worse(_purged(boxes.take(rows), kept, iou_threshold), iou_threshold)
+        kept = kept.join(found)
+        num_kept += np.bincount(image[found.row], minlength=num_images)
+    return kept.row
+
+
+def _stages(counts: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the rows that are next in each image, ascending, until there are none."""
+    first, done, step = np.cumsum(counts) - counts, 0, FIRST_STAGE
+    while done < counts.max(initial=0):
+        yield _ranges(first + done, (counts - done).clip(0, step))
+        done, step = done + step, min(-(-3 * step // 2), LAST_STAGE)
+
+
+def _ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return (first[0], first[0] + 1, ...), so many numbers of each."""
+    before = np.cumsum(counts) - counts
+    return np.repeat(first - before, counts) + np.arange(counts.sum())
+
+
+def _purged(rows: _Boxes, kept: _Boxes, iou_threshold: float) -> _Boxes:
+    """Return the rows that overlap none of the kept ones, of those beside them."""
+    start = np.searchsorted(kept.place, rows.first)
+    counts = np.searchsorted(kept.place, rows.last, side="right") - start
+    stays = np.ones(len(counts), bool)
+    cuts = np.flatnonzero(np.diff(np.cumsum(counts) // PAIRS)) + 1
+    for part in np.split(np.arange(len(counts)), cuts):
+        position = np.repeat(part, counts[part])
+        other = _ranges(start[part], counts[part])
+        stays[position[_overlap(rows, position, kept, other, iou_threshold)]] = False
+    return rows.take(np.flatnonzero(stays))
+
+
+def _without_worse(rows: _Boxes, iou_threshold: float) -> _Boxes:
+    """Return the rows that stay, as if no other row came before them.
+
+    Of rows with too many pairs the better half is decided first: where boxes lie in heaps, it
+    removes most of the others before these are compared. The first images count as better here,
+    which changes nothing, since their boxes meet no others.
+    """
+    after = np.searchsorted(rows.place, rows.last, side="right")
+    counts = after - np.arange(1, len(after) + 1)
+    if counts.sum() > PAIRS:
+        is_better = rows.row < np.median(rows.row)
+        best = _without_worse(rows.take(np.flatnonzero(is_better)), iou_threshold)
+        others = _purged(rows.take(np.flatnonzero(~is_better)), best, iou_threshold)
+        return best.join(_without_worse(others, iou_threshold))
+    row = np.arange(len(counts))
+    one, other = np.repeat(row, counts), _ranges(row + 1, counts)
+    overlap = _overlap(rows, one, rows, other, iou_threshold)
+    one, other = one[overlap], other[overlap]
+    is_better = rows.row[one] < rows.row[other]
+    better, worse = np.where(is_better, one, other), np.where(is_better, other, one)
+    # Each round lets those that seem to stay remove others. What a row's better ones do is settled
+    # a round before its own fate, so the rounds end.
+    stays = np.ones(len(counts), bool)
+    while True:
+        before, stays = stays, np.ones(len(counts), bool)
+        stays[worse[before[better]]] = False
+        if (stays == before).all():
+            return rows.take(np.flatnonzero(stays))
+
+
+def _overlap(
+    rows: _Boxes, one: np.ndarray, others: _Boxes, other: np.ndarray, iou_threshold: float
+) -> np.ndarray:
+    """Return which pairs have an IoU above the threshold, (Q,) int64."""
+    right = np.minimum(rows.right.take(one), others.right.take(other))
+    width = right - np.maximum(rows.left.take(one), others.left.take(other))
+    bottom = np.minimum(rows.bottom.take(one), others.bottom.take(other))
+    height = bottom - np.maximum(rows.top.take(one), others.top.take(other))
+    # One of them may stay negative: then so is the IoU.
+    intersection = width.clip(0) * height
+    union = rows.area.take(one) + others.area.take(other) - intersection
+    return np.flatnonzero(intersection / union > iou_threshold)

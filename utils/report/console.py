@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from utils.evaluation.coco.metric import EvaluationResult, MetricResult
-from utils.evaluation.legacy.metric import LegacyResult
-from utils.evaluation.masks.metric import BoxesAndMasks, LegacyMaskResult, MaskResult
+from utils.evaluation.legacy import LegacyResult
+from utils.evaluation.masks import MaskResult
 from utils.screen.text import printable
 
 AS_YOLOV5 = f"{'as YOLOv5 prints it':>20}, for comparing with old logs; above is COCO's metric"
@@ -25,7 +25,7 @@ def metrics_table(result: EvaluationResult | MaskResult) -> str:
 
     Figures of boxes and of masks stand side by side.
     """
-    if isinstance(result, BoxesAndMasks):
+    if isinstance(result, MaskResult):
         of_boxes = coco_summary(result.boxes, " of boxes")
         summaries = [of_boxes, coco_summary(result.masks, " of masks")]
     else:
@@ -33,13 +33,13 @@ def metrics_table(result: EvaluationResult | MaskResult) -> str:
     return "\n".join([*_class_lines(_by_mark(result)), *summaries])
 
 
-def legacy_table(result: LegacyResult | LegacyMaskResult) -> str:
+def legacy_table(result: LegacyResult | MaskResult) -> str:
     """Return YOLOv5's figures as `metrics_table`, under a title that says so, as text."""
     return "\n".join([AS_YOLOV5, *_class_lines(_by_mark(result))])
 
 
 def _by_mark(result: Any) -> dict[str, Figures]:
-    if isinstance(result, BoxesAndMasks):
+    if isinstance(result, MaskResult):
         return {"(B)": result.boxes, "(M)": result.masks}
     return {"": result}
 

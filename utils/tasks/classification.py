@@ -18,7 +18,7 @@ from utils.errors import DatasetError, UserError
 from utils.files.project import PROJECT
 from utils.media.source import Frame
 from utils.results.class_result import ClassResult
-from utils.tasks.task import Task
+from utils.tasks.task import NO_AUDIT, Task
 
 NO_BOXES = "a classifier finds no boxes"
 HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.classify.yaml"
@@ -51,6 +51,11 @@ class Classification(Task):
         "track": NO_BOXES,
         "square": "the images of classification are square",
         "save_crop": NO_BOXES,
+        "nms": "a classifier finds no boxes to choose from",
+        "letterbox": "a classifier takes the middle of an image, which the graph does not cut out",
+        "audit": NO_AUDIT,
+        "hub": f"the hub's results are boxes, and {NO_BOXES}; `from models import load` takes its "
+        "weights, as docs/en/api.md shows",
         "line_thickness": NO_BOXES,
     }
     unused = (
@@ -72,12 +77,6 @@ class Classification(Task):
         if isinstance(trained, int) and 0 < trained <= MAX_IMAGE_SIZE:
             return trained
         return int(self.defaults["image_size"])
-
-    def check_hub(self) -> None:
-        raise UserError(
-            f"the hub's results are boxes, and {NO_BOXES}; `from models import load` takes its "
-            "weights, as docs/en/api.md shows"
-        )
 
     def result(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annot
 from utils.data.sources.samples import Sample, SampleTable
 from utils.detections import Detections
 from utils.evaluation.coco.results_file import CocoResults
-from utils.evaluation.legacy.metric import LegacyEvaluator
+from utils.evaluation.legacy import LegacyEvaluator
 from utils.media.source import Frame
 from utils.report.console import legacy_table
 from utils.results.result import Result
@@ -32,6 +32,8 @@ class Detection(Task):
     head_args = ("nc", "anchors")
     val_items = BOXES
     fitness = {"mAP_0.5": 0.1, "mAP_0.5:0.95": 0.9}
+    refused: ClassVar[Mapping[str, str]] = {}
+    refused_by_val: ClassVar[Mapping[str, str]] = {}
 
     def about(self, document: Mapping[str, Any]) -> list[str]:
         return [f"anchors in pixels: {document.get('anchors', 'unknown')}"]
@@ -47,9 +49,6 @@ class Detection(Task):
         track_ids: np.ndarray | None = None,
     ) -> Result:
         return Result(frame, found, class_names, track_ids)
-
-    def check_audit(self) -> None:
-        pass
 
     def annotations(
         self, path: Path, samples: Sequence[Sample], class_names: Sequence[str]

@@ -11,19 +11,22 @@ from typing import Any, ClassVar
 import numpy as np
 
 from backend.words import count
+from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
 from utils.data.augment.transforms import WITHOUT_OUTLINES, transform_names
-from utils.data.loading.items import MaskItems
+from utils.data.loading.items import MaskItems, complete_outlines
+from utils.data.loading.reading import pixel_polygons
 from utils.data.sources.class_folders import refuse_classes
 from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
 from utils.data.sources.samples import Sample, SampleTable
 from utils.detections import GroundTruth, Segmentations
 from utils.errors import DatasetError, UserError
 from utils.evaluation.coco.results_file import CocoMaskResults
-from utils.evaluation.masks.metric import legacy_masks
-from utils.evaluation.masks.truth import masked_ground_truth
+from utils.evaluation.masks import legacy_masks
 from utils.files.models import args_of
+from utils.masks.runs import areas, runs_of_polygons
 from utils.media.source import Frame
+from utils.ragged import Ragged
 from utils.report.console import legacy_table
 from utils.results.mask_result import MaskResult
 from utils.results.text_lines import LabelFiles, outline_lines
@@ -44,11 +47,17 @@ class Segmentation(Task):
     fitness: ClassVar[Mapping[str, float]] = {
         "mAP_0.5(B)": 0.1, "mAP_0.5:0.95(B)": 0.9, "mAP_0.5(M)": 0.1, "mAP_0.5:0.95(M)": 0.9,
     }  # fmt: skip
-    refused = {"tile": "masks that are found in tiles cannot be put together"}
+    refused: ClassVar[Mapping[str, str]] = {
+        "tile": "masks that are found in tiles cannot be put together",
+        "letterbox": "masks lie over the network's input, not over the image",
+        "efficient_nms": "TensorRT's operator has no masks; give only --nms",
+    }
+    refused_by_val: ClassVar[Mapping[str, str]] = {}
 
-    def check(self, config: TrainConfig) -> None:
+    def check(self, config: CommandConfig) -> None:
         super().check(config)
-        for name in sorted(WITHOUT_OUTLINES & transform_names(config.albumentations)):
+        given = getattr(config, "albumentations", "")
+        for name in sorted(WITHOUT_OUTLINES & transform_names(given)):
             raise UserError(
                 f"--albumentations: {name} cuts objects into pieces, whose outlines are not "
                 "known; leave it out where masks are trained"
@@ -67,10 +76,15 @@ class Segmentation(Task):
         return MaskResult(frame, found, class_names, track_ids)
 
     def ground_truth(self, sample: Sample) -> GroundTruth:
-        return masked_ground_truth(sample)
-
-    def check_audit(self) -> None:
-        pass
+        """Return the labels with the pixels that pycocotools gives their outlines; an object
+        without one is its box.
+        """
+        labels = super().ground_truth(sample)
+        outlines = complete_outlines(pixel_polygons(sample), labels.boxes_xyxy)
+        size = sample.height, sample.width
+        rows = [runs_of_polygons([outlines.outline(i)], size) for i in range(len(outlines))]
+        masks = Ragged.of(rows, np.uint32)
+        return labels._replace(area=areas(masks), masks=masks)
 
     def annotations(
         self, path: Path, samples: Sequence[Sample], class_names: Sequence[str]

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from utils.cli.detection_config import DetectionConfig
 from utils.cli.flags import flags_of
 from utils.cli.hyperparameters import (
     DEFAULT_HYPERPARAMETERS,
@@ -21,6 +20,7 @@ from utils.cli.hyperparameters import (
 )
 from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
+from utils.cli.val_config import ValConfig
 from utils.data.image.view import View, whole_view
 from utils.data.loading.items import BoxItems
 from utils.data.loading.reading import ground_truth
@@ -35,6 +35,7 @@ from utils.results.image_result import ImageResult
 from utils.results.text_lines import LabelFiles
 
 SIZES = "nsmlx"  # of the public detectors
+NO_AUDIT = "an audit asks a model for the objects of images; give weights of a detector"
 
 
 def with_levels(document: Mapping[str, Any], block: str, args: Sequence[Any]) -> Mapping[str, Any]:
@@ -97,7 +98,9 @@ class Task:
         defaults: fields of `TrainConfig` whose default is another one for this task.
         accumulates: add up the gradients of small batches, to those of 64 images per update.
         head_args: the args of its head in a model YAML that is made for it.
-        refused: fields of any configuration that mean nothing to it, each with the reason.
+        refused: fields of any configuration that mean nothing to it, and the uses "audit" and
+            "hub" if it does not serve them, each with the reason.
+        refused_by_val: the same of val.py alone.
         unused: hyper-parameters that change nothing in its trainings, and are not searched.
         val_items: make the images of a validation without a loss.
         fitness: the weights of the figures, by the names that `Head.figures` has, whose sum
@@ -111,7 +114,13 @@ class Task:
     defaults: ClassVar[Mapping[str, Any]] = {}
     accumulates: ClassVar[bool] = True
     head_args: ClassVar[tuple[Any, ...]]
-    refused: ClassVar[Mapping[str, str]] = {}
+    refused: ClassVar[Mapping[str, str]] = {"audit": NO_AUDIT}
+    refused_by_val: ClassVar[Mapping[str, str]] = {
+        "annotations": "models of this task find no objects",
+        "save_json": "COCO has no form for models of this task",
+        "legacy_metric": "models of this task are measured in one way",
+        "save_txt": "models of this task make no label files",
+    }
     unused: ClassVar[tuple[str, ...]] = ("randaugment",)
     val_items: ClassVar[BoxItems]
     fitness: ClassVar[Mapping[str, float]] = {}
@@ -125,9 +134,18 @@ class Task:
         own = {name: value for name, value in self.defaults.items() if name not in given}
         return {**values, **own}
 
-    def check(self, config: TrainConfig) -> None:
-        """Raise UserError for a flag of a training that means nothing to the task."""
-        _refuse(config, self.refused)
+    def check(self, config: CommandConfig) -> None:
+        """Raise UserError for a flag of train.py, val.py or detect.py that means nothing to it."""
+        by_val = self.refused_by_val if isinstance(config, ValConfig) else {}
+        flags, usual = flags_of(config), config.usual()
+        for name, reason in {**self.refused, **by_val}.items():
+            if name in usual and getattr(config, name) != usual[name]:
+                raise UserError(f"{flags[name].names[0]}: {reason}; leave it out")
+
+    def require(self, use: str) -> None:
+        """Raise UserError if the task refuses what no flag asks for: "audit" or "hub"."""
+        if use in self.refused:
+            raise UserError(self.refused[use])
 
     def adopted(self, document: Mapping[str, Any], cutoff: int = 0) -> Mapping[str, Any]:
         """Return a model document with the task's head: the one given, if it has it.
@@ -200,13 +218,6 @@ class Task:
         """
         return CommandConfig.image_size
 
-    def check_detection(self, config: DetectionConfig) -> None:
-        """Raise UserError for a flag of detect.py or val.py that means nothing to the task."""
-        _refuse(config, self.refused)
-
-    def check_hub(self) -> None:
-        """Raise UserError if the results have no boxes: those of the hub are made of boxes."""
-
     def result(
         self,
         frame: Frame,
@@ -219,22 +230,12 @@ class Task:
         Args:
             class_names: of every class that the model knows.
             track_ids: (K,) int64; None if nothing is tracked.
-
-        Raises:
-            UserError: it cannot be shown.
         """
-        raise UserError(f"what a model to {self.name} finds can only be validated, with val.py")
+        raise NotImplementedError
 
     def ground_truth(self, sample: Sample) -> GroundTruth:
         """Return a sample's labels as the evaluator takes them, in pixels of its image."""
         return ground_truth(sample)
-
-    def check_audit(self) -> None:
-        """Raise UserError if the results cannot be compared with each label."""
-        raise UserError(
-            f"an audit asks a model for the objects of images; this one is to {self.name}: give "
-            "weights of a detector"
-        )
 
     def annotations(
         self, path: Path, samples: Sequence[Sample], class_names: Sequence[str]
@@ -242,33 +243,18 @@ class Task:
         """Return the objects of the samples in COCO's file, for --annotations.
 
         Raises:
-            UserError: the task has no objects, or the file is not as it should be.
+            UserError: the file is not as it should be.
         """
-        raise UserError(
-            f"--annotations {path}: models to {self.name} find no objects; leave it out"
-        )
+        raise NotImplementedError
 
     def coco_results(self, class_names: Sequence[str], samples: Sequence[Sample]) -> CocoResults:
-        """Return what writes predictions.json; UserError if COCO has no form for the task."""
-        raise UserError(f"--save-json: COCO has no form for models to {self.name}; leave it out")
+        """Return what writes predictions.json, for --save-json."""
+        raise NotImplementedError
 
     def legacy_metric(self, class_names: Sequence[str]) -> LegacyMetric:
-        """Return what measures YOLOv5's own figures; UserError if these are the usual ones."""
-        raise UserError(
-            f"--legacy-metric: models to {self.name} are measured in one way; leave it out"
-        )
+        """Return what measures YOLOv5's own figures, for --legacy-metric."""
+        raise NotImplementedError
 
     def label_files(self, samples: Sequence[Sample], scores: bool) -> LabelFiles:
-        """Return what writes label files; UserError if what is found makes no labels.
-
-        scores: whether their lines have them.
-        """
-        raise UserError(f"--save-txt: models to {self.name} make no label files; leave it out")
-
-
-def _refuse(config: CommandConfig, reasons: Mapping[str, str]) -> None:
-    """Raise UserError for a field that is not at its default and has a reason against it."""
-    flags, usual = flags_of(config), config.usual()
-    for name, reason in reasons.items():
-        if name in usual and getattr(config, name) != usual[name]:
-            raise UserError(f"{flags[name].names[0]}: {reason}; leave it out")
+        """Return what writes label files, for --save-txt; scores: whether their lines have them."""
+        raise NotImplementedError

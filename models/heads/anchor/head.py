@@ -20,7 +20,6 @@ from utils.data.sources.samples import Sample
 from utils.detections import Detections
 from utils.errors import UserError
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
-from utils.evaluation.fitness import detection_fitness
 from utils.evaluation.joining import join_views
 from utils.evaluation.nms import SuppressionSettings, best_rows_of_images
 from utils.export.metadata import DETECTIONS, EFFICIENT, ROWS
@@ -45,12 +44,6 @@ class AnchorHead(CellHead, BoxHead):
         np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64)
     )
     exported_kinds = ROWS, DETECTIONS, EFFICIENT
-
-    @classmethod
-    def exported_kind(cls, nms: bool, efficient_nms: bool, letterbox: bool) -> str:
-        if efficient_nms:
-            return EFFICIENT
-        return DETECTIONS if nms else ROWS
 
     def exported(self, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
         return (self.decode(raw),)
@@ -124,11 +117,6 @@ class AnchorHead(CellHead, BoxHead):
     def figures(result: EvaluationResult) -> dict[str, float]:
         values = result.mean_precision, result.mean_recall, result.map50, result.map
         return dict(zip(AnchorHead.figure_names, values, strict=True))
-
-    @staticmethod
-    def fitness(result: EvaluationResult) -> float:
-        """Return a tenth of mAP50 and nine tenths of mAP50-95, as in the public YOLOv5."""
-        return detection_fitness(result.map50, result.map)
 
     @staticmethod
     def class_scores(result: EvaluationResult) -> tuple[float, ...]:

@@ -23,7 +23,7 @@ from utils.data.randomness import dropout_generator
 from utils.data.sources.samples import Sample
 from utils.detections import Classification
 from utils.errors import UserError
-from utils.evaluation.classes.metric import (
+from utils.evaluation.accuracy import (
     ClassificationEvaluator,
     ClassificationResult,
     accuracy_table,
@@ -154,17 +154,6 @@ class ClassifyHead(Head):
     ) -> Classification:
         return Classification(decoded)
 
-    @classmethod
-    def exported_kind(cls, nms: bool, efficient_nms: bool, letterbox: bool) -> str:
-        if nms:
-            raise UserError("--nms: a classifier finds no boxes to choose from; leave it out")
-        if letterbox:
-            raise UserError(
-                "--letterbox: a classifier takes the middle of an image, which the graph does not "
-                "cut out; leave it out"
-            )
-        return LOGITS
-
     def exported(self, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
         return tuple(raw)
 
@@ -191,11 +180,6 @@ class ClassifyHead(Head):
     def figures(result: ClassificationResult) -> dict[str, float]:
         values = result.top1, result.top5
         return dict(zip(ClassifyHead.figure_names, values, strict=True))
-
-    @staticmethod
-    def fitness(result: ClassificationResult) -> float:
-        """Return the top-1 accuracy."""
-        return result.top1
 
     @staticmethod
     def class_scores(result: ClassificationResult) -> tuple[float, ...]:

@@ -16,16 +16,13 @@ from backend.contract import Tensor
 from models.blocks.conv import Conv
 from models.heads.anchor.cell_head import CellHead
 from models.heads.anchor.decode import BOX_CHANNELS, rows_of_detections
-from models.heads.base import Head
 from models.heads.mask.loss import SegmentationLoss
 from models.registry import MAX_CHANNELS, Cost, LayerPlan, LayerRequest, register
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
 from utils.data.sources.samples import Sample
 from utils.detections import Detections, Segmentations
 from utils.errors import UserError, brief
-from utils.evaluation.coco.metric import EvaluationResult, MetricResult
-from utils.evaluation.fitness import detection_fitness
-from utils.evaluation.masks.metric import MaskEvaluator, MaskResult, coco_masks
+from utils.evaluation.masks import MaskEvaluator, MaskResult, coco_masks
 from utils.evaluation.nms import SuppressionSettings, best_rows_of_images
 from utils.export.metadata import MASK_ROWS, MASKS
 from utils.export.outputs import MOST_MASKS
@@ -70,9 +67,16 @@ class Protonet(nn.Module):
         return (stride, Conv.cost(in_channels, channels, 3)), (stride // 2, fine)
 
 
-class ScoredMasks(Head):
-    """A head that finds `Segmentations`; everything but their scores is a subclass's."""
+@register("Segment", joins=True)
+class MaskHead(CellHead):
+    """A head of cells whose rows end in M coefficients, and M prototypes of the first map.
 
+    The mask of an object is where the sum of the prototypes, each times its coefficient, is
+    above 0, inside the box.
+    """
+
+    task = SEGMENTATION
+    loss_names = {"box": "box", "mask": "seg", "objectness": "obj", "classification": "cls"}
     figure_names = {
         "precision(B)": "P(B)", "recall(B)": "R(B)",
         "mAP_0.5(B)": "mAP50(B)", "mAP_0.5:0.95(B)": "mAP50-95(B)",
@@ -85,63 +89,6 @@ class ScoredMasks(Head):
         np.zeros(0, np.int64),
         Ragged.of((), np.uint32),
     )
-
-    @classmethod
-    def row_names(cls) -> Mapping[str, str]:
-        """Return the mAP of boxes and of masks: a row with four losses has no room for more."""
-        return {"mAP_0.5:0.95(B)": "mAP(B)", "mAP_0.5:0.95(M)": "mAP(M)"}
-
-    def make_evaluator(
-        self, class_names: Sequence[str]
-    ) -> MaskEvaluator[EvaluationResult, MetricResult]:
-        return coco_masks(class_names)
-
-    @staticmethod
-    def figures(result: MaskResult) -> dict[str, float]:
-        values = [
-            value
-            for of in (result.boxes, result.masks)
-            for value in (of.mean_precision, of.mean_recall, of.map50, of.map)
-        ]
-        return dict(zip(ScoredMasks.figure_names, values, strict=True))
-
-    @staticmethod
-    def fitness(result: MaskResult) -> float:
-        """Return the fitness of boxes plus that of masks, as in the public YOLOv5."""
-        return sum(detection_fitness(of.map50, of.map) for of in (result.boxes, result.masks))
-
-    @staticmethod
-    def class_scores(result: MaskResult) -> tuple[float, ...]:
-        """Return mAP50-95 by class, the mean of boxes and masks; that of the others for a class
-        without objects.
-        """
-        of_both = [np.where(np.isnan(of.ap), of.map, of.ap) for of in (result.boxes, result.masks)]
-        return tuple(np.mean(of_both, axis=0).tolist())
-
-    @staticmethod
-    def table(result: MaskResult) -> str:
-        return metrics_table(result)
-
-    @staticmethod
-    def plot(result: MaskResult, samples: Sequence[Sample], folder: Path) -> None:
-        for name, of in (("Box", result.boxes), ("Mask", result.masks)):
-            plot_precision_recall(of, folder / f"{name}PR_curve.png")
-            plot_over_confidence(of, folder, name)
-        boxes = result.boxes
-        plot_confusion(boxes.confusion, boxes.class_names, folder / "confusion_matrix.png")
-        plot_examples(boxes.examples, samples, boxes.class_names, folder, draw_objects)
-
-
-@register("Segment", joins=True)
-class MaskHead(ScoredMasks, CellHead):
-    """A head of cells whose rows end in M coefficients, and M prototypes of the first map.
-
-    The mask of an object is where the sum of the prototypes, each times its coefficient, is
-    above 0, inside the box.
-    """
-
-    task = SEGMENTATION
-    loss_names = {"box": "box", "mask": "seg", "objectness": "obj", "classification": "cls"}
     target_fields = ("image_index", "class_index", "boxes_cxcywh_norm", "masks")
     exported_kinds = MASK_ROWS, MASKS
     loss_type = SegmentationLoss
@@ -236,16 +183,6 @@ class MaskHead(ScoredMasks, CellHead):
         # A file that suppresses has as many prototypes as it found objects, perhaps none.
         return decoded.rows[:, : decoded.rows.shape[1] - len(decoded.prototypes)]
 
-    @classmethod
-    def exported_kind(cls, nms: bool, efficient_nms: bool, letterbox: bool) -> str:
-        if letterbox:
-            raise UserError(
-                "--letterbox: masks lie over the network's input, not over the image; leave it out"
-            )
-        if efficient_nms:
-            raise UserError("--efficient-nms: TensorRT's operator has no masks; give only --nms")
-        return MASKS if nms else MASK_ROWS
-
     def exported(self, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
         return self.decode(raw), raw[-1]
 
@@ -267,6 +204,44 @@ class MaskHead(ScoredMasks, CellHead):
                 )
             rows, prototypes = rows_of_masks(rows, prototypes, self.num_classes)
         return MaskRows(rows[rows[:, BOX_CHANNELS] > confidence_threshold], prototypes)
+
+    @classmethod
+    def row_names(cls) -> Mapping[str, str]:
+        """Return the mAP of boxes and of masks: a row with four losses has no room for more."""
+        return {"mAP_0.5:0.95(B)": "mAP(B)", "mAP_0.5:0.95(M)": "mAP(M)"}
+
+    def make_evaluator(self, class_names: Sequence[str]) -> MaskEvaluator:
+        return coco_masks(class_names)
+
+    @staticmethod
+    def figures(result: MaskResult) -> dict[str, float]:
+        values = [
+            value
+            for of in (result.boxes, result.masks)
+            for value in (of.mean_precision, of.mean_recall, of.map50, of.map)
+        ]
+        return dict(zip(MaskHead.figure_names, values, strict=True))
+
+    @staticmethod
+    def class_scores(result: MaskResult) -> tuple[float, ...]:
+        """Return mAP50-95 by class, the mean of boxes and masks; that of the others for a class
+        without objects.
+        """
+        of_both = [np.where(np.isnan(of.ap), of.map, of.ap) for of in (result.boxes, result.masks)]
+        return tuple(np.mean(of_both, axis=0).tolist())
+
+    @staticmethod
+    def table(result: MaskResult) -> str:
+        return metrics_table(result)
+
+    @staticmethod
+    def plot(result: MaskResult, samples: Sequence[Sample], folder: Path) -> None:
+        for name, of in (("Box", result.boxes), ("Mask", result.masks)):
+            plot_precision_recall(of, folder / f"{name}PR_curve.png")
+            plot_over_confidence(of, folder, name)
+        boxes = result.boxes
+        plot_confusion(boxes.confusion, boxes.class_names, folder / "confusion_matrix.png")
+        plot_examples(boxes.examples, samples, boxes.class_names, folder, draw_objects)
 
 
 def _require_count(name: str, value: object, most: int) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from models.heads.anchor.head import AnchorHead
-from models.heads.mask.head import ScoredMasks
+from models.heads.mask.head import MaskHead
 from tests.presence_head import PresenceHead, Present
 from tests.rank_threads import run_rank_threads
 from utils.detections import Detections, Segmentations
@@ -38,7 +38,7 @@ def leaves(found):
 
 @pytest.mark.parametrize(
     ("head", "found_by"),
-    [(AnchorHead, detections), (PresenceHead, present), (ScoredMasks, segmentations)],
+    [(AnchorHead, detections), (PresenceHead, present), (MaskHead, segmentations)],
 )
 @pytest.mark.parametrize("counts", [[2, 0, 3, 1], [0, 0, 0, 0]])
 @pytest.mark.parametrize("ranks", [1, 2, 3])

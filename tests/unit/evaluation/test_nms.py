@@ -1,6 +1,7 @@
 """utils/evaluation/nms.py against stored cases and a direct, slow form of the greedy rule."""
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -13,18 +14,17 @@ from utils.cli.val_config import parse_val_flags
 from utils.data.sources.samples import Sample, table_of
 from utils.data.sources.splits import only_classes
 from utils.errors import UserError
-from utils.evaluation.greedy_nms import suppress_greedily
-from utils.evaluation.nms import SuppressionSettings, best_rows, non_max_suppression
+from utils.evaluation.nms import (
+    PAIRS,
+    SuppressionSettings,
+    best_rows_of_images,
+    non_max_suppression,
+    suppress_greedily,
+)
 
 
-@pytest.fixture(scope="module")
-def stored():
-    with np.load(shared_path("golden/nms/predictions.npz")) as predictions:
-        images = dict(predictions)
-    with np.load(shared_path("golden/nms/outputs.npz")) as outputs:
-        expected = dict(outputs)
-    cases = json.loads(shared_path("golden/nms/cases.json").read_text())
-    return cases, images, expected
+def generator(seed: int) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(seed))
 
 
 def as_rows(detections) -> np.ndarray:
@@ -35,7 +35,7 @@ def as_rows(detections) -> np.ndarray:
 
 def predictions(num_rows: int, num_classes: int, seed: int, levels: int = 0) -> np.ndarray:
     """Draw decoded predictions; with levels, class scores take only that many values."""
-    random = np.random.Generator(np.random.Philox(seed))
+    random = generator(seed)
     centre, size = random.uniform(0, 200, (num_rows, 2)), random.uniform(5, 80, (num_rows, 2))
     scores = random.uniform(0, 1, (num_rows, 1 + num_classes))
     if levels:
@@ -43,134 +43,193 @@ def predictions(num_rows: int, num_classes: int, seed: int, levels: int = 0) -> 
     return np.concatenate((centre, size, scores), axis=1).astype(np.float32)
 
 
-def direct_nms(decoded, confidence, iou_threshold, max_detections):
-    """Do multi-label NMS one candidate at a time, as the rule is told: (K, 6) rows."""
-    boxes_xyxy = cxcywh_to_xyxy(decoded[:, :4])
-    scores = decoded[:, 5:] * decoded[:, 4:5]
-    candidates = [
-        (-scores[row, label], row, label)
-        for row in range(len(decoded))
-        for label in range(scores.shape[1])
-        if scores[row, label] > confidence
-    ]
-    kept: list[tuple[int, int]] = []
-    for _, row, label in sorted(candidates):
-        rivals = [other for other, other_label in kept if other_label == label]
-        iou = pairwise_iou(boxes_xyxy[[row]], boxes_xyxy[rivals])
-        if len(kept) < max_detections and not (iou > iou_threshold).any():
-            kept.append((row, label))
-    rows = [(*boxes_xyxy[row], scores[row, label], label) for row, label in kept]
-    return np.array(rows, np.float32).reshape(-1, 6)
-
-
-def assert_same_but_for_ties(found: np.ndarray, expected: np.ndarray, tied_scores: np.ndarray):
-    """Compare rows; they may differ at equal scores, since the stored sort is not stable."""
-    np.testing.assert_array_equal(found[:, 4], expected[:, 4])
-    different = (found != expected).any(axis=1)
-    assert np.isin(found[different, 4], tied_scores).all()
-
-
-def test_stored_cases_are_met(stored):
-    cases, images, outputs = stored
-    num_outputs, num_exact = 0, 0
-    for case in cases:
+def test_stored_cases_are_met():
+    images = dict(np.load(shared_path("golden/nms/predictions.npz")))
+    outputs = dict(np.load(shared_path("golden/nms/outputs.npz")))
+    num_exact = []
+    for case in json.loads(shared_path("golden/nms/cases.json").read_text()):
+        settings = SuppressionSettings(
+            case["conf"], case["iou"], case["agnostic"], case["classes"], case["max_det"],
+            case["multi_label"],
+        )  # fmt: skip
         for number, decoded in enumerate(images[case["pred"]]):
-            found = as_rows(
-                non_max_suppression(
-                    decoded,
-                    SuppressionSettings(
-                        case["conf"],
-                        case["iou"],
-                        class_agnostic=case["agnostic"],
-                        classes=case["classes"],
-                        max_detections=case["max_det"],
-                        multi_label=case["multi_label"],
-                    ),
-                )
-            )
+            found = as_rows(non_max_suppression(decoded, settings))
+            expected = outputs[f"c{case['id']}_i{number}"]
+            np.testing.assert_array_equal(found[:, 4], expected[:, 4])
+            # Rows may differ at equal scores: the stored sort is not stable.
             scores = decoded[:, 5:] * decoded[:, 4:5]
             values, counts = np.unique(scores[scores > case["conf"]], return_counts=True)
-            expected = outputs[f"c{case['id']}_i{number}"]
-            assert_same_but_for_ties(found, expected, values[counts > 1])
-            num_outputs += 1
-            num_exact += np.array_equal(found, expected)
+            different = (found != expected).any(axis=1)
+            assert np.isin(found[different, 4], values[counts > 1]).all()
+            num_exact.append(not different.any())
     # Eight outputs, all of one image with many saturated, equal scores, have ties in another order.
-    assert (num_outputs, num_exact) == (408, 400)
+    assert (len(num_exact), sum(num_exact)) == (408, 400)
+
+
+def kept_one_by_one(boxes_xyxy, group, iou_threshold, max_kept):
+    """Apply the greedy rule, a box at a time."""
+    overlaps = pairwise_iou(boxes_xyxy, boxes_xyxy) > iou_threshold
+    overlaps &= group[:, None] == group
+    kept = []
+    for row in range(len(boxes_xyxy)):
+        if len(kept) < max_kept and not overlaps[row, kept].any():
+            kept.append(row)
+    return np.array(kept, np.int64)
 
 
 @pytest.mark.parametrize(("num_classes", "levels"), [(1, 0), (4, 0), (4, 3), (1, 1)])
 @pytest.mark.parametrize("max_detections", [5, 1000])
-def test_result_is_that_of_the_rule_told_directly(num_classes, levels, max_detections):
+def test_the_result_is_that_of_the_greedy_rule(num_classes, levels, max_detections):
     decoded = predictions(400, num_classes, seed=num_classes + 10 * levels, levels=levels)
-    settings = SuppressionSettings(0.1, 0.5, max_detections=max_detections)
-    found = as_rows(non_max_suppression(decoded, settings))
-    expected = direct_nms(decoded, 0.1, 0.5, max_detections)
-    assert 0 < len(expected) <= max_detections
+    found = non_max_suppression(
+        decoded, SuppressionSettings(0.1, 0.5, max_detections=max_detections)
+    )
+    scores = decoded[:, 5:] * decoded[:, 4:5]
+    row, label = np.nonzero(scores > 0.1)
+    order = np.lexsort((label, row, -scores[row, label]))
+    row, label = row[order], label[order]
+    boxes = cxcywh_to_xyxy(decoded[:, :4])[row]
+    kept = kept_one_by_one(boxes, label, 0.5, max_detections)
+    assert 0 < len(kept) <= max_detections
+    np.testing.assert_array_equal(found.boxes_xyxy, boxes[kept])
+    np.testing.assert_array_equal(found.scores, scores[row, label][kept])
+    np.testing.assert_array_equal(found.class_index, label[kept])
+
+
+NO_AREA = np.float32([
+    [np.nan, 0, 20, np.nan], [-np.inf, 0, np.inf, 20], [-np.inf] * 4, [0, 0, np.inf, 20],
+    [20, 20, 0, 0], [20, 0, 0, 20], [0, 20, 20, 0], [0, 5, 20, 5],
+])  # fmt: skip
+
+
+def drawn_boxes(kind: str, count: int) -> np.ndarray:
+    random = generator(count)
+    if kind == "on a grid":  # boxes coincide, touch, lack area and meet thresholds exactly
+        corner, size = random.integers(-6, 6, (count, 2)), random.integers(0, 7, (count, 2))
+        return np.concatenate((corner, corner + size), axis=1).astype(np.float32)
+    spread = 9 if kind == "crowded" else 60
+    centre, size = random.uniform(0, spread, (count, 2)), random.uniform(1, 12, (count, 2))
+    boxes_xyxy = np.concatenate((centre - size, centre + size), axis=1).astype(np.float32)
+    if kind == "with boxes that are no finite rectangle":
+        boxes_xyxy[:: count // 8] = np.resize(NO_AREA, boxes_xyxy[:: count // 8].shape)
+    return boxes_xyxy
+
+
+@pytest.mark.parametrize("lengths", [[0], [700], [40, 0, 350, 1, 90]], ids=str)
+@pytest.mark.parametrize(
+    "kind", ["on a grid", "crowded", "apart", "with boxes that are no finite rectangle"]
+)
+def test_images_together_keep_what_each_keeps_box_by_box(kind, lengths):
+    boxes_xyxy = drawn_boxes(kind, sum(lengths) or 8)[: sum(lengths)]
+    group = generator(1).integers(0, 2, len(boxes_xyxy)) * 1000 - 1
+    finite = np.where(np.isfinite(boxes_xyxy).all(axis=1, keepdims=True), boxes_xyxy, 0)
+    flat = (finite[:, 2:] <= finite[:, :2]).any(axis=1)
+    finite[flat] = 0  # these overlap nothing either
+    images = np.split(np.arange(len(boxes_xyxy)), np.cumsum(lengths)[:-1])
+    for threshold in (0.0, 0.25, 0.5, 0.95, 1.0):
+        for max_kept in (1, 30, 1000):
+            expected = [
+                index[kept_one_by_one(finite[index], group[index], threshold, max_kept)]
+                for index in images
+            ]
+            found = suppress_greedily(boxes_xyxy, group, threshold, max_kept, lengths)
+            np.testing.assert_array_equal(found, np.concatenate(expected))
+
+
+def test_heaps_of_boxes_are_searched_to_the_end_in_bounded_memory():
+    # Boxes that coincide but for a pixel's part, in 8 heaps of 2,000: a stage has 8 million pairs,
+    # 1 GB if listed at once. The last of an image lies elsewhere.
+    random = generator(6)
+    left = 30.0 * (np.arange(16000) // 2000)
+    corner = np.stack((left, np.zeros(16000)), axis=1) + random.normal(0, 0.3, (16000, 2))
+    boxes_xyxy = np.concatenate((corner, corner + 25), axis=1).astype(np.float32)
+    boxes_xyxy[-1] += 900
+    boxes_xyxy = np.tile(boxes_xyxy, (4, 1))
+    tracemalloc.start()
+    try:
+        row = suppress_greedily(boxes_xyxy, np.zeros(64000, np.int64), 0.5, 300, [16000] * 4)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(row) == 4 * 9 and row[8::9].tolist() == [15999, 31999, 47999, 63999]
+    # About 200 bytes for each box, 150 for each pair that is compared at once.
+    assert peak < 64000 * 250 + 2 * PAIRS * 150
+
+
+@pytest.mark.parametrize("threshold", [0.01, 0.2, 0.5, 0.6, 0.95])
+def test_overlaps_near_the_threshold_are_all_found(threshold):
+    # Pairs whose IoU is the threshold but for rounding: shifted along x, along y and along both, or
+    # one inside the other at a side. The search beside a box must leave none of them out.
+    random = generator(3)
+    size = np.exp(random.uniform(-3, 6, (400, 2)))
+    common = 2 * threshold / (1 + threshold)  # of the area of one
+    part_x = np.concatenate((np.full(100, common), np.ones(100), random.uniform(common, 1, 200)))
+    shift = (1 - np.stack((part_x, common / part_x), axis=1)) * size
+    corner = np.arange(400)[:, None] * np.array([3000.0, 1])
+    one, other = (np.concatenate((x, x + size), axis=1) for x in (corner, corner + shift))
+    inside = one[300:].copy()
+    inside[::2, 2] -= (1 - threshold) * size[300::2, 0]
+    inside[1::2, 1] += (1 - threshold) * size[301::2, 1]
+    other[300:] = inside
+    boxes_xyxy = np.concatenate((one, other)).astype(np.float32)
+    group = np.tile(np.arange(400) % 7, 2)
+    expected = kept_one_by_one(boxes_xyxy, group, threshold, 1000)
+    assert 410 < len(expected) < 790
+    found = suppress_greedily(boxes_xyxy, group, threshold, 1000, [800])
     np.testing.assert_array_equal(found, expected)
 
 
-def test_search_beyond_the_first_prefixes_is_exact():
-    # 12,000 boxes in five tight heaps: one of each is kept, and the last few, which lie elsewhere.
-    boxes_xyxy = np.tile(np.arange(5)[:, None] * 50 + [0.0, 0, 20, 20], (2400, 1))
-    boxes_xyxy[[3000, 9000, 11999]] += [[0, 100, 0, 100], [0, 200, 0, 200], [0, 300, 0, 300]]
-    group = np.zeros(12000, np.int64)
-    kept = suppress_greedily(boxes_xyxy.astype(np.float32), group, 0.5, 100)
-    np.testing.assert_array_equal(kept, [0, 1, 2, 3, 4, 3000, 9000, 11999])
+CHAIN = [[0, 0, 10, 1], [4, 0, 14, 1], [8, 0, 18, 1]]  # IoU 3/7 between neighbours
+SIZES = [[0, 0, 1e-30, 1], [0, 0, 1e-30, 1], [1e30, 0, 2e30, 1], [1e30, 0, 2e30, 1]]
 
 
-def test_best_class_alone_is_kept_unless_multi_label():
-    decoded = np.array([[50, 50, 20, 20, 0.5, 0.4, 0.8, 0.6]], np.float32)
-    best = non_max_suppression(decoded, SuppressionSettings(0.1, 0.5, multi_label=False))
-    every = non_max_suppression(decoded, SuppressionSettings(0.1, 0.5))
-    np.testing.assert_array_equal(best.class_index, [1])
-    np.testing.assert_array_equal(every.class_index, [1, 2, 0])
-    # Products of float32 numbers, rounded once.
-    np.testing.assert_allclose(every.scores, [0.4, 0.3, 0.2], rtol=1e-6)
-    np.testing.assert_array_equal(every.boxes_xyxy, [[40, 40, 60, 60]] * 3)
+@pytest.mark.parametrize(("boxes", "group", "threshold", "kept"), [
+    ([[0, 0, 4, 2], [2, 0, 4, 2]], [0, 0], 0.5, [0, 1]),  # exactly at the threshold
+    ([[0, 0, 4, 2], [2, 0, 4, 2]], [0, 0], 0.499, [0]),
+    # 4800002 / 8000003 is 1e-9 above the float32 nearest to 0.6, and rounds to it in float32.
+    ([[0, 0, 1, 8000003], [0, 0, 1, 4800002]], [0, 0], 0.6, [0]),
+    (CHAIN, [5, 5, 5], 0.4, [0, 2]),  # a removed box removes nothing
+    (CHAIN, [5, 7, 5], 0.4, [0, 1, 2]),
+    (SIZES, [0, 0, 0, -1], 0.5, [0, 2, 3]),
+])  # fmt: skip
+def test_boxes_by_hand(boxes, group, threshold, kept):
+    threshold = float(np.float32(threshold))
+    found = suppress_greedily(np.float32(boxes), np.array(group), threshold, 100, [len(boxes)])
+    assert found.tolist() == kept
 
 
-def test_a_validation_in_training_suppresses_as_val_does_by_default():
-    flags = parse_val_flags(["--weights", "F"])
-    of_val = suppression_settings(flags, multi_label=True)
-    assert vars(of_val) == vars(SuppressionSettings()) == {
-        "confidence_threshold": 0.001, "iou_threshold": 0.6, "class_agnostic": False,
-        "classes": None, "max_detections": 300, "multi_label": True,
-    }  # fmt: skip
+BEST = [[50, 50, 20, 20, 0.5, 0.4, 0.8, 0.6]]
+SAME_PLACE = [[10, 10, 8, 8, 1, 0.9, 0], [10, 10, 8, 8, 1, 0, 0.8]]
+# Far apart; scores 0.25, just above it, and 0.25 by objectness alone.
+ABOVE = float(np.nextafter(np.float32(0.5), np.float32(1)))
+AT_LIMIT = [[50, 50, 20, 20, 0.5, 0.5], [150, 50, 20, 20, 0.5, ABOVE], [250, 50, 20, 20, 0.25, 1]]
+TIES = [[10, 10, 4, 4, 0.5, 0.5], [90, 10, 4, 4, 0.5, 0.5], [10, 10.1, 4, 4, 0.5, 0.5]]
+FLAT = [[10, 10, 0, 8, 1, 0.9], [10, 10, 8, 0, 1, 0.8], [10, 10, 0, 8, 1, 0.7]]
 
 
-@pytest.mark.parametrize("multi_label", [True, False])
-def test_a_score_equal_to_the_confidence_threshold_is_no_candidate(multi_label):
-    # Far apart; scores 0.25, just above it, and 0.25 by objectness alone.
-    above = np.nextafter(np.float32(0.5), np.float32(1))
-    decoded = np.array(
-        [[50, 50, 20, 20, 0.5, 0.5], [150, 50, 20, 20, 0.5, above], [250, 50, 20, 20, 0.25, 1]],
-        np.float32,
+@pytest.mark.parametrize(("decoded", "settings", "rows", "classes"), [
+    (BEST, {"multi_label": False}, [0], [1]),
+    (BEST, {}, [0, 0, 0], [1, 2, 0]),
+    (SAME_PLACE, {}, [0, 1], [0, 1]),
+    (SAME_PLACE, {"class_agnostic": True}, [0], [0]),
+    (AT_LIMIT, {"confidence_threshold": 0.25}, [1], [0]),
+    (AT_LIMIT, {"confidence_threshold": 0.25, "multi_label": False}, [1], [0]),
+    (TIES, {}, [0, 1], [0, 0]),
+    (FLAT, {}, [0, 1, 2], [0, 0, 0]),
+    (np.zeros((20, 8)), {}, [], []),
+    (np.full((20, 8), np.nan), {"multi_label": False}, [], []),
+    (np.zeros((0, 8)), {}, [], []),
+], ids=["best class", "every class", "classes apart", "agnostic", "at the confidence",
+        "at the confidence, best class", "equal scores", "no area", "zeros", "NaN",
+        "no rows"])  # fmt: skip
+def test_predictions_by_hand(decoded, settings, rows, classes):
+    settings = SuppressionSettings(
+        **{"confidence_threshold": 0.1, "iou_threshold": 0.5, **settings}
     )
-    found = non_max_suppression(decoded, SuppressionSettings(0.25, 0.5, multi_label=multi_label))
-    np.testing.assert_array_equal(found.boxes_xyxy, [[140, 40, 160, 60]])
-
-
-def test_equal_scores_keep_the_order_of_the_rows():
-    decoded = np.zeros((3, 6), np.float32)
-    decoded[:, :4] = [[10, 10, 4, 4], [90, 10, 4, 4], [10, 10.1, 4, 4]]
-    decoded[:, 4:] = 0.5
-    found = non_max_suppression(decoded, SuppressionSettings(0.1, 0.5))
-    np.testing.assert_array_equal(found.boxes_xyxy[:, 0], [8, 88])
-    np.testing.assert_array_equal(found.boxes_xyxy[:, 1], [8, 8])
-
-
-def test_overlap_equal_to_the_threshold_is_kept_and_above_it_goes():
-    decoded = np.array([[10, 5, 20, 10, 1, 1], [5, 5, 10, 10, 1, 0.9]], np.float32)  # IoU 1/2
-    assert len(non_max_suppression(decoded, SuppressionSettings(0.1, 0.5)).scores) == 2
-    assert len(non_max_suppression(decoded, SuppressionSettings(0.1, 0.499)).scores) == 1
-
-
-def test_classes_meet_only_when_nms_is_class_agnostic():
-    decoded = np.array([[10, 10, 8, 8, 1, 0.9, 0], [10, 10, 8, 8, 1, 0, 0.8]], np.float32)
-    apart = non_max_suppression(decoded, SuppressionSettings(0.1, 0.5))
-    together = non_max_suppression(decoded, SuppressionSettings(0.1, 0.5, class_agnostic=True))
-    np.testing.assert_array_equal(apart.class_index, [0, 1])
-    np.testing.assert_array_equal(together.class_index, [0])
+    ((found, row),) = best_rows_of_images([np.float32(decoded)], settings)
+    assert (row.tolist(), found.class_index.tolist()) == (rows, classes)
+    assert found.boxes_xyxy.shape == (len(rows), 4)
+    assert [field.dtype for field in found] == [np.float32, np.float32, np.int64]
 
 
 def test_only_the_best_candidates_take_part():
@@ -181,52 +240,24 @@ def test_only_the_best_candidates_take_part():
     np.testing.assert_array_equal(found.scores, scores[:50])
 
 
-def test_boxes_without_area_are_neither_lost_nor_an_error():
-    decoded = np.array(
-        [[10, 10, 0, 8, 1, 0.9], [10, 10, 8, 0, 1, 0.8], [10, 10, 0, 8, 1, 0.7]], np.float32
-    )
-    assert len(non_max_suppression(decoded, SuppressionSettings(0.1, 0.5)).scores) == 3
-
-
-def test_box_that_is_no_finite_rectangle_is_kept_and_removes_nothing():
-    decoded = np.tile(np.array([[10, 10, 8, 8, 1, 0.9]], np.float32), (50, 1))
-    decoded[1:, 5] = 0.8
-    for box in ([np.nan] * 4, [10, 10, np.inf, 8], [-np.inf, -np.inf, 8, 8], [10, 10, -50, -50]):
-        decoded[7, :4] = box
-        found, row = best_rows(decoded, SuppressionSettings(0.1, 0.5))
-        assert row.tolist() == [0, 7] and len(found.scores) == 2
-
-
-@pytest.mark.parametrize("multi_label", [False, True])
-@pytest.mark.parametrize(
-    "decoded",
-    [
-        np.zeros((0, 8), np.float32),
-        np.zeros((20, 8), np.float32),
-        np.full((20, 8), np.nan, np.float32),
-    ],
-)
-def test_nothing_above_the_threshold_gives_empty_detections(decoded, multi_label):
-    found = non_max_suppression(decoded, SuppressionSettings(multi_label=multi_label))
-    assert found.boxes_xyxy.shape == (0, 4) and found.boxes_xyxy.dtype == np.float32
-    assert found.scores.shape == (0,) and found.scores.dtype == np.float32
-    assert found.class_index.shape == (0,) and found.class_index.dtype == np.int64
-
-
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
 def test_decoded_predictions_are_float32_or_refused(dtype):
     with pytest.raises(AssertionError, match=f"decoded is {np.dtype(dtype)}: cast the raw maps"):
         non_max_suppression(np.zeros((5, 6), dtype), SuppressionSettings())
 
 
+def test_a_validation_in_training_suppresses_as_val_does_by_default():
+    flags = parse_val_flags(["--weights", "F"])
+    assert suppression_settings(flags, multi_label=True) == SuppressionSettings()
+
+
 def test_only_the_chosen_classes_are_detected():
     decoded = predictions(200, 4, seed=9)
     every = non_max_suppression(decoded, SuppressionSettings(0.2, 0.5, max_detections=1000))
     some = SuppressionSettings(0.2, 0.5, classes=(0, 3), max_detections=1000)
-    chosen = non_max_suppression(decoded, some)
     expected = every.take(np.flatnonzero(np.isin(every.class_index, (0, 3))))
     assert 0 < len(expected.scores) < len(every.scores)
-    np.testing.assert_array_equal(as_rows(chosen), as_rows(expected))
+    np.testing.assert_array_equal(as_rows(non_max_suppression(decoded, some)), as_rows(expected))
 
 
 def sample(class_index):

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.evaluation.coco.matching import position_in_run
-from utils.evaluation.ordering import descending_order
 
 CONFIDENCE_GRID = np.linspace(0.0, 1.0, 501)
 
@@ -109,7 +108,7 @@ def _confidence_of_best_mean_f1(
     f1 = 2 * (total - before_class) / (position + 1 + num_ground_truth[class_index])
     change = np.diff(f1, prepend=0.0)
     change[position == 0] = f1[position == 0]
-    order = descending_order(scores)
+    order = np.argsort(-scores, kind="stable")
     f1_sum, descending = np.cumsum(change[order]), scores[order]
     # Detections of equal score count together.
     last_of_equal = np.append(descending[1:] != descending[:-1], True)

@@ -5,14 +5,14 @@ Source: Lin et al. 2014, arXiv:1405.0312, and the rules of https://cocodataset.o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from utils.boxes import pairwise_iou
 from utils.detections import Detections, GroundTruth
-from utils.evaluation.ordering import order_by_class
-from utils.evaluation.overlap import BOXES, Overlap
+from utils.masks import runs
 
 IOU_THRESHOLDS = np.linspace(0.50, 0.95, 10)
 MAX_DETECTIONS_PER_CLASS = 100
@@ -35,6 +35,46 @@ SIZE_RANGES = {
     "medium": SizeRange(32**2, 96**2),
     "large": SizeRange(96**2, 1e10),
 }
+
+
+class Overlap(NamedTuple):
+    """What of objects is compared.
+
+    Attributes:
+        area: maps what is found in an image, or its labels, to (K,) float64, square pixels.
+        iou: maps both, and (M,) bool, which labels are crowds, to (K, M) float64: of pairs of one
+            class, with a crowd the fraction of the detection that is covered.
+    """
+
+    area: Callable[[Any], np.ndarray]
+    iou: Callable[[Any, GroundTruth, np.ndarray], np.ndarray]
+
+
+def _box_area(objects: Any) -> np.ndarray:
+    size = objects.boxes_xyxy[:, 2:].astype(np.float64) - objects.boxes_xyxy[:, :2]
+    return size[:, 0] * size[:, 1]
+
+
+def _box_iou(found: Any, truth: GroundTruth, is_crowd: np.ndarray) -> np.ndarray:
+    return pairwise_iou(found.boxes_xyxy, truth.boxes_xyxy, is_crowd)
+
+
+def _mask_area(objects: Any) -> np.ndarray:
+    return runs.areas(objects.masks)
+
+
+def _mask_iou(found: Any, truth: GroundTruth, is_crowd: np.ndarray) -> np.ndarray:
+    assert truth.masks is not None, "objects without masks"
+    iou = np.zeros((len(found.scores), len(is_crowd)))
+    for label in np.intersect1d(found.class_index, truth.class_index).tolist():
+        row = np.flatnonzero(found.class_index == label)
+        column = np.flatnonzero(truth.class_index == label)
+        of_class = runs.iou(found.masks.take(row), truth.masks.take(column), is_crowd[column])
+        iou[np.ix_(row, column)] = of_class
+    return iou
+
+
+BOXES, MASKS = Overlap(_box_area, _box_iou), Overlap(_mask_area, _mask_iou)
 
 
 class MatchCandidates(NamedTuple):
@@ -73,7 +113,7 @@ def find_candidates(
     Args:
         found: `Detections`, or whatever else has scores and classes, and what overlap compares.
     """
-    order = order_by_class(found.class_index, found.scores)
+    order = np.lexsort((-found.scores, found.class_index))
     rank = position_in_run(found.class_index[order])
     order, rank = order[rank < MAX_DETECTIONS_PER_CLASS], rank[rank < MAX_DETECTIONS_PER_CLASS]
     best = found.take(order)
@@ -81,7 +121,7 @@ def find_candidates(
     if is_crowd is None:
         is_crowd = np.zeros(len(ground_truth.class_index), dtype=bool)
     if object_area is None:
-        object_area = overlap.labelled_area(ground_truth)
+        object_area = overlap.area(ground_truth)
     iou = overlap.iou(best, ground_truth, is_crowd)
     same_class = best.class_index[:, None] == ground_truth.class_index
     pair_detection, pair_object = np.nonzero(same_class & (iou >= IOU_THRESHOLDS[0]))
@@ -120,7 +160,7 @@ def by_class_and_score(candidates: MatchCandidates) -> MatchCandidates:
     """Sort detections by class and descending score, where equal ones keep their order, and pairs
     by the rank of their detection, then by detection, IoU and object.
     """
-    order = order_by_class(candidates.class_index, candidates.scores)
+    order = np.lexsort((-candidates.scores, candidates.class_index))
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     detection, target = place[candidates.pair_detection], candidates.pair_object

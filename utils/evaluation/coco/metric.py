@@ -17,9 +17,12 @@ from utils.evaluation.coco.by_confidence import (
     best_operating_point,
     count_by_confidence,
 )
+from utils.evaluation.coco.confusion import CONFIDENCE_ABOVE, Confusion, ConfusionCounter
 from utils.evaluation.coco.matching import (
+    BOXES,
     SIZE_RANGES,
     MatchCandidates,
+    Overlap,
     SizeRange,
     by_class_and_score,
     find_candidates,
@@ -28,8 +31,6 @@ from utils.evaluation.coco.matching import (
     match_greedily,
 )
 from utils.evaluation.coco.precision import SizeResult, measure_by_class
-from utils.evaluation.confusion import CONFIDENCE_ABOVE, Confusion, ConfusionCounter
-from utils.evaluation.overlap import BOXES, Overlap
 
 NUM_EXAMPLES = 48  # images; three plots of sixteen
 
@@ -41,8 +42,37 @@ class Example(NamedTuple):
     truth: GroundTruth
 
 
+class ClassMeans:
+    """Means over the classes with objects, 0 without any, of a result by class."""
+
+    @property
+    def mean_precision(self: Any) -> float:
+        """Mean of `precision`."""
+        return _mean(self, self.precision)
+
+    @property
+    def mean_recall(self: Any) -> float:
+        """Mean of `recall`."""
+        return _mean(self, self.recall)
+
+    @property
+    def map50(self: Any) -> float:
+        """Mean average precision at IoU 0.50."""
+        return _mean(self, self.ap50)
+
+    @property
+    def map(self: Any) -> float:
+        """Mean average precision over IoU 0.50 to 0.95, COCO's headline figure."""
+        return _mean(self, self.ap)
+
+
+def _mean(result: Any, per_class: np.ndarray) -> float:
+    known = per_class[result.num_ground_truth > 0]
+    return float(known.mean()) if len(known) else 0.0
+
+
 @dataclass(frozen=True, eq=False)
-class MetricResult:
+class MetricResult(ClassMeans):
     """How well the objects of a set of images were found, by class and over all.
 
     Classes without ground truth are NaN in every per-class array and left out of the means; where
@@ -82,26 +112,6 @@ class MetricResult:
         """(C,) average precision over IoU 0.50 to 0.95."""
         return self.sizes["all"].ap
 
-    @property
-    def mean_precision(self) -> float:
-        """Mean of `precision` over the classes with ground truth."""
-        return self._mean(self.precision)
-
-    @property
-    def mean_recall(self) -> float:
-        """Mean of `recall` over the classes with ground truth."""
-        return self._mean(self.recall)
-
-    @property
-    def map50(self) -> float:
-        """Mean average precision at IoU 0.50."""
-        return self._mean(self.ap50)
-
-    @property
-    def map(self) -> float:
-        """Mean average precision over IoU 0.50 to 0.95, COCO's headline figure."""
-        return self._mean(self.ap)
-
     def summary(self) -> dict[str, float]:
         """Return COCO's 12 figures in its order; NaN, COCO's -1, if there is nothing to find."""
         everything = self.sizes["all"]
@@ -116,9 +126,6 @@ class MetricResult:
             "AR100": everything.class_mean(everything.ar[:, 2]),
             **{f"AR{name}": size.class_mean(size.ar[:, 2]) for name, size in by_size.items()},
         }
-
-    def _mean(self, per_class: np.ndarray) -> float:
-        return self.sizes["all"].class_mean(per_class) if self.num_ground_truth.any() else 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 
 from backend.words import count
 from utils.drawing.colours import COLOURS
-from utils.evaluation.confusion import CONFIDENCE_ABOVE, IOU_ABOVE, Confusion
+from utils.evaluation.coco.confusion import CONFIDENCE_ABOVE, IOU_ABOVE, Confusion
 from utils.report.plots.style import (
     GREY,
     INK,

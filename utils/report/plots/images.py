@@ -31,7 +31,7 @@ from utils.drawing.annotate import (
 from utils.drawing.colours import WHITE
 from utils.drawing.fonts import drawable_name
 from utils.errors import DatasetError
-from utils.evaluation.classes.metric import Mistake
+from utils.evaluation.accuracy import Mistake
 from utils.evaluation.coco.metric import Example
 from utils.masks.runs import areas, mask_of_runs, runs_of_mask
 from utils.ragged import Ragged

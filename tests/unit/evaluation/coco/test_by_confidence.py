@@ -1,7 +1,6 @@
 """`coco/by_confidence.py` against counting, and against the figures at the best confidence."""
 
 import numpy as np
-import pytest
 
 from utils.detections import Detections, GroundTruth
 from utils.evaluation.coco.by_confidence import CONFIDENCE_GRID, count_by_confidence
@@ -37,16 +36,6 @@ def test_at_each_confidence_those_count_that_reach_it():
             for curve, expected in zip(values, (precision, recall, f1), strict=True):
                 assert curve.shape == (4, 501)
                 np.testing.assert_equal(curve[index, place], expected)
-
-
-@pytest.mark.parametrize("num_classes", [0, 3])
-def test_without_detections_nothing_is_found(num_classes):
-    nothing = np.zeros(0, np.int64)
-    found = count_by_confidence(
-        nothing.astype(np.float32), nothing, nothing.astype(bool), np.ones(num_classes, np.int64)
-    )
-    assert found.recall.shape == (num_classes, 501)
-    assert (found.recall == 0).all() and np.isnan(found.precision).all()
 
 
 def box_at(place):

@@ -5,11 +5,9 @@ import pytest
 
 from models.detector import Detector
 from models.graph import parse_model
-from models.heads.base import Head
 from models.inference.predictors import OneClass
 from tests.small import TINY
 from utils.data.image.letterbox import fit_letterbox
-from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
 from utils.files.yaml import parse_yaml
 
@@ -62,8 +60,3 @@ def test_boxes_of_different_classes_suppress_each_other(model):
 
 def test_nothing_found_stays_nothing(model):
     assert model.head.of_best_class(ROWS[:0]).shape == (0, 6)
-
-
-def test_a_task_without_such_classes_refuses():
-    with pytest.raises(UserError, match="--single-cls: models of this task have no such classes"):
-        Head.of_best_class(None, ROWS)

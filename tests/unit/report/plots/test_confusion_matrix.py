@@ -9,7 +9,7 @@ from tests.unit.report.plots.drawn import (
     read_rgb,
     texts_of,
 )
-from utils.evaluation.confusion import Confusion
+from utils.evaluation.coco.confusion import Confusion
 from utils.report.plots import confusion
 from utils.report.plots.confusion import plot_confusion
 

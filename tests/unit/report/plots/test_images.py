@@ -12,7 +12,7 @@ from utils.data.loading.batch import TargetMasks, Targets
 from utils.data.sources.samples import Sample
 from utils.detections import Detections, GroundTruth
 from utils.drawing.colours import class_colour
-from utils.evaluation.classes.metric import Mistake
+from utils.evaluation.accuracy import Mistake
 from utils.evaluation.coco.metric import NUM_EXAMPLES, Example
 from utils.report.plots import images
 from utils.report.plots.images import draw_objects, plot_batch, plot_examples, plot_mistakes

@@ -5,12 +5,10 @@ import pytest
 
 from backend import nn, ops
 from models.detector import Detector
-from models.graph import parse_model, read_model_yaml
+from models.graph import read_model_yaml
 from models.heads.base import PassImages
 from models.heads.classify.head import Dropout
-from tests.small import write_tiny_model
 from tests.small_classes import write_tiny_classifier
-from utils.errors import UserError
 
 
 def factors(seed=3, batch_number=5, batch_size=8, places=None, probability=0.25):
@@ -75,14 +73,3 @@ def test_dropout_changes_training_alone(classifier):
     assert running.shape == plain_eval.shape
     classifier.head.dropout = None
     np.testing.assert_array_equal(running, logits(classifier.eval(), images))
-
-
-def test_a_head_without_draws_takes_none(classifier):
-    classifier.head.draw(PassImages(0, 0, 2, np.arange(2)))
-    assert classifier.head.dropout is None
-
-
-def test_dropout_of_another_task_is_refused(tmp_path):
-    document = dict(read_model_yaml(write_tiny_model(tmp_path)).document)
-    with pytest.raises(UserError, match="--dropout: models of this task have none"):
-        Detector(parse_model(document)).head.drop(0.5)

@@ -146,5 +146,3 @@ def test_what_several_views_show_is_not_joined():
     model = build()
     with pytest.raises(UserError, match="--augment: models to segment cannot join what they find"):
         Augmented(model)
-    with pytest.raises(UserError, match="--tile: models of this task cannot detect in tiles"):
-        model.head.join([], np.zeros((0, 4)), SuppressionSettings())

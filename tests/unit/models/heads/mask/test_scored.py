@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from models.heads.mask.head import ScoredMasks
+from models.heads.mask.head import MaskHead
 from tests.mask_reference import boxes_around, evaluate_masks, masked_truth, segmentations
 from tests.shared_files import shared_path
-from utils.evaluation.masks.metric import BoxesAndMasks
+from utils.evaluation.masks import MaskResult
 from utils.report.results import result_columns
 
 WHOLE, OTHER = np.zeros((2, 40, 60), bool)
@@ -27,34 +27,39 @@ def result():
 
 def test_the_columns_are_those_of_the_public_results():
     stored = json.loads(shared_path("golden/segment/info.json").read_text())
-    columns = result_columns(["box", "seg", "obj", "cls"], ScoredMasks.figure_names)
+    columns = result_columns(["box", "seg", "obj", "cls"], MaskHead.figure_names)
     public = stored["results_csv_header"]
     assert columns[: len(public)] == public
-    assert [f"best/{name}" for name in ScoredMasks.figure_names] == stored["best_keys"][1:]
+    assert [f"best/{name}" for name in MaskHead.figure_names] == stored["best_keys"][1:]
 
 
 def test_figures_are_those_of_boxes_and_then_of_masks(result):
-    figures = ScoredMasks.figures(result)
-    assert list(figures) == list(ScoredMasks.figure_names)
+    figures = MaskHead.figures(result)
+    assert list(figures) == list(MaskHead.figure_names)
     # Of two classes one is found: its box at all ten thresholds, its mask at the first of them.
     assert list(figures.values()) == pytest.approx([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.05])
 
 
 def test_fitness_is_that_of_boxes_and_that_of_masks_together(result):
-    assert ScoredMasks.fitness(result) == pytest.approx(0.5 + 0.1 * 0.5 + 0.9 * 0.05)
+    assert MaskHead.fitness(result) == pytest.approx(0.5 + 0.1 * 0.5 + 0.9 * 0.05)
     with np.load(shared_path("golden/segment/mask_metric.npz")) as stored:
         for row, fitness in zip(stored["fitness_in"], stored["fitness_out"], strict=True):
-            of = [SimpleNamespace(map50=row[at], map=row[at + 1]) for at in (2, 6)]
-            assert ScoredMasks.fitness(BoxesAndMasks(*of)) == pytest.approx(fitness, abs=1e-9)
+            of = [
+                SimpleNamespace(
+                    mean_precision=row[at], mean_recall=row[at + 1],
+                    map50=row[at + 2], map=row[at + 3],
+                ) for at in (0, 4)
+            ]  # fmt: skip
+            assert MaskHead.fitness(MaskResult(*of)) == pytest.approx(fitness, abs=1e-9)
 
 
 def test_the_score_of_a_class_is_the_mean_of_both(result):
     # A class without objects has the mean of the others: 0.5 of boxes, 0.05 of masks.
-    assert ScoredMasks.class_scores(result) == pytest.approx(((1 + 0.1) / 2, 0.55 / 2, 0))
+    assert MaskHead.class_scores(result) == pytest.approx(((1 + 0.1) / 2, 0.55 / 2, 0))
 
 
 def test_the_table_has_boxes_and_masks_side_by_side(result):
-    lines = [line.split() for line in ScoredMasks.table(result).splitlines()]
+    lines = [line.split() for line in MaskHead.table(result).splitlines()]
     assert lines[0] == [
         "class", "images", "labels", "P(B)", "R(B)", "mAP50(B)", "mAP50-95(B)",
         "P(M)", "R(M)", "mAP50(M)", "mAP50-95(M)",
@@ -65,11 +70,11 @@ def test_the_table_has_boxes_and_masks_side_by_side(result):
     assert lines[4][:4] == ["COCO", "summary", "of", "boxes,"]
     assert lines[7][:4] == ["COCO", "summary", "of", "masks,"]
     assert (lines[5][:2], lines[8][:2]) == (["AP", "0.5000"], ["AP", "0.0500"])
-    assert max(map(len, ScoredMasks.table(result).splitlines())) <= 120
+    assert max(map(len, MaskHead.table(result).splitlines())) <= 120
 
 
 def test_plots_have_the_names_of_the_public_ones(result, tmp_path, monkeypatch):
     monkeypatch.setattr("models.heads.mask.head.plot_examples", lambda *arguments: None)
-    ScoredMasks.plot(result, [], tmp_path)
+    MaskHead.plot(result, [], tmp_path)
     curves = {f"{of}{name}_curve.png" for of in ("Box", "Mask") for name in ("PR", "P", "R", "F1")}
     assert {path.name for path in tmp_path.iterdir()} == {*curves, "confusion_matrix.png"}

@@ -44,12 +44,19 @@ class Confusion:
         return matrix
 
 
+def confusion_of(num_classes: int, predicted: np.ndarray, true: np.ndarray) -> Confusion:
+    """Return the counts of pairs of a predicted and a true class, (N,) int64 each."""
+    pairs, counts = np.unique(predicted * (num_classes + 1) + true, return_counts=True)
+    return Confusion(num_classes, *np.divmod(pairs, num_classes + 1), counts)
+
+
 class ConfusionCounter:
     """Counts image by image, in any order."""
 
     def __init__(self, num_classes: int) -> None:
         self.num_classes = num_classes
-        self._seen: list[np.ndarray] = []  # of each image, one number for each pair of classes
+        # Of each image, (2, N) predicted and true classes.
+        self._seen: list[np.ndarray] = [np.zeros((2, 0), np.int64)]
 
     def add(self, found: Detections | Segmentations, truth: GroundTruth) -> None:
         """Count an image.
@@ -60,56 +67,26 @@ class ConfusionCounter:
         """
         background = self.num_classes
         rows = np.flatnonzero(found.scores > CONFIDENCE_ABOVE)
-        boxes_xyxy, predicted = found.boxes_xyxy[rows], found.class_index[rows]
-        is_crowd = truth.is_crowd
+        predicted, is_crowd = found.class_index[rows], truth.is_crowd
         if is_crowd is None:
             is_crowd = np.zeros(len(truth.class_index), bool)
-        iou = pairwise_iou(boxes_xyxy, truth.boxes_xyxy, is_crowd)
-        matched, of_object = _match(np.where(is_crowd, 0, iou))
+        iou = pairwise_iou(found.boxes_xyxy[rows], truth.boxes_xyxy, is_crowd)
         as_class = np.full(len(is_crowd), background)
-        as_class[of_object] = predicted[matched]
-        is_alarm = np.all(iou[:, is_crowd] <= IOU_ABOVE, axis=1, keepdims=True)[:, 0]
-        is_alarm[matched] = False
+        is_alarm = ~(iou[:, is_crowd] > IOU_ABOVE).max(axis=1, initial=False)
+        is_missed, is_left = ~is_crowd, np.ones(len(rows), bool)
+        row, column = np.nonzero(iou > IOU_ABOVE)
+        best_first = np.argsort(-iou[row, column], kind="stable")
+        for one, other in zip(row[best_first].tolist(), column[best_first].tolist(), strict=True):
+            if is_missed[other] and is_left[one]:
+                is_missed[other] = is_left[one] = is_alarm[one] = False
+                as_class[other] = predicted[one]
         alarms = predicted[is_alarm]
         pairs = (
             np.concatenate((as_class[~is_crowd], alarms)),
             np.concatenate((truth.class_index[~is_crowd], np.full(len(alarms), background))),
         )
-        self._seen.append(pairs[0].astype(np.int64) * (background + 1) + pairs[1])
+        self._seen.append(np.stack(pairs).astype(np.int64))
 
     def result(self) -> Confusion:
         """Return the counts of all images so far."""
-        pairs, counts = np.unique(
-            np.concatenate([np.zeros(0, np.int64), *self._seen]), return_counts=True
-        )
-        predicted, true = np.divmod(pairs, self.num_classes + 1)
-        return Confusion(self.num_classes, predicted, true, counts)
-
-
-def _match(iou: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which row and which column of (N, M) are matched, pair by pair.
-
-    A pair that comes first for its row and for its column, from the highest overlap down, is what
-    choosing one pair after the other would choose too.
-    """
-    row, column = np.nonzero(iou > IOU_ABOVE)
-    order = np.argsort(-iou[row, column], kind="stable")
-    row, column = row[order], column[order]
-    rows, columns = [row[:0]], [column[:0]]
-    is_free = np.ones(len(iou), bool), np.ones(iou.shape[1], bool)
-    while len(row):
-        is_match = _is_first(row) & _is_first(column)
-        rows.append(row[is_match])
-        columns.append(column[is_match])
-        is_free[0][rows[-1]] = is_free[1][columns[-1]] = False
-        left = is_free[0][row] & is_free[1][column]
-        row, column = row[left], column[left]
-    return np.concatenate(rows), np.concatenate(columns)
-
-
-def _is_first(values: np.ndarray) -> np.ndarray:
-    """Return (N,) bool: which values, from 0 up, occur for the first time."""
-    position = np.arange(len(values))
-    first = np.full(values.max(initial=-1) + 1, -1)
-    first[values[::-1]] = position[::-1]  # of equal places the last assignment stays
-    return first[values] == position
+        return confusion_of(self.num_classes, *np.concatenate(self._seen, axis=1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,15 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.detections import Classification, GroundTruth
-from utils.evaluation.confusion import Confusion
+from utils.evaluation.coco.confusion import Confusion, confusion_of
 from utils.screen.text import printable
 
 TOP = 5
-MAX_MISTAKES = 16  # that are kept for a plot
+MAX_MISTAKES = 16  # kept for a plot
 
 
 class Mistake(NamedTuple):
-    """An image that is classified wrongly; the more confident mistake compares as greater."""
+    """An image that is classified wrongly."""
 
     score: float  # of the class that it is taken for
     image_id: int
@@ -32,12 +31,12 @@ class ClassificationResult:
 
     class_names: tuple[str, ...]
     num_images: np.ndarray  # (C,) int64
-    top1: float  # part of the images whose class has the highest score
+    top1: float  # fraction of the images whose class has the highest score
     top5: float  # or one of the five highest
     class_top1: np.ndarray  # (C,) float64
     class_top5: np.ndarray  # (C,) float64
     confusion: Confusion  # of the images; none is background
-    mistakes: tuple[Mistake, ...]  # the surest ones, surest first
+    mistakes: tuple[Mistake, ...]  # the most confident ones, best first
 
 
 class ClassificationEvaluator:
@@ -48,36 +47,27 @@ class ClassificationEvaluator:
 
     def __init__(self, class_names: Sequence[str]) -> None:
         self.class_names = tuple(class_names)
-        self._true: list[int] = []
-        self._predicted: list[int] = []
-        self._ranks: list[int] = []
-        self._mistakes: list[tuple[float, int, Mistake]] = []  # a heap, the least sure first
+        self._seen: list[tuple[int, int, int]] = []  # true class, predicted class, rank of the true
+        self._mistakes: list[Mistake] = []
 
     def add(self, image_id: int, found: Classification, truth: GroundTruth) -> None:
         """Take the scores of an image; one without a class does not count."""
         (scores,) = found.scores
         for true in truth.class_index.tolist():
             predicted = int(np.argmax(scores))
-            self._true.append(true)
-            self._predicted.append(predicted)
-            self._ranks.append(rank_of(scores, true))
-            if predicted != true:
+            self._seen.append((true, predicted, rank_of(scores, true)))
+            if predicted != true and np.isfinite(scores[predicted]):
                 mistake = Mistake(float(scores[predicted]), image_id, predicted, true)
-                self._keep(mistake)
-
-    def _keep(self, mistake: Mistake) -> None:
-        """Keep the most confident mistakes; of equally confident ones, the first images."""
-        if np.isfinite(mistake.score):
-            heapq.heappush(self._mistakes, (mistake.score, -mistake.image_id, mistake))
-        if len(self._mistakes) > MAX_MISTAKES:
-            heapq.heappop(self._mistakes)
+                self._mistakes.append(mistake)
 
     def result(self) -> ClassificationResult:
         """Return the figures of all images so far."""
-        true, ranks = np.array(self._true, np.int64), np.array(self._ranks, np.int64)
+        true, predicted, ranks = np.array(self._seen, np.int64).reshape(-1, 3).T
         number = len(self.class_names)
         counts = np.bincount(true, minlength=number)
         first, among = (np.bincount(true[ranks < top], minlength=number) for top in (1, TOP))
+        # Of equally confident mistakes, the first images.
+        mistakes = sorted(self._mistakes, key=lambda mistake: (-mistake.score, mistake.image_id))
         return ClassificationResult(
             class_names=self.class_names,
             num_images=counts,
@@ -85,20 +75,9 @@ class ClassificationEvaluator:
             top5=float(_part(among.sum(), counts.sum())),
             class_top1=_part(first, counts),
             class_top5=_part(among, counts),
-            confusion=self._confusion(true),
-            mistakes=self._worst(),
+            confusion=confusion_of(number, predicted, true),
+            mistakes=tuple(mistakes[:MAX_MISTAKES]),
         )
-
-    def _confusion(self, true: np.ndarray) -> Confusion:
-        number = len(self.class_names)
-        pairs, counts = np.unique(
-            np.array(self._predicted, np.int64) * (number + 1) + true, return_counts=True
-        )
-        predicted, of_true = np.divmod(pairs, number + 1)
-        return Confusion(number, predicted, of_true, counts)
-
-    def _worst(self) -> tuple[Mistake, ...]:
-        return tuple(mistake for _, _, mistake in sorted(self._mistakes, reverse=True))
 
 
 def rank_of(scores: np.ndarray, true: int) -> int:
@@ -118,11 +97,9 @@ def _part(right: np.ndarray, number: np.ndarray) -> np.ndarray:
 def accuracy_table(result: ClassificationResult) -> str:
     """Return top-1 and top-5 accuracy over all images, and of each class that has any."""
     lines = [f"{'class':>20}{'images':>8}{'top1':>9}{'top5':>9}"]
-    rows = [("all", int(result.num_images.sum()), result.top1, result.top5)]
-    for index, name in enumerate(result.class_names):
-        images = int(result.num_images[index])
-        if images:
-            rows.append((name, images, result.class_top1[index], result.class_top5[index]))
+    rows = [("all", result.num_images.sum(), result.top1, result.top5)]
+    of_classes = (result.num_images, result.class_top1, result.class_top5)
+    rows += [row for row in zip(result.class_names, *of_classes, strict=True) if row[1]]
     for name, images, top1, top5 in rows:
         lines.append(f"{printable(name):>20}{images:8d}{top1:9.4f}{top5:9.4f}")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`masks/metric.py` against pycocotools, against YOLOv5's stored figures and against arithmetic."""
+"""`evaluation/masks.py` against pycocotools, YOLOv5's stored figures and against arithmetic."""
 
 import cv2
 import numpy as np
@@ -12,10 +12,9 @@ from tests.mask_reference import (
     segmentations,
 )
 from tests.shared_files import shared_path
-from utils.evaluation.fitness import detection_fitness
-from utils.evaluation.legacy.metric import find_objects
-from utils.evaluation.masks.metric import legacy_masks
-from utils.evaluation.overlap import BOXES, MASKS
+from utils.evaluation.coco.matching import BOXES, MASKS
+from utils.evaluation.legacy import find_objects
+from utils.evaluation.masks import legacy_masks
 
 EXACT = {"rtol": 0, "atol": 1e-9}  # the same float64 numbers, summed in another order
 SIZE = 150, 200
@@ -218,9 +217,3 @@ def test_the_stored_figures_of_yolov5_are_met(stored):
     np.testing.assert_allclose(means, stored["mean_results"], **EXACT)
     maps = sum(np.where(np.isnan(of.ap), of.map, of.ap) for of in (result.boxes, result.masks))
     np.testing.assert_allclose(maps, stored["maps_nc5"], **EXACT)
-
-
-def test_the_stored_fitness_is_the_sum_of_both(stored):
-    columns = stored["fitness_in"].T
-    fitness = detection_fitness(*columns[2:4]) + detection_fitness(*columns[6:8])
-    np.testing.assert_allclose(fitness, stored["fitness_out"], **EXACT)

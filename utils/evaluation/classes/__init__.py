@@ -1,1 +1,0 @@
-"""Classification's figures: which class is found for each image."""

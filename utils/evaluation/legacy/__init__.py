@@ -1,1 +1,0 @@
-"""The metric as YOLOv5 prints it, for comparing with old logs."""

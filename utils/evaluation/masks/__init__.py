@@ -1,1 +1,0 @@
-"""The metric of objects that have boxes and masks."""
