@@ -26,8 +26,7 @@ from models.training.summary import summary_lines
 from utils.cli.document import as_document, run_settings
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.batch import Batch
-from utils.data.sources.class_folders import fill_images
-from utils.data.sources.class_names import similar_names
+from utils.data.sources.class_folders import fill_images, similar_names
 from utils.data.sources.samples import Sample, table_of
 from utils.errors import brief
 from utils.files.project import PROJECT, from_here

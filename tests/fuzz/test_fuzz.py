@@ -65,7 +65,6 @@ TRIED_BY = {
     "utils.data.sources.image_files": "image-list",
     "utils.data.sources.label_file": "labels",
     "utils.data.sources.recognised": "darknet",
-    "utils.data.sources.yolo_folder": "class-names",
     "utils.evolution.folder": "run-options",
     "utils.evolution.study": "search-trials",
     "utils.evolution.trial_run": "results-csv",

@@ -14,8 +14,7 @@ from utils.data.check.inspection import CheckedImage, count_objects, inspect
 from utils.data.check.kinds import KINDS, Finding
 from utils.data.image.fingerprint import duplicates, near_duplicates
 from utils.data.image.limits import IMAGE_SUFFIXES, MAX_PIXELS
-from utils.data.sources.class_folders import ClassImage
-from utils.data.sources.class_names import similar_names
+from utils.data.sources.class_folders import ClassImage, similar_names
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
 from utils.data.sources.drawn_split import group_copies
 from utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,14 +100,10 @@ def folder_names(entries: Iterable[ClassFolders]) -> set[str]:
     return {name for entry in entries for name in _classes_in(entry.folder)}
 
 
-def class_names_of(
-    entries: Sequence[ClassFolders], dataset: str, tells_empty: bool = True
-) -> tuple[str, ...]:
+def class_names_of(entries: Sequence[ClassFolders], dataset: str) -> tuple[str, ...]:
     """Return the names of all folders with an image, sorted by their letters' numbers.
 
     All splits count, so that the numbers of the classes are the same whichever of them is read.
-
-    tells_empty: log the folders without an image.
 
     Raises:
         DatasetError: there are fewer than two, or one is not UTF-8.
@@ -116,18 +113,17 @@ def class_names_of(
     for entry in entries:
         for name, folder in _folders_in(entry.folder):
             (names if any(search_images(folder)) else empty).add(name)
-    left_out = sorted(empty - names)
-    if left_out and tells_empty:
+    if left_out := sorted(empty - names):
         log.warning("%s: folders without an image are not classes: %s", dataset, brief(left_out))
     if len(names) < FEWEST_CLASSES:
         raise DatasetError(
             f"{dataset}: has only images of {brief(sorted(names))}; at least {FEWEST_CLASSES} "
             "folders of images, each named for its class, are needed"
         )
-    for name in sorted(names):
-        if not _is_utf8(name):
+    for name in map(os.fsencode, sorted(names)):
+        if name.decode(errors="ignore").encode() != name:
             raise DatasetError(
-                f"{dataset}: the folder {brief(os.fsencode(name))} is not named in UTF-8; rename it"
+                f"{dataset}: the folder {brief(name)} is not named in UTF-8; rename it"
             )
     return tuple(sorted(names))
 
@@ -175,6 +171,19 @@ def refuse_classes(dataset: str, is_of_folders: bool) -> None:
         )
 
 
+def similar_names(class_names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return groups of names that differ only in case, blanks, "-", "_" or the form of letters."""
+    groups: dict[str, list[str]] = {}
+    for name in class_names:
+        groups.setdefault(_plain(name), []).append(name)
+    return [tuple(group) for group in groups.values() if len(group) > 1]
+
+
+def _plain(name: str) -> str:
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    return "".join(character for character in folded if character not in "-_ \t\n") or name
+
+
 def _classes_in(folder: Path) -> set[str]:
     """Return the names of folders with images; none if it does not look like class folders.
 
@@ -211,11 +220,3 @@ def _folders_in(folder: Path) -> Iterator[tuple[str, Path]]:
 def _is_image(entry: os.DirEntry[str]) -> bool:
     is_named = os.path.splitext(entry.name)[1].lower() in IMAGE_SUFFIXES
     return is_named and not entry.name.startswith(".") and entry.is_file()
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -19,7 +18,6 @@ from utils.data.sources.formats.format import AnnotatedFolder, Annotations
 from utils.data.sources.recognised import recognise, unrecognised_text
 from utils.errors import DatasetError
 from utils.files.project import PROJECT
-from utils.screen.text import printable
 
 BUILT_IN = "shapes"
 BUILT_INS: dict[str, Callable[[Path], Path]] = {
@@ -29,8 +27,6 @@ BUILT_INS: dict[str, Callable[[Path], Path]] = {
 }
 YAML_FOLDER = PROJECT / "data"
 YAML_SUFFIXES = (".yaml", ".yml")
-
-log = logging.getLogger("data")
 
 
 def load_dataset(
@@ -47,8 +43,7 @@ def load_dataset(
             `recognised.py` knows, or one of `BUILT_INS`, which is drawn into `image_root` on
             first use.
         image_root: the folder of the built-in datasets.
-        splits: those of train, val and test that the caller needs; their images must exist. With
-            none, nothing is logged: the caller asks what there is, to load it then.
+        splits: those of train, val and test that the caller needs; their images must exist.
         single_class: treat all objects as one class.
         train_part: fraction of the images for training, the rest for validation, if the dataset
             has no split for validation.
@@ -58,53 +53,39 @@ def load_dataset(
     """
     name = str(argument)
     if name in BUILT_INS:
-        if splits and os.path.exists(name):
-            log.info("%s: the built-in dataset; for the folder of that name give ./%s", name, name)
         argument = BUILT_INS[name](Path(image_root) / name)
     drawn_from = [split for split in splits if split != "val"]
     needed = splits if train_part is None else dict.fromkeys(["train", *drawn_from])
     dataset = _read(Path(argument), list(needed))
-    if train_part is not None:
-        dataset = _drawn(dataset, train_part)
+    if train_part is not None and dataset.val:
+        raise DatasetError(
+            f"--split {train_part:g}: {dataset.name} has a split for validation; leave --split out"
+        )
+    dataset = dataclasses.replace(dataset, train_part=train_part)
     if not dataset.class_names:
-        dataset = dataclasses.replace(dataset, class_names=_found_names(dataset, bool(splits)))
-    return _of_one_class(dataset) if single_class else dataset
-
-
-def _of_one_class(dataset: DatasetSpec) -> DatasetSpec:
-    if dataset.is_of_folders:
+        dataset = dataclasses.replace(dataset, class_names=_found_names(dataset))
+    if single_class and dataset.is_of_folders:
         raise DatasetError(
             f"--single-cls: {dataset.name} has a folder of images for each class, and nothing "
             "else tells its images apart; leave --single-cls out"
         )
-    return dataset.as_single_class()
+    return dataset.as_single_class() if single_class else dataset
 
 
 def _read(argument: Path, splits: Sequence[str]) -> DatasetSpec:
     """Return the dataset; without class names where they are in its annotations."""
     is_yaml = argument.suffix in YAML_SUFFIXES and not os.path.isdir(argument)
     found = None if is_yaml else recognise(argument, splits)
-    return found or read_dataset_yaml(_find_yaml(argument, bool(splits)), splits)
+    return found or read_dataset_yaml(_find_yaml(argument), splits)
 
 
-def _drawn(dataset: DatasetSpec, train_part: float) -> DatasetSpec:
-    if dataset.val:
-        raise DatasetError(
-            f"--split {train_part:g}: {dataset.name} has a split for validation; leave --split out"
-        )
-    return dataclasses.replace(dataset, train_part=train_part)
-
-
-def _found_names(dataset: DatasetSpec, tells_empty: bool) -> tuple[str, ...]:
-    """Return the class names of a dataset that has them in its folders or annotations.
-
-    tells_empty: log folders without an image.
-    """
+def _found_names(dataset: DatasetSpec) -> tuple[str, ...]:
+    """Return the class names of a dataset that has them in its folders or annotations."""
     entries = (*dataset.train, *dataset.val, *dataset.test)
     folders = [entry for entry in entries if isinstance(entry, ClassFolders)]
     if not folders:
         return _annotated_names(dataset)
-    return class_names_of(folders, dataset.name, tells_empty)
+    return class_names_of(folders, dataset.name)
 
 
 def _annotated_names(dataset: DatasetSpec) -> tuple[str, ...]:
@@ -137,18 +118,12 @@ def _why_no_class(folder: AnnotatedFolder, annotations: Annotations) -> str:
     return "no image has an object"
 
 
-def _find_yaml(argument: Path, tells: bool) -> Path:
-    """Return the YAML of a dataset; tells: log that it is used in place of a folder."""
+def _find_yaml(argument: Path) -> Path:
     name = argument.name if argument.suffix in YAML_SUFFIXES else argument.name + ".yaml"
     candidates = (argument, YAML_FOLDER / name)
     for path in candidates:
-        if os.path.exists(path) and not os.path.isdir(
-            path
-        ):  # what is no file is told by its reader
-            if tells and path is not argument and os.path.isdir(argument):
-                text = "--data %s: no dataset is recognised in this folder; %s is used"
-                log.info(text, printable(str(argument)), path)
-            return path
+        if os.path.exists(path) and not os.path.isdir(path):
+            return path  # what is no file is reported by its reader
     if os.path.isdir(argument):
         raise DatasetError(unrecognised_text(argument))
     known = ", ".join([*BUILT_INS, *sorted(path.name for path in YAML_FOLDER.glob("*.yaml"))])

@@ -17,7 +17,7 @@ from utils.data.sources.class_folders import ClassFolders, as_classes
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.names import SPLIT_NAMES
 from utils.data.sources.image_files import expand_glob, has_images, is_glob, no_images_text
-from utils.errors import LONGEST_TEXT, DatasetError, brief
+from utils.errors import DatasetError, brief
 from utils.files.yaml import read_yaml
 
 SPLITS = ("train", "val", "test")
@@ -86,7 +86,10 @@ class _DatasetYaml:
         class_names = self._class_names() if "names" in self.document else ()
         roots = self._roots()
         found = [self._entries(roots, key, key in splits) for key in SPLITS]
-        of_classes = [tuple(_as_classes(entry, class_names) for entry in part) for part in found]
+        of_classes = [
+            tuple(as_classes(x, class_names) if isinstance(x, Path) else x for x in part)
+            for part in found
+        ]
         train, val, test = _with_shared_images(of_classes)
         kinds = {type(entry) for entry in (*train, *val, *test)}
         if not class_names and kinds not in ({AnnotatedFolder}, {ClassFolders}):
@@ -145,7 +148,7 @@ class _DatasetYaml:
         if download := self.document.get("download"):
             next_step += (
                 " by hand: the 'download' entry is not run, nothing is downloaded here. It says "
-                f"{_start_of(download)}; "
+                f"{brief(download)}; "
                 "URLs in a list are fetched by python -m utils.data.fetch LIST"
             )
         return self._error(
@@ -257,10 +260,6 @@ class _DatasetYaml:
             )
 
 
-def _as_classes(entry: Entry, class_names: Sequence[str]) -> Entry:
-    return as_classes(entry, class_names) if isinstance(entry, Path) else entry
-
-
 def _with_shared_images(splits: Sequence[tuple[Entry, ...]]) -> Iterator[tuple[Entry, ...]]:
     """Yield the entries of each split; told which of them have images beside other annotations."""
     inside: defaultdict[Path, set[Path]] = defaultdict(set)  # annotations of images in a folder
@@ -281,10 +280,3 @@ def _with_shared_images(splits: Sequence[tuple[Entry, ...]]) -> Iterator[tuple[E
 
     for entries in splits:
         yield tuple(map(marked, entries))
-
-
-def _start_of(value: Any) -> str:
-    """Return the beginning of a text, long enough for a URL; another value as `brief` has it."""
-    if not isinstance(value, str):
-        return brief(value)
-    return repr(value[:LONGEST_TEXT]) + "..." * (len(value) > LONGEST_TEXT)

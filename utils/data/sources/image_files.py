@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice
 from pathlib import Path
 
 from utils.data.image.limits import IMAGE_SUFFIXES
@@ -18,8 +16,6 @@ from utils.files.regular import read_text_bytes
 MAX_LIST_BYTES = 1 << 28  # millions of images
 MAX_PATH_BYTES = 4096  # of the system
 _WILD = frozenset("*?[")
-_TFRECORD = re.compile(r".*\.(tfrecords?|tfrec|record)(-\d+-of-\d+)?", re.IGNORECASE)
-_MOST_FILES = 10_000  # of a folder that are looked at for TFRecord files
 
 
 def list_images(entries: Sequence[Path]) -> list[Path | RecordImage]:
@@ -40,10 +36,13 @@ def _images_of(entry: Path) -> Sequence[Path | RecordImage]:
     if entry.suffix.lower() in IMAGE_SUFFIXES and entry.is_file():
         return [entry]
     if record_files := find_record_files(entry):
-        _check_no_images(entry)
+        if image := next(search_images(entry), None):
+            raise DatasetError(
+                f"{entry} holds record files and also images, {image} among them; move one of the "
+                "two away, or name the record files one by one"
+            )
         images = [image for path in record_files for image in read_record_images(path)]
     else:
-        refuse_tfrecords(entry)
         images = sorted_images(entry) if entry.is_dir() else _read_list(entry)
     if not images:
         raise DatasetError(no_images_text(entry))
@@ -70,20 +69,11 @@ def no_images_text(entry: Path) -> str:
     )
 
 
-def _check_no_images(entry: Path) -> None:
-    if image := next(search_images(entry), None):
-        raise DatasetError(
-            f"{entry} holds record files and also images, {image} among them; move one of the two "
-            "away, or name the record files one by one"
-        )
-
-
 def sorted_images(folder: Path) -> list[Path]:
     """Return the images in a folder, in the order of their paths part by part."""
     # As texts: to compare two Paths takes ten times as long.
-    return [
-        Path(path) for path in sorted(search_images(folder), key=lambda x: x.replace("/", "\0"))
-    ]
+    found = sorted(search_images(folder), key=lambda path: path.replace("/", "\0"))
+    return list(map(Path, found))
 
 
 def search_images(folder: Path) -> Iterator[str]:
@@ -179,15 +169,3 @@ def expand_glob(root: Path, value: str) -> list[Path]:
             files.add(path)
     # What lies in a folder that is meant is meant with it.
     return sorted(path for path in folders | files if folders.isdisjoint(path.parents))
-
-
-def refuse_tfrecords(path: Path) -> None:
-    """Raise DatasetError if a path is a TFRecord file, or a folder that holds some."""
-    places = chain(path.glob("*"), path.glob("*/*")) if path.is_dir() else [path]
-    for file in islice(places, _MOST_FILES):
-        if _TFRECORD.fullmatch(file.name) and file.is_file():
-            raise DatasetError(
-                f"{file}: TFRecord files are not read, because their labels have no common form; "
-                "export the dataset from where it comes as COCO JSON, Pascal VOC or YOLO (Roboflow "
-                "and CVAT offer these too), or write its images and labels as files"
-            )

@@ -1,8 +1,15 @@
-"""From a folder or an annotation file to the dataset that it holds."""
+"""From a folder or an annotation file to the dataset that it holds.
+
+Source of the layouts of YOLO's label files: the pages of CVAT's format "YOLO 1.1", of labelImg, of
+Label Studio's YOLO export and of Darknet (pjreddie.com/darknet/yolo).
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -13,10 +20,10 @@ from utils.data.sources.annotations import find_formats, format_names, format_of
 from utils.data.sources.class_folders import ClassFolders, find_class_folders, folder_names
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, Entry, read_dataset_yaml
 from utils.data.sources.formats.format import AnnotatedFolder
-from utils.data.sources.formats.names import SPLIT_NAMES
-from utils.data.sources.image_files import refuse_tfrecords
-from utils.data.sources.yolo_folder import CLASS_FILES, DARKNET_FILE, find_yolo
+from utils.data.sources.formats.names import SPLIT_NAMES, split_folders, split_of
+from utils.data.sources.image_files import has_images
 from utils.errors import DatasetError, UserError, brief
+from utils.files.regular import read_text
 from utils.files.yaml import read_yaml
 from utils.screen.text import printable
 
@@ -24,7 +31,11 @@ YAML_NAMES = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
 OF_CLASSES = "folders of classes"
 MOST_YAMLS = 100  # of a folder that are looked into
 ANNOTATION_SUFFIXES = (".csv", ".json", ".xml")
-ARCHIVE_SUFFIXES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
+CLASS_FILES = ("classes.txt", "obj.names", "_darknet.labels")  # labelImg's, CVAT's, Roboflow's
+DARKNET_FILE = "obj.data"
+MAX_NAMES_BYTES = 1 << 22
+MAX_PATH_LENGTH = 1000  # characters
+_SETTING = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*")
 
 log = logging.getLogger("data")
 
@@ -59,7 +70,8 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
     except OSError as error:  # a folder that may not be read
         raise DatasetError(f"--data {path}: {error.strerror}: {brief(error.filename)}") from error
     if not ways:
-        _refuse_what_is_known(path)
+        if path.is_file() and path.suffix.lower() in ANNOTATION_SUFFIXES:
+            format_of(path)  # an error
         return None
     dataset = ways[0].read(splits)
     _tell_others(path, ways, dataset)
@@ -95,7 +107,7 @@ def _ways(path: Path) -> Iterator[_Way]:
         for name, found in find_formats(path):
             yield _Way(name, partial(_of_splits, path, found, ()))
     # The names beside a dataset YAML are its own.
-    if is_folder and not yaml and (yolo := find_yolo(path)):
+    if is_folder and not yaml and (yolo := _find_yolo(path)):
         classes = find_class_folders(path)
         if classes and folder_names(chain.from_iterable(classes.values())) <= {*yolo.class_names}:
             yield _Way(OF_CLASSES, partial(_of_splits, path, classes, yolo.class_names))
@@ -166,13 +178,104 @@ def _text_of(entry: Entry) -> str:
     return printable(f"{entry.annotations}{subset}")
 
 
-def _refuse_what_is_known(path: Path) -> None:
-    """Raise DatasetError for a known kind of file or folder that is not read."""
-    refuse_tfrecords(path)
-    if not path.is_file():
-        return
-    suffix = path.suffix.lower()
-    if suffix in ARCHIVE_SUFFIXES:
-        raise DatasetError(f"--data {path}: is an archive; unpack it and name the folder")
-    if suffix in ANNOTATION_SUFFIXES:
-        format_of(path)
+class _YoloFolder(NamedTuple):
+    """Images with label files, and what the classes are called."""
+
+    splits: Mapping[str, Sequence[Path]]  # folders, or lists of images; "": not divided
+    class_names: tuple[str, ...]
+
+
+def _find_yolo(folder: Path) -> _YoloFolder | None:
+    """Return the images of a folder in which a file names the classes; None without one.
+
+    Raises:
+        DatasetError: such a file cannot be used, or two of them differ.
+    """
+    for place in (folder, folder / "data"):
+        if (place / DARKNET_FILE).is_file():
+            return _of_darknet(place / DARKNET_FILE)
+    if class_names := _common_names(list(_class_files(folder))):
+        return _YoloFolder(_split_places(folder), class_names)
+    return None
+
+
+def _of_darknet(file: Path) -> _YoloFolder:
+    """Return what Darknet's file of settings names: `train = data/train.txt` and the like."""
+    lines = map(_SETTING.fullmatch, _lines(file))
+    settings = {match[1]: match[2] for match in lines if match}
+    if "names" not in settings:
+        raise DatasetError(f"{file}: names no file of class names; a line 'names = obj.names' does")
+    named = {split_of(name): value for name, value in settings.items()}
+    splits = {split: [_place_of(file, value)] for split, value in named.items() if split}
+    names = _place_of(file, settings["names"])
+    if not (class_names := _class_names(names)):
+        raise DatasetError(f"{names}: has no class name; write one on each line")
+    return _YoloFolder(splits, class_names)
+
+
+def _place_of(file: Path, value: str) -> Path:
+    """Return a path that Darknet's settings name: relative to them, or to the folder above.
+
+    CVAT writes "data/train.txt" for a file beside them.
+    """
+    if len(value) > MAX_PATH_LENGTH:
+        raise DatasetError(f"{file}: {brief(value)} is no path; correct the line")
+    folder = file.parent
+    places = [folder / value, folder.parent / value, folder / value.removeprefix("data/")]
+    return next((place for place in places if os.path.exists(place)), places[0])
+
+
+def _class_files(folder: Path) -> Iterator[Path]:
+    """Yield the files of class names: those of the folder, or beside the labels or images."""
+    inner = [folder / name for name in ("labels", "images")]
+    parts = [part for place in (folder, *inner) if place.is_dir() for part in split_folders(place)]
+    for place in (folder, *inner, *parts, *(part / "labels" for part in parts)):
+        yield from (place / name for name in CLASS_FILES if (place / name).is_file())
+
+
+def _common_names(files: Sequence[Path]) -> tuple[str, ...]:
+    """Return the class names of files that agree: each has the first of the longest.
+
+    labelImg writes one beside each folder of labels, with the classes that it knew then.
+    """
+    lists = {file: _class_names(file) for file in files}
+    longest = max(files, key=lambda file: len(lists[file]), default=None)
+    for file, names in lists.items():
+        if longest and names != lists[longest][: len(names)]:
+            raise DatasetError(
+                f"{file} and {longest} name other classes, or in another order; find out which of "
+                "them the label files were written with, and make them equal"
+            )
+    return lists[longest] if longest else ()
+
+
+def _class_names(file: Path) -> tuple[str, ...]:
+    names = [line.strip() for line in _lines(file)]
+    while names and not names[-1]:
+        names.pop()
+    if not all(names):
+        number = names.index("") + 1
+        raise DatasetError(f"{file}: line {number} is blank; a class name on each line is needed")
+    if repeated := [name for name, times in Counter(names).items() if times > 1]:
+        raise DatasetError(f"{file}: has {brief(repeated)} more than once; each must differ")
+    return tuple(names)
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return read_text(file, MAX_NAMES_BYTES).removeprefix("\ufeff").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"not UTF-8: {error!s:.200}"
+        raise DatasetError(f"{file}: {reason}") from error
+
+
+def _split_places(folder: Path) -> Mapping[str, Sequence[Path]]:
+    """Return the folders of images of each split; of all images where they are not divided."""
+    splits: dict[str, list[Path]] = {}
+    for place in (folder, folder / "images"):
+        for part in split_folders(place) if place.is_dir() else ():
+            inner = part / "images"
+            if has_images(part):
+                splits.setdefault(split_of(part.name), []).append(inner if inner.is_dir() else part)
+    whole = folder / "images"
+    return splits or {"": [whole if whole.is_dir() and has_images(whole) else folder]}

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from utils.data.sources import class_folders, scan_memory
-from utils.data.sources.class_folders import ClassFolders
+from utils.data.sources.class_folders import ClassFolders, similar_names
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import images_of, load_split
 from utils.errors import DatasetError, UserError
@@ -231,3 +231,21 @@ def test_a_few_images_beside_the_folders_of_a_split_are_left_out_and_told(tmp_pa
         assert len(images_of(dataset, "val")) == 1
     (line,) = caplog.messages
     assert "train: images beside the folders" in line and "['preview.png']" in line
+
+
+def test_names_that_differ_only_in_case_blanks_or_the_form_of_letters_are_one_group():
+    names = [
+        "Cat",
+        "dog",
+        "cat ",
+        "traffic light",
+        "traffic_light",
+        "ＣＡＴ",
+        "Traffic-Light",
+        "cats",
+    ]
+    assert similar_names(names) == [
+        ("Cat", "cat ", "ＣＡＴ"),
+        ("traffic light", "Traffic-Light"),
+    ]
+    assert similar_names(["-", "_", "", "strasse", "straße 2", "1", "11"]) == []

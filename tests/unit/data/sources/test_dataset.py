@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from tests.shared_files import shared_path
-from utils.data.sources import dataset as sources
 from utils.data.sources.dataset import YAML_FOLDER, load_dataset
 from utils.data.sources.image_files import list_images
 from utils.errors import DatasetError, UserError, brief
@@ -306,32 +305,6 @@ def test_an_unknown_argument_lists_the_known_ones(tmp_path, monkeypatch):
     assert str(tmp_path / "cococo.yaml") in text
     assert "shapes" in text
     assert "coco.yaml" in text.split("known name")[1]
-
-
-def test_a_folder_that_is_passed_over_for_a_yaml_of_this_project_is_told(
-    dataset, tmp_path, monkeypatch, caplog
-):
-    path = write_yaml(dataset / "data/coco.yaml", path="..")
-    monkeypatch.setattr(sources, "YAML_FOLDER", path.parent)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "coco").mkdir()
-    with caplog.at_level("INFO"):
-        assert load_dataset("coco").name == "coco"
-    told = f"--data coco: no dataset is recognised in this folder; {path} is used"
-    assert caplog.messages == [told]
-
-
-def test_a_folder_of_the_name_of_a_built_in_dataset_is_told(dataset, monkeypatch, caplog):
-    path = write_yaml(dataset / "cells.yaml")
-    monkeypatch.setitem(sources.BUILT_INS, "shapes", lambda folder: path)
-    monkeypatch.chdir(dataset)
-    with caplog.at_level("INFO"):
-        load_dataset("shapes")
-        assert caplog.messages == []
-        (dataset / "shapes").mkdir()
-        load_dataset("shapes")
-    told = "shapes: the built-in dataset; for the folder of that name give ./shapes"
-    assert caplog.messages == [told]
 
 
 def test_coco_has_the_public_classes():
