@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -120,11 +121,10 @@ def class_names_of(entries: Sequence[ClassFolders], dataset: str) -> tuple[str, 
             f"{dataset}: has only images of {brief(sorted(names))}; at least {FEWEST_CLASSES} "
             "folders of images, each named for its class, are needed"
         )
-    for name in map(os.fsencode, sorted(names)):
-        if name.decode(errors="ignore").encode() != name:
-            raise DatasetError(
-                f"{dataset}: the folder {brief(name)} is not named in UTF-8; rename it"
-            )
+    for encoded in map(os.fsencode, sorted(names)):
+        if encoded.decode(errors="ignore").encode() != encoded:
+            text = f"the folder {brief(encoded)} is not named in UTF-8; rename it"
+            raise DatasetError(f"{dataset}: {text}")
     return tuple(sorted(names))
 
 
@@ -175,13 +175,9 @@ def similar_names(class_names: Sequence[str]) -> list[tuple[str, ...]]:
     """Return groups of names that differ only in case, blanks, "-", "_" or the form of letters."""
     groups: dict[str, list[str]] = {}
     for name in class_names:
-        groups.setdefault(_plain(name), []).append(name)
+        folded = unicodedata.normalize("NFKC", name).casefold()
+        groups.setdefault(re.sub(r"[-_ \t\n]", "", folded) or name, []).append(name)
     return [tuple(group) for group in groups.values() if len(group) > 1]
-
-
-def _plain(name: str) -> str:
-    folded = unicodedata.normalize("NFKC", name).casefold()
-    return "".join(character for character in folded if character not in "-_ \t\n") or name
 
 
 def _classes_in(folder: Path) -> set[str]:
@@ -205,7 +201,10 @@ def _classes_in(folder: Path) -> set[str]:
 def _images_beside(folder: Path) -> list[str]:
     """Return the names of the images in a folder itself, but for hidden ones."""
     with os.scandir(folder) as entries:
-        return [entry.name for entry in entries if _is_image(entry)]
+        shown = [entry for entry in entries if not entry.name.startswith(".")]
+        suffixes = [os.path.splitext(entry.name)[1].lower() for entry in shown]
+        pairs = zip(shown, suffixes, strict=True)
+        return [x.name for x, suffix in pairs if suffix in IMAGE_SUFFIXES and x.is_file()]
 
 
 def _folders_in(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -215,8 +214,3 @@ def _folders_in(folder: Path) -> Iterator[tuple[str, Path]]:
             is_of_tool = entry.name.startswith(".") or entry.name.lower() in _OF_TOOLS
             if not is_of_tool and entry.is_dir():
                 yield entry.name, Path(entry.path)
-
-
-def _is_image(entry: os.DirEntry[str]) -> bool:
-    is_named = os.path.splitext(entry.name)[1].lower() in IMAGE_SUFFIXES
-    return is_named and not entry.name.startswith(".") and entry.is_file()

@@ -56,36 +56,27 @@ def load_dataset(
         argument = BUILT_INS[name](Path(image_root) / name)
     drawn_from = [split for split in splits if split != "val"]
     needed = splits if train_part is None else dict.fromkeys(["train", *drawn_from])
-    dataset = _read(Path(argument), list(needed))
+    path = Path(argument)
+    is_yaml = path.suffix in YAML_SUFFIXES and not os.path.isdir(path)
+    # Without class names where they are in its annotations.
+    found = None if is_yaml else recognise(path, list(needed))
+    dataset = found or read_dataset_yaml(_find_yaml(path), list(needed))
     if train_part is not None and dataset.val:
         raise DatasetError(
             f"--split {train_part:g}: {dataset.name} has a split for validation; leave --split out"
         )
     dataset = dataclasses.replace(dataset, train_part=train_part)
     if not dataset.class_names:
-        dataset = dataclasses.replace(dataset, class_names=_found_names(dataset))
+        entries = (*dataset.train, *dataset.val, *dataset.test)
+        folders = [entry for entry in entries if isinstance(entry, ClassFolders)]
+        names = class_names_of(folders, dataset.name) if folders else _annotated_names(dataset)
+        dataset = dataclasses.replace(dataset, class_names=names)
     if single_class and dataset.is_of_folders:
         raise DatasetError(
             f"--single-cls: {dataset.name} has a folder of images for each class, and nothing "
             "else tells its images apart; leave --single-cls out"
         )
     return dataset.as_single_class() if single_class else dataset
-
-
-def _read(argument: Path, splits: Sequence[str]) -> DatasetSpec:
-    """Return the dataset; without class names where they are in its annotations."""
-    is_yaml = argument.suffix in YAML_SUFFIXES and not os.path.isdir(argument)
-    found = None if is_yaml else recognise(argument, splits)
-    return found or read_dataset_yaml(_find_yaml(argument), splits)
-
-
-def _found_names(dataset: DatasetSpec) -> tuple[str, ...]:
-    """Return the class names of a dataset that has them in its folders or annotations."""
-    entries = (*dataset.train, *dataset.val, *dataset.test)
-    folders = [entry for entry in entries if isinstance(entry, ClassFolders)]
-    if not folders:
-        return _annotated_names(dataset)
-    return class_names_of(folders, dataset.name)
 
 
 def _annotated_names(dataset: DatasetSpec) -> tuple[str, ...]:

@@ -96,7 +96,8 @@ def _read_list(path: Path) -> list[Path]:
         lines = read_text_bytes(path, MAX_LIST_BYTES).removeprefix(codecs.BOM_UTF8).splitlines()
         stripped = enumerate(map(bytes.strip, lines), start=1)
         named = [(number, line) for number, line in stripped if line]
-        place = _place_of_names(path, named[0][1]) if named else _beside
+        first = os.fsdecode(named[0][1]) if named and len(named[0][1]) <= MAX_PATH_BYTES else ""
+        place = next((way for way in _STARTS if way(path, first).exists()), _beside)
         return [_listed(path, number, line, place) for number, line in named]
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(
@@ -117,14 +118,6 @@ _STARTS: tuple[Callable[[Path, str], Path], ...] = (
     lambda path, name: path.parent / name.removeprefix("data/"),
     lambda path, name: Path(name),
 )
-
-
-def _place_of_names(path: Path, line: bytes) -> Callable[[Path, str], Path]:
-    """Return where the lines of a list start: the first way in which its first line is a file."""
-    name = os.fsdecode(line)
-    if len(line) > MAX_PATH_BYTES:
-        return _beside
-    return next((way for way in _STARTS if way(path, name).exists()), _beside)
 
 
 def _listed(path: Path, number: int, line: bytes, place: Callable[[Path, str], Path]) -> Path:

@@ -98,13 +98,23 @@ def parse_labels(content: bytes | None, num_classes: int) -> Labels:
     Raises:
         BrokenLabelError: the first line that breaks the format, and how.
     """
-    rows = [_parse_line(number, line, num_classes) for number, line in lines_of(content)]
+    rows = []
+    for number, line in lines_of(content):
+        try:
+            rows.append(_parse_row(list(map(float, line.split())), num_classes))
+        except (BrokenLabelError, ValueError) as error:  # it may quote a line as long as the file
+            raise BrokenLabelError(f"line {number}: {str(error):.120}") from error
     unique: dict[tuple[float, ...], list[float]] = {}
     for row in rows:
         unique.setdefault(row.label, row.outline)
     table = np.array(list(unique), np.float64).reshape(-1, 5)
     boxes = table[:, 1:].clip(0, 1).astype(np.float32)
-    polygons = _polygons(list(unique.values()))
+    polygons = None
+    if any(unique.values()):
+        coordinates = np.fromiter(chain.from_iterable(unique.values()), np.float64)
+        points = coordinates.reshape(-1, 2).clip(0, 1).astype(np.float32)
+        num_points = [len(outline) // 2 for outline in unique.values()]
+        polygons = Polygons(points, starts_of(np.array(num_points)))
     require_drawable(polygons)
     num_repeated = len(rows) - len(unique)
     removed = count(num_repeated, "repeated row") if num_repeated else ""
@@ -130,14 +140,6 @@ def require_drawable(polygons_norm: Polygons | None) -> None:
         )
 
 
-def _polygons(outlines: list[list[float]]) -> Polygons | None:
-    if not any(outlines):
-        return None
-    coordinates = np.fromiter(chain.from_iterable(outlines), np.float64)
-    points = coordinates.reshape(-1, 2).clip(0, 1).astype(np.float32)
-    return Polygons(points, starts_of(np.array([len(outline) // 2 for outline in outlines])))
-
-
 def lines_of(content: bytes | None) -> list[tuple[int, str]]:
     """Return lines that are not blank with their numbers; raise BrokenLabelError if not UTF-8."""
     try:
@@ -145,15 +147,6 @@ def lines_of(content: bytes | None) -> list[tuple[int, str]]:
     except UnicodeDecodeError as error:
         raise BrokenLabelError(str(error)) from error
     return [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
-
-
-def _parse_line(number: int, line: str, num_classes: int) -> _Row:
-    try:
-        return _parse_row(list(map(float, line.split())), num_classes)
-    except BrokenLabelError as error:
-        raise BrokenLabelError(f"line {number}: {error}") from error
-    except ValueError as error:  # it quotes the text, which may be as long as the file
-        raise BrokenLabelError(f"line {number}: {str(error):.120}") from error
 
 
 def _parse_row(values: list[float], num_classes: int) -> _Row:
@@ -166,22 +159,17 @@ def _parse_row(values: list[float], num_classes: int) -> _Row:
         raise BrokenLabelError(
             f"class {class_number:g}, but the dataset's classes are 0 to {num_classes - 1}"
         )
-    _require_normalised(coordinates)
+    lowest, highest = -COORDINATE_TOLERANCE, 1 + COORDINATE_TOLERANCE
+    within = lowest <= min(coordinates) and max(coordinates) <= highest
+    # Min and max may step over NaN, which a sum does not.
+    if not within or math.isnan(sum(coordinates)):
+        value = next(value for value in coordinates if not lowest <= value <= highest)
+        raise BrokenLabelError(f"coordinate {value:g}; normalised ones lie in 0 to 1")
     outline = coordinates if len(coordinates) > 4 else []
     box = box_of_polygon(outline) if outline else coordinates
     if min(box[2:]) <= 0:
         raise BrokenLabelError(f"a box of {box[2]:g} x {box[3]:g}; it must have an area")
     return _Row((class_number, *box), outline)
-
-
-def _require_normalised(coordinates: list[float]) -> None:
-    lowest, highest = -COORDINATE_TOLERANCE, 1 + COORDINATE_TOLERANCE
-    # Min and max may step over NaN, which a sum does not.
-    within = lowest <= min(coordinates) and max(coordinates) <= highest
-    if within and not math.isnan(sum(coordinates)):
-        return
-    value = next(value for value in coordinates if not lowest <= value <= highest)
-    raise BrokenLabelError(f"coordinate {value:g}; normalised ones lie in 0 to 1")
 
 
 def box_of_polygon(coordinates: Sequence[float]) -> list[float]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from utils.data.sources.annotations import find_formats, format_names, format_of
-from utils.data.sources.class_folders import ClassFolders, find_class_folders, folder_names
+from utils.data.sources.class_folders import find_class_folders, folder_names
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, Entry, read_dataset_yaml
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.names import SPLIT_NAMES, split_folders, split_of
@@ -74,17 +74,13 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
             format_of(path)  # an error
         return None
     dataset = ways[0].read(splits)
-    _tell_others(path, ways, dataset)
-    return dataset
-
-
-def _tell_others(path: Path, ways: Sequence[_Way], dataset: DatasetSpec) -> None:
-    """Log in which ways a folder could be read too, but for those that its YAML leads to."""
+    # But for those that its YAML leads to.
     entries = (*dataset.train, *dataset.val, *dataset.test)
     used = {entry.format for entry in entries if isinstance(entry, AnnotatedFolder)}
     if others := ", ".join(way.name for way in ways[1:] if way.name not in used):
         text = "--data %s: is read as %s; there is also: %s, which a dataset YAML can name"
         log.info(text, printable(str(path)), printable(ways[0].name), printable(others))
+    return dataset
 
 
 def unrecognised_text(folder: Path) -> str:
@@ -116,26 +112,18 @@ def _ways(path: Path) -> Iterator[_Way]:
 
 def _yaml_in(folder: Path) -> Path | None:
     """Return the dataset YAML of a folder: of a usual name, or the only one with images."""
+    known = {"names", *chain.from_iterable(SPLIT_NAMES.values())}
     for name in YAML_NAMES:
-        if (folder / name).is_file() and _is_meant_for_data(folder / name):
-            return folder / name
+        if (folder / name).is_file():
+            keys = _keys_of(folder / name)
+            if keys is None or not known.isdisjoint(keys):  # a broken one may be meant too
+                return folder / name
     files = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])[:MOST_YAMLS]
-    found = [file for file in files if _is_dataset_yaml(file)]
+    found = [file for file in files if not {"train", "val"}.isdisjoint(_keys_of(file) or ())]
     if len(found) > 1:
         names = ", ".join(file.name for file in found[:5])
         raise DatasetError(f"--data {folder}: it has several dataset YAMLs; name one: {names}")
     return found[0] if found else None
-
-
-def _is_meant_for_data(file: Path) -> bool:
-    """Return whether a YAML of a usual name is that of a dataset; one that is broken may be."""
-    keys = _keys_of(file)
-    known = {"names", *chain.from_iterable(SPLIT_NAMES.values())}
-    return keys is None or not known.isdisjoint(keys)
-
-
-def _is_dataset_yaml(file: Path) -> bool:
-    return not {"train", "val"}.isdisjoint(_keys_of(file) or ())
 
 
 def _keys_of(file: Path) -> Collection[object] | None:
@@ -156,7 +144,10 @@ def _of_splits(
     entries = {split: tuple(found.get(split, ())) for split in SPLITS}
     undivided = tuple(found.get("", ()))
     for entry in undivided if entries["train"] else ():
-        log.info("%s belongs to no split and is left out", _text_of(entry))
+        text = str(entry)
+        if isinstance(entry, AnnotatedFolder):
+            text = f"{entry.annotations}{f': {entry.subset!r:.200}' * bool(entry.subset)}"
+        log.info("%s belongs to no split and is left out", printable(text))
     entries["train"] = entries["train"] or undivided
     for split in splits:
         if not entries[split]:
@@ -167,15 +158,6 @@ def _of_splits(
     root = path if path.is_dir() else path.parent
     name = path.resolve().name if path.is_dir() else path.stem
     return DatasetSpec(name, root, entries["train"], entries["val"], entries["test"], class_names)
-
-
-def _text_of(entry: Entry) -> str:
-    if isinstance(entry, ClassFolders):
-        return printable(str(entry.folder))
-    if not isinstance(entry, AnnotatedFolder):
-        return printable(str(entry))
-    subset = "" if entry.subset is None else f": {brief(entry.subset)}"
-    return printable(f"{entry.annotations}{subset}")
 
 
 class _YoloFolder(NamedTuple):

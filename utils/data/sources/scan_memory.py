@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,17 +11,9 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from utils.files.array_cache import (
-    Arrays,
-    find_keys,
-    key_of,
-    read_arrays,
-    version_of,
-    write_arrays,
-)
+from utils.files.array_cache import Arrays, find_keys, key_of, read_arrays, version_of, write_arrays
 
 FEWEST_IMAGES = 500  # fewer are read as soon as a file of them is
-_PACKAGES = "pillow", "pi-heif"  # that read images
 _READERS = (
     "utils/data/sources/**/*.py",
     "utils/data/formats/*.py",
@@ -49,24 +40,12 @@ class Memory(NamedTuple):
 
     def read(self, state: bytes = b"") -> dict[str, np.ndarray] | None:
         """Return what was written in this state of the files; None if there is nothing."""
-        return read_arrays(self.kind, self.name, version() + state)
+        return read_arrays(self.kind, self.name, version_of(*_READERS) + state)
 
     def write(self, arrays: Arrays, num_images: int, state: bytes = b"") -> None:
         """Keep arrays of many images."""
         if num_images >= FEWEST_IMAGES:
-            write_arrays(self.kind, self.name, version() + state, arrays)
-
-
-def version() -> bytes:
-    """Return what changes with all that reads images and labels, packages among it."""
-    return version_of(*_READERS) + " ".join(map(_package_version, _PACKAGES)).encode()
-
-
-def _package_version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:  # HEIC images are left out
-        return "absent"
+            write_arrays(self.kind, self.name, version_of(*_READERS) + state, arrays)
 
 
 def look_up(

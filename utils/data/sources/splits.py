@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +16,7 @@ from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.annotations import read_annotations
 from utils.data.sources.class_folders import ClassFolders, class_images
 from utils.data.sources.dataset_yaml import DatasetSpec
-from utils.data.sources.drawn_split import (
-    draw_training,
-    group_copies,
-    place_of,
-    read_fingerprints,
-)
+from utils.data.sources.drawn_split import draw_training, group_copies, place_of, read_fingerprints
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import ImageSource, image_of, scan_samples
@@ -72,13 +67,8 @@ def load_split(
     if world.process.is_main and problems:
         for problem in problems:
             log.warning("%s", printable(problem))
-        log.warning(
-            "%s: %d of %s usable, %s listed above",
-            split,
-            len(samples),
-            count(len(paths), "image"),
-            count(len(problems), "problem"),
-        )
+        numbers = count(len(paths), "image"), count(len(problems), "problem")
+        log.warning("%s: %d of %s usable, %s listed above", split, len(samples), *numbers)
     if dataset.single_class:
         return dataclasses.replace(samples, class_index=np.zeros_like(samples.class_index))
     return samples
@@ -98,9 +88,15 @@ def images_of(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Pa
         if isinstance(entry, AnnotatedFolder):
             annotations = read_annotations(entry)
             if not len(annotations):
-                raise DatasetError(_no_images_text(entry))
-            if world.process.is_main:
-                _tell_left_out(pool, entry.annotations, annotations.left_out)
+                place = entry.image_list or entry.images
+                raise DatasetError(
+                    f"{entry.annotations}: has no images, or none of those in {place}; a list has "
+                    f"the name of an image on each line, with its folders in {entry.images}"
+                )
+            if world.process.is_main and annotations.left_out:
+                kinds = [f"{kind} ({n:,})" for kind, n in sorted(annotations.left_out.items())]
+                text = f"{pool}: left out of {entry.annotations}: {', '.join(kinds)}"
+                log.info("%s", printable(text))
             names = annotations.class_names if dataset.single_class else dataset.class_names
             images += annotated_images(annotations, names, entry.annotations)
         elif isinstance(entry, ClassFolders):
@@ -110,22 +106,6 @@ def images_of(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Pa
     if dataset.train_part is None or split == "test":
         return images
     return _drawn_part(images, dataset.train_part, split, world)
-
-
-def _no_images_text(folder: AnnotatedFolder) -> str:
-    if folder.image_list is None:
-        return f"{folder.annotations}: has no images, or none of those in {folder.images}"
-    return (
-        f"{folder.annotations}: none of its images is in {folder.image_list}; each line of it is "
-        f"the name of an image in {folder.images}, with its folders there"
-    )
-
-
-def _tell_left_out(split: str, file: Path, left_out: Mapping[str, int]) -> None:
-    """Log how many objects of annotations are not trained on, by kind."""
-    if left_out:
-        kinds = ", ".join(f"{kind} ({number:,})" for kind, number in sorted(left_out.items()))
-        log.info("%s: left out of %s: %s", split, printable(str(file)), printable(kinds))
 
 
 def _drawn_part(

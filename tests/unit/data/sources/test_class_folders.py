@@ -246,6 +246,6 @@ def test_names_that_differ_only_in_case_blanks_or_the_form_of_letters_are_one_gr
     ]
     assert similar_names(names) == [
         ("Cat", "cat ", "ＣＡＴ"),
-        ("traffic light", "Traffic-Light"),
+        ("traffic light", "traffic_light", "Traffic-Light"),
     ]
     assert similar_names(["-", "_", "", "strasse", "straße 2", "1", "11"]) == []
