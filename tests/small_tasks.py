@@ -8,8 +8,7 @@ from pathlib import Path
 import yaml
 
 from tests.small import SMALL_SHAPES
-from utils.data.shapes.class_dataset import ClassShapesConfig, draw_class_dataset
-from utils.data.shapes.dataset import draw_dataset
+from utils.data.shapes.dataset import ClassShapesConfig, draw_class_dataset, draw_dataset
 from utils.files.project import PROJECT
 from utils.tasks.table import TASKS
 

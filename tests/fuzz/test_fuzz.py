@@ -43,7 +43,6 @@ TRIED_BY = {
     "utils.data.check.inspection": "checked-image",
     "utils.data.fetch.download": "fetch-answer",
     "utils.data.fetch.__main__": "fetch-answer",
-    "utils.data.fetch.lists": "fetch-list",
     "utils.data.fetch.unpacking": "fetch-zip",
     "utils.data.image.header": "jpeg",
     "utils.data.loading.reading": "jpeg",

@@ -25,8 +25,7 @@ from tests.small import SMALL_SHAPES
 from tests.tiny_weights import noise, write_tiny_weights
 from tests.unit.tracking.drawn_video import HEIGHT, NUM_FRAMES, RATE, WIDTH, write_drawn_video
 from utils.cli.detect_config import parse_detect_flags
-from utils.data.shapes.class_dataset import ClassShapesConfig, draw_class_dataset
-from utils.data.shapes.dataset import draw_dataset
+from utils.data.shapes.dataset import ClassShapesConfig, draw_class_dataset, draw_dataset
 from utils.data.sources.dataset import BUILT_INS
 from utils.errors import UserError
 from utils.files.project import PROJECT

@@ -1,4 +1,8 @@
-"""The built-in dataset: drawn into a folder on first use, in the layout of any other dataset."""
+"""The built-in datasets: drawn into a folder on first use, in the layout of any other dataset.
+
+`shapes` has boxes, `shapes-seg` the same images with outlines, and `shapes-cls` one shape per image
+in folders named for the classes.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +14,42 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 
 from utils.boxes import xyxy_to_cxcywh
 from utils.data.randomness import sample_generator
-from utils.data.shapes.scene import OUTLINES, Scene, draw_scene, visible_outlines
+from utils.data.shapes.scene import (
+    OUTLINES,
+    Scene,
+    draw_one_shape,
+    draw_scene,
+    visible_outlines,
+)
 from utils.errors import DatasetError, UserError, brief
 from utils.files.yaml import read_yaml, write_yaml
 
 YAML_NAME = "shapes.yaml"
 _VERSION = 1  # of the drawing; a set drawn by another version is not mixed with this one's
+_CLASSES_VERSION = 1  # likewise, of the set for classification
 _JPEG_QUALITY = 92
+HUES = {"cold": (80, 130), "warm": (-20, 30)}  # of OpenCV's 180: green to blue, red to yellow
+
+
+class ShapeClass(NamedTuple):
+    """A class: a shape in warm or cold colours. A model needs both to tell it."""
+
+    colour: str  # of HUES
+    shape: str  # of OUTLINES
+
+    @property
+    def name(self) -> str:
+        return f"{self.colour} {self.shape}"
+
+
+CLASSES = [ShapeClass(colour, shape) for colour in HUES for shape in sorted(OUTLINES)]
 
 
 @dataclass(frozen=True)
@@ -37,7 +63,18 @@ class ShapesConfig:
     outlines: bool = False  # labels are polygons instead of boxes
 
 
+@dataclass(frozen=True)
+class ClassShapesConfig:
+    """What is drawn; each class is in all images equally often."""
+
+    num_train: int = 1000
+    num_val: int = 200
+    image_side: int = 96  # pixels; height and width vary by a quarter around it
+    seed: int = 0
+
+
 _DEFAULTS = ShapesConfig()
+_CLASS_DEFAULTS = ClassShapesConfig()
 
 
 def draw_dataset(folder: Path, config: ShapesConfig = _DEFAULTS) -> Path:
@@ -56,10 +93,10 @@ def draw_dataset(folder: Path, config: ShapesConfig = _DEFAULTS) -> Path:
         "names": dict(enumerate(OUTLINES)),
         "drawn": recipe,
     }
-    return draw_once(folder / YAML_NAME, document, config, partial(_draw_one, config))
+    return _draw_once(folder / YAML_NAME, document, config, partial(_draw_one, config))
 
 
-def draw_once(
+def _draw_once(
     yaml: Path, document: Mapping[str, Any], config: Any, draw: Callable[[Path, int, str], None]
 ) -> Path:
     """Return the YAML of a dataset; draw it into its folder unless it is there.
@@ -83,22 +120,26 @@ def draw_once(
                     # As a list, so that a failure is raised here.
                     list(pool.map(lambda item: draw(drawn, *item), enumerate(splits)))
                 write_yaml(drawn / yaml.name, document)
-                _rename(drawn, folder)
+                try:
+                    os.rename(drawn, folder)
+                except OSError:
+                    if not folder.exists():  # else another process was faster
+                        raise
         except OSError as error:
             raise DatasetError(
                 f"{folder}: the built-in dataset cannot be drawn there: {error}; "
                 "free some space, or run in a folder that can be written to"
             ) from error
-    _check_recipe(yaml, document["drawn"])
-    return yaml
-
-
-def _rename(drawn: Path, folder: Path) -> None:
     try:
-        os.rename(drawn, folder)
-    except OSError:
-        if not folder.exists():  # else another process was faster
-            raise
+        found = read_yaml("--data", yaml, "").get("drawn")
+    except UserError:
+        found = None
+    if found != document["drawn"]:
+        raise DatasetError(
+            f"{folder} is in the way of the built-in dataset: it was drawn as {brief(found)}, "
+            f"needed is {document['drawn']}; move it away, and it is drawn again"
+        )
+    return yaml
 
 
 def draw_outlined_dataset(folder: Path) -> Path:
@@ -106,19 +147,7 @@ def draw_outlined_dataset(folder: Path) -> Path:
     return draw_dataset(folder, ShapesConfig(outlines=True))
 
 
-def _check_recipe(yaml: Path, recipe: Mapping[str, Any]) -> None:
-    try:
-        found = read_yaml("--data", yaml, "").get("drawn")
-    except UserError:
-        found = None
-    if found != recipe:
-        raise DatasetError(
-            f"{yaml.parent} is in the way of the built-in dataset: it was drawn as {brief(found)}, "
-            f"needed is {recipe}; move it away, and it is drawn again"
-        )
-
-
-def random_size(generator: np.random.Generator, side: int) -> tuple[int, int]:
+def _random_size(generator: np.random.Generator, side: int) -> tuple[int, int]:
     """Draw (height, width), each up to a quarter smaller or larger than a side."""
     height, width = (side * (0.75 + 0.5 * generator.random(2))).astype(int).tolist()
     return height, width
@@ -127,12 +156,12 @@ def random_size(generator: np.random.Generator, side: int) -> tuple[int, int]:
 def draw_file(config: ShapesConfig, index: int) -> Scene:
     """Return image `index` of a dataset, counted over both splits, before it is a JPEG."""
     generator = sample_generator(config.seed, 0, index)
-    return draw_scene(generator, random_size(generator, config.image_side))
+    return draw_scene(generator, _random_size(generator, config.image_side))
 
 
 def _draw_one(config: ShapesConfig, folder: Path, index: int, split: str) -> None:
     scene = draw_file(config, index)
-    write_jpeg(folder / "images" / split / f"{index:05d}.jpg", scene.image)
+    _write_jpeg(folder / "images" / split / f"{index:05d}.jpg", scene.image)
     side_wh = np.array(scene.image.shape[1::-1])
     if config.outlines:
         rows = [outline / side_wh for outline in visible_outlines(scene)]
@@ -147,7 +176,22 @@ def _draw_one(config: ShapesConfig, folder: Path, index: int, split: str) -> Non
     labels.write_text("".join(lines), encoding="utf-8")
 
 
-def write_jpeg(path: Path, image: np.ndarray) -> None:
+def draw_class_dataset(folder: Path, config: ClassShapesConfig = _CLASS_DEFAULTS) -> Path:
+    """Draw the dataset unless it is there already, as `draw_dataset`; return its YAML's path."""
+    recipe = {"classes_version": _CLASSES_VERSION, **dataclasses.asdict(config)}
+    document = {"train": "train", "val": "val", "drawn": recipe}
+    return _draw_once(folder / "shapes-cls.yaml", document, config, partial(_draw_class, config))
+
+
+def _draw_class(config: ClassShapesConfig, folder: Path, index: int, split: str) -> None:
+    generator = sample_generator(config.seed, 1, index)  # epoch 0 are the images of detection
+    size = _random_size(generator, config.image_side)
+    drawn = CLASSES[index % len(CLASSES)]
+    image = draw_one_shape(generator, size, OUTLINES[drawn.shape], HUES[drawn.colour])
+    _write_jpeg(folder / split / drawn.name / f"{index:05d}.jpg", image)
+
+
+def _write_jpeg(path: Path, image: np.ndarray) -> None:
     """Write an image (H, W, 3) uint8 BGR; raise OSError if that fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not cv2.imwrite(str(path), image, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY]):

@@ -43,12 +43,6 @@ def _regular(corners: int, phase: float = 0.0) -> np.ndarray:
     return np.stack((np.cos(angles), np.sin(angles)), axis=1)
 
 
-def _star() -> np.ndarray:
-    outline = _regular(10)
-    outline[1::2] *= 0.42
-    return outline
-
-
 def _cross() -> np.ndarray:
     arm = np.array([[1, -0.3], [1, 0.3], [0.3, 0.3]])
     turned = [arm]
@@ -62,7 +56,7 @@ OUTLINES = {
     "circle": _regular(48) * 0.9,
     "square": _regular(4, math.pi / 4),
     "triangle": _regular(3),
-    "star": _star(),
+    "star": _regular(10) * np.tile([[1], [0.42]], (5, 1)),
     "cross": _cross(),
 }
 

@@ -9,8 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from backend.words import count
-from utils.data.shapes.class_dataset import draw_class_dataset
-from utils.data.shapes.dataset import draw_dataset, draw_outlined_dataset
+from utils.data.shapes.dataset import draw_class_dataset, draw_dataset, draw_outlined_dataset
 from utils.data.sources.annotations import read_annotations
 from utils.data.sources.class_folders import ClassFolders, class_names_of
 from utils.data.sources.dataset_yaml import DatasetSpec, read_dataset_yaml

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.data.fetch.conftest import files_in, sha256, tarred, write_list, zipped
 from utils.data.fetch import __main__ as command
 from utils.data.fetch import download
-from utils.data.fetch.lists import Item, find_list
+from utils.data.fetch.download import Item, find_list
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.errors import UserError

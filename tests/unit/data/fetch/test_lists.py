@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.data.fetch.conftest import write_list
-from utils.data.fetch.lists import FOLDER, find_list
+from utils.data.fetch.download import FOLDER, find_list
 from utils.errors import UserError
 
 GOOD = {"url": "https://example.com/a.zip", "sha256": "0" * 64, "size": 10, "path": "a/b.zip"}

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.data.shapes.test_dataset import contents
 from utils.data.randomness import sample_generator
-from utils.data.shapes.class_dataset import (
+from utils.data.shapes.dataset import (
     CLASSES,
     HUES,
     ClassShapesConfig,
