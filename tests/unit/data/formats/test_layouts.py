@@ -380,9 +380,7 @@ def test_lists_that_hold_nothing_of_a_file_are_an_error(tmp_path):
     write(tmp_path / "none.txt", "b.jpg")
     entry = "{images: ., annotations: a.json, list: none.txt}"
     write(tmp_path / "data.yaml", f"train: {entry}\nval: {entry}\n")
-    with pytest.raises(
-        DatasetError, match=r"a\.json: has no images, or none .*none\.txt"
-    ):
+    with pytest.raises(DatasetError, match=r"a\.json: has no images, or none .*none\.txt"):
         load_split(load_dataset(tmp_path / "data.yaml"), "val")
     write(tmp_path / "a.json", coco([], []))
     with pytest.raises(DatasetError, match=r"a\.json: has no images"):

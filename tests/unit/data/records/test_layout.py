@@ -10,7 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.data.records.record_files import header, index_entry, record_file, write_image_file
+from tests.unit.data.records.record_files import (
+    header,
+    index_entry,
+    index_record,
+    record_file,
+    write_image_file,
+)
 from utils.data.records.__main__ import find_damages
 from utils.data.records.layout import (
     MAX_RECORD_BYTES,
@@ -213,3 +219,30 @@ def test_a_name_that_is_no_plain_path_is_refused(tmp_path, name):
     text = refusal(write_image_file(tmp_path / "a.ffr", [index_entry(name)]))
     assert "is wrong at image 0: its name" in text
     assert text.isprintable()
+
+
+WHOLE = record_file(
+    [
+        b"\xff\xd8 one", b"", b"three" * 9,
+        index_record([
+            index_entry(b"images/a.jpg", labels=b"0 0.5 0.5 0.25 0.25\n"),
+            index_entry("images/größe.png".encode(), num_labels=-1),
+            index_entry(b"images/c.webp", labels=b"1 0.1 0.1 0.3 0.1 0.2 0.4\n"),
+        ]),
+    ]
+)  # fmt: skip
+
+
+def test_every_cut_and_every_flipped_bit_is_found(tmp_path):
+    generator = np.random.Generator(np.random.Philox(key=5))
+    damaged = [WHOLE[:length] for length in range(0, len(WHOLE), 3)]
+    for position in generator.choice(8 * len(WHOLE), 200, replace=False).tolist():
+        changed = bytearray(WHOLE)
+        changed[position // 8] ^= 1 << position % 8
+        damaged.append(bytes(changed))
+    for content in damaged:
+        path = write(tmp_path / "a.ffr", content)
+        assert find_damages(path) != []
+        with pytest.raises(DatasetError, match=str(path)):
+            for image in read_record_images(path):
+                read_record(image.place)

@@ -1,14 +1,11 @@
 """Scanning a dataset: which samples are usable, and what is reported about the others."""
 
-import os
 import re
-import zlib
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
-from PIL import Image
 
 from tests.shared_files import shared_path
 from utils.data.image.header import BrokenImageError, read_image_size
@@ -148,14 +145,6 @@ def test_the_points_of_polygons_are_kept_beside_boxes_without_any(tmp_path):
     assert sample.polygons_norm.outline(2).tolist() == [[0, 0], [1, 0], [1, 1], [0, 1]]
 
 
-def test_of_polygons_with_one_box_the_first_stays(tmp_path):
-    square, triangle = "0 0 0 0.5 0 0.5 0.5 0 0.5\n", "0 0 0 0.5 0 0.25 0.5\n"
-    path = add_image(tmp_path, "a.png", square + triangle)
-    (sample,), (problem,) = scan_with_good_one(tmp_path, path)
-    assert sample.polygons_norm.num_points.tolist() == [4]
-    assert "1 repeated row removed" in problem
-
-
 def test_the_stored_boxes_around_polygons_are_found():
     with np.load(shared_path("golden/recipe/segments_to_boxes.npz")) as stored:
         size = stored["image_wh"].astype(np.float64)
@@ -204,41 +193,6 @@ def test_an_image_below_ten_pixels_is_left_out(tmp_path):
         else:
             with pytest.raises(BrokenImageError, match="at least 10 px"):
                 read_image_size(path)
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tif"])
-def test_the_size_is_that_of_the_decoded_image(tmp_path, suffix, orientation):
-    path = tmp_path / f"turned.{suffix}"
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    Image.new("RGB", (40, 20)).save(path, exif=exif)
-    if suffix == "tif" and orientation >= 5:  # OpenCV 4.11 cannot decode it
-        assert read_image_size(path) == (40, 20)
-    else:
-        assert read_image_size(path) == cv2.imread(str(path)).shape[:2]
-
-
-@pytest.mark.parametrize("size", [(10000, 10000), (10000, 20000)])  # Pillow warns, and refuses
-@pytest.mark.parametrize("suffix", ["jpg", "png", "bmp"])
-def test_the_size_of_a_large_image_is_read(tmp_path, suffix, size):
-    path = tmp_path / f"large.{suffix}"
-    Image.new("L", (40, 20)).save(path)
-    content = path.read_bytes()
-    height, width = size
-    if suffix == "jpg":
-        position = content.index(b"\xff\xc0") + 5
-        new = height.to_bytes(2, "big") + width.to_bytes(2, "big")
-    elif suffix == "png":
-        position = content.index(b"IHDR") + 4
-        new = width.to_bytes(4, "big") + height.to_bytes(4, "big") + content[24:29]
-        new += zlib.crc32(b"IHDR" + new).to_bytes(4, "big")
-    else:
-        position, new = 18, width.to_bytes(4, "little") + height.to_bytes(4, "little")
-    path.write_bytes(content[:position] + new + content[position + len(new) :])
-    if suffix == "bmp":  # whose pixels must be there
-        os.truncate(path, len(content) + height * width)
-    assert read_image_size(path) == size
 
 
 def test_a_dataset_without_usable_images_is_an_error(tmp_path):
