@@ -1,7 +1,8 @@
-"""audit.csv read back, and audit.html as a browser shows it."""
+"""audit.csv read back, and what audit.html shows."""
 
 import csv
 import dataclasses
+import html
 import os
 from pathlib import Path
 
@@ -9,7 +10,6 @@ import cv2
 import numpy as np
 import pytest
 
-from tests.browser.chromium import chromium
 from tests.tiny_weights import noise
 from utils.data.audit.findings import MISPLACED, OVERLOOKED, SWAPPED, UNSEEN, Finding
 from utils.data.audit.report import COLUMNS, Audit, audit_page, write_table
@@ -90,19 +90,10 @@ def test_the_page_has_the_first_crops_of_each_kind(tmp_path, audit):
     assert text.count("<figure ") == 4 and text.count("no image") == 2
 
 
-def test_a_browser_shows_each_kind_and_asks_for_nothing(tmp_path, audit):
-    file = tmp_path / "audit.html"
-    file.write_text(audit_page(audit, top=8), encoding="utf-8")
-    with chromium() as page:
-        page.open(file, 390)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        assert page.complaints() == []
-        assert [url for url in page.requested() if not url.startswith("data:")] == [
-            file.resolve().as_uri()
-        ]
-        text = page.evaluate("document.body.innerText")
+def test_the_page_asks_about_each_finding(audit):
+    page = html.unescape(audit_page(audit, top=8))
     for words in (
         "cat (0.75): add it?", "score 0.75", "<i>ü.png", f"cat, or {SHOWN_NAME} (0.88)?",
         "mAP50 0.500", "Of 4 labels on 2 images, 4 findings on 2 images are worth a look.",
     ):  # fmt: skip
-        assert words in text
+        assert words in page

@@ -1,4 +1,4 @@
-"""The built-in dataset: complete, repeatable, and labelled as it is drawn."""
+"""The built-in datasets: complete, repeatable, and labelled as they are drawn."""
 
 import dataclasses
 import multiprocessing
@@ -11,8 +11,15 @@ import pytest
 from utils.boxes import pairwise_iou
 from utils.data.randomness import sample_generator
 from utils.data.shapes import dataset as shapes
-from utils.data.shapes.dataset import ShapesConfig, draw_dataset
-from utils.data.shapes.scene import OUTLINES, Scene, draw_scene, visible_outlines
+from utils.data.shapes.dataset import (
+    CLASSES,
+    HUES,
+    ClassShapesConfig,
+    ShapesConfig,
+    draw_class_dataset,
+    draw_dataset,
+)
+from utils.data.shapes.scene import OUTLINES, Scene, draw_one_shape, draw_scene, visible_outlines
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
@@ -21,6 +28,7 @@ from utils.errors import DatasetError
 from utils.masks.runs import mask_of_runs, runs_of_polygons
 
 SMALL = ShapesConfig(num_train=6, num_val=3, image_side=96)
+SMALL_CLASSES = ClassShapesConfig(num_train=20, num_val=10, image_side=48)
 
 
 def contents(folder):
@@ -50,12 +58,19 @@ def test_the_argument_shapes_draws_once_and_reuses_the_set(tmp_path, monkeypatch
     assert sorted(path.name for path in tmp_path.iterdir()) == ["shapes"]
 
 
-def test_the_same_seed_draws_the_same_files(tmp_path):
+@pytest.mark.parametrize(
+    ("draw", "config"), [(draw_dataset, SMALL), (draw_class_dataset, SMALL_CLASSES)]
+)
+def test_the_same_seed_draws_the_same_files_and_others_are_left_alone(tmp_path, draw, config):
     for name in ("a", "b"):
-        draw_dataset(tmp_path / name, SMALL)
+        draw(tmp_path / name, config)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
-    draw_dataset(tmp_path / "c", ShapesConfig(num_train=6, num_val=3, image_side=96, seed=1))
+    draw(tmp_path / "c", dataclasses.replace(config, seed=1))
     assert contents(tmp_path / "a") != contents(tmp_path / "c")
+    (tmp_path / "theirs").mkdir()
+    for name, text in (("theirs", "move it away"), ("a", f"'num_train': {config.num_train}")):
+        with pytest.raises(DatasetError, match=text):
+            draw(tmp_path / name, dataclasses.replace(config, seed=2))
 
 
 def test_an_interrupted_drawing_leaves_nothing_and_is_redone(tmp_path, monkeypatch):
@@ -84,15 +99,6 @@ def test_processes_that_draw_at_once_end_with_one_set(tmp_path):
     assert len(list((tmp_path / "shapes").rglob("*.jpg"))) == 9
 
 
-def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
-    (tmp_path / "shapes").mkdir()
-    with pytest.raises(DatasetError, match="move it away"):
-        draw_dataset(tmp_path / "shapes", SMALL)
-    draw_dataset(tmp_path / "other", SMALL)
-    with pytest.raises(DatasetError, match="'num_train': 6"):
-        draw_dataset(tmp_path / "other", ShapesConfig())
-
-
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(DatasetError, match=f"{tmp_path}/file/shapes: .* cannot be drawn"):
@@ -115,23 +121,11 @@ def test_scenes_hold_all_classes_with_large_objects(scenes):
     assert np.mean(sides.min(axis=1) >= 240 / 8) > 0.9
     assert sides.max() < 240 / 2
     counts = [len(scene.class_index) for scene in scenes]
-    assert max(counts) >= 6
-    assert min(counts) >= 1
-
-
-def test_boxes_lie_inside_the_image(scenes):
-    for scene in scenes:
-        assert scene.boxes_xyxy.min() >= 0
-        assert (scene.boxes_xyxy[:, 2] <= 320).all()
-        assert (scene.boxes_xyxy[:, 3] <= 240).all()
-
-
-def test_boxes_overlap_in_some_scenes(scenes):
-    overlapping = [
-        (pairwise_iou(scene.boxes_xyxy, scene.boxes_xyxy) > 0.05).sum() > len(scene.boxes_xyxy)
-        for scene in scenes
-    ]
-    assert sum(overlapping) >= 10
+    assert max(counts) >= 6 and min(counts) >= 1
+    boxes = [scene.boxes_xyxy for scene in scenes]
+    assert sum((pairwise_iou(x, x) > 0.05).sum() > len(x) for x in boxes) >= 10
+    all_boxes = np.concatenate(boxes)
+    assert all_boxes.min() >= 0 and (all_boxes[:, 2:] <= (320, 240)).all()
 
 
 def test_a_box_is_tight_around_its_object(monkeypatch):
@@ -154,19 +148,6 @@ def test_a_box_is_tight_around_its_object(monkeypatch):
     assert found >= 18
 
 
-def test_outlines_fit_the_unit_circle_and_differ():
-    areas = {name: cv2.contourArea(points.astype(np.float32)) for name, points in OUTLINES.items()}
-    for name, points in OUTLINES.items():
-        assert np.hypot(*points.T).max() <= 1.05, name
-    # Square sqrt(2)**2, triangle 3 * sqrt(3) / 4, circle 0.81 pi; the cross is 5 squares of 0.6
-    # and the rest of its arms.
-    assert areas["square"] == pytest.approx(2)
-    assert areas["triangle"] == pytest.approx(1.299, abs=1e-3)
-    assert areas["circle"] == pytest.approx(0.81 * np.pi, rel=0.01)
-    assert areas["cross"] == pytest.approx(0.6**2 + 4 * 0.6 * 0.7)
-    assert 0.5 < areas["star"] < areas["triangle"]
-
-
 def test_the_set_of_outlines_has_the_same_images_and_other_labels(tmp_path):
     boxes = draw_dataset(tmp_path / "boxes", SMALL)
     outlined = draw_dataset(tmp_path / "outlines", dataclasses.replace(SMALL, outlines=True))
@@ -180,18 +161,6 @@ def test_the_set_of_outlines_has_the_same_images_and_other_labels(tmp_path):
     np.testing.assert_array_equal(*(part.class_index for part in samples))
     assert samples[0].polygons_norm is None
     assert (samples[1].polygons_norm.num_points > 2).all()
-
-
-def test_the_argument_shapes_seg_draws_outlines(tmp_path, monkeypatch):
-    def draw(config, *place):
-        asked.append(config)
-        raise OSError
-
-    asked = []
-    monkeypatch.setattr(shapes, "_draw_one", draw)
-    with pytest.raises(DatasetError):
-        load_dataset("shapes-seg", image_root=tmp_path)
-    assert set(asked) == {ShapesConfig(outlines=True)}
 
 
 def test_outlines_are_those_of_the_drawn_pixels(monkeypatch):
@@ -240,3 +209,38 @@ def test_tiny_objects_have_outlines_too():
     for index in range(40):
         scene = draw_scene(sample_generator(config.seed, 0, index), (16, 14))
         assert all(len(outline) > 2 for outline in visible_outlines(scene))
+
+
+def test_the_set_is_an_ordinary_dataset_of_class_folders(tmp_path, monkeypatch):
+    monkeypatch.setattr(draw_class_dataset, "__defaults__", (SMALL_CLASSES,))
+    dataset = load_dataset("shapes-cls", image_root=tmp_path)
+    assert dataset.name == "shapes-cls"
+    assert dataset.class_names == tuple(sorted(each.name for each in CLASSES))
+    assert len(dataset.class_names) == 10
+    for split, each in (("train", 2), ("val", 1)):
+        samples = load_split(dataset, split)
+        assert np.bincount(samples.class_index).tolist() == [each] * 10
+        assert samples.sizes.min() >= 36 and samples.sizes.max() <= 60
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    assert load_dataset("shapes-cls", image_root=tmp_path) == dataset
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_an_image_shows_a_large_shape_in_the_colours_of_its_class():
+    parts = []
+    for index in range(40):
+        each = CLASSES[index % len(CLASSES)]
+        size = 80 + index % 7, 90
+        image = draw_one_shape(
+            sample_generator(0, 1, index), size, OUTLINES[each.shape], HUES[each.colour]
+        )
+        assert image.shape == (*size, 3) and image.dtype == np.uint8
+        hue, saturation, value = cv2.split(cv2.cvtColor(image, cv2.COLOR_BGR2HSV))
+        strong = (saturation > 130) & (value > 60)
+        # At least 0.4 of the side across, of which a star or a cross fills about a third.
+        assert strong.mean() > 0.02
+        low, high = HUES[each.colour]
+        inside = (hue.astype(int) - low) % 180 <= high - low
+        parts.append(inside[strong].mean())
+    # What is left are the scribbles of the background, in any colour.
+    assert np.mean(parts) > 0.8
