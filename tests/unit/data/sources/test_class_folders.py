@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 from pathlib import Path
 
 import cv2
@@ -122,12 +123,6 @@ def test_other_folders_of_images_are_not_taken_for_classes(tmp_path, names):
     assert "no dataset is recognised" in error_of(write(tmp_path, *names))
 
 
-def test_images_with_label_files_are_not_taken_for_classes(tmp_path):
-    write(tmp_path, "train/day/1.png", "train/night/1.png", "val/day/1.png")
-    (tmp_path / "train" / "night" / "1.txt").write_text("0 0.5 0.5 1 1\n")
-    assert "no dataset is recognised" in error_of(tmp_path)
-
-
 def test_a_list_of_the_folders_names_gives_their_order(tmp_path):
     write(tmp_path, "train/cat/1.png", "train/dog/1.png", "val/dog/1.png")
     (tmp_path / "classes.txt").write_text("dog\nbird\ncat\n")
@@ -142,17 +137,23 @@ def write_yaml(folder: Path, **keys: object) -> Path:
     return path
 
 
-def test_a_yaml_without_names_has_those_of_its_folders(tmp_path):
+def test_the_names_of_a_yaml_give_the_order(tmp_path):
     write(tmp_path, "train/b/1.png", "train/a/1.png", "val/a/1.png")
     dataset = load_dataset(write_yaml(tmp_path))
     assert dataset.class_names == ("a", "b")
     assert dataset.train == (ClassFolders(tmp_path / "train"),)
-
-
-def test_the_names_of_a_yaml_give_the_order(tmp_path):
-    write(tmp_path, "train/b/1.png", "train/a/1.png", "val/a/1.png")
     dataset = load_dataset(write_yaml(tmp_path, names=["b", "a", "c"]))
     assert load_split(dataset, "train").class_index.tolist() == [1, 0]
+
+
+def test_folders_that_cannot_be_classes_are_an_error(tmp_path):
+    write(tmp_path / "one", "train/a/1.png", "val/a/1.png")
+    assert "at least 2 folders of images" in error_of(write_yaml(tmp_path / "one"))
+    write(tmp_path / "one", os.fsdecode(b"train/\xff/1.png"))
+    assert r"b'\xff' is not named in UTF-8" in error_of(tmp_path / "one")
+    write(tmp_path / "one", "train/b/1.png")
+    shutil.rmtree(tmp_path / "one/train" / os.fsdecode(b"\xff"))
+    assert "--single-cls" in error_of(tmp_path / "one", single_class=True)
 
 
 def test_a_folder_of_no_class_of_the_yaml_is_an_error(tmp_path):
@@ -173,21 +174,6 @@ def test_folders_named_for_classes_with_label_files_stay_a_box_dataset(tmp_path)
     assert load_split(dataset, "train").boxes_cxcywh_norm.tolist() == [
         pytest.approx([0.5, 0.5, 0.2, 0.2])
     ]
-
-
-def test_one_class_alone_is_an_error(tmp_path):
-    write(tmp_path, "train/a/1.png", "val/a/1.png")
-    assert "at least 2 folders of images" in error_of(write_yaml(tmp_path))
-
-
-def test_a_name_that_is_not_utf8_is_an_error(tmp_path):
-    write(tmp_path, "train/a/1.png", "val/a/1.png", os.fsdecode(b"train/\xff/1.png"))
-    assert r"b'\xff' is not named in UTF-8" in error_of(tmp_path)
-
-
-def test_one_class_for_all_is_refused(tmp_path):
-    write(tmp_path, "train/a/1.png", "train/b/1.png", "val/a/1.png")
-    assert "--single-cls" in error_of(tmp_path, single_class=True)
 
 
 def test_what_a_scan_found_is_kept_and_follows_the_class(tmp_path, monkeypatch):

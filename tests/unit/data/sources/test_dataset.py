@@ -44,18 +44,12 @@ def error_of(path: Path, **arguments: object) -> str:
 
 
 def test_folders_are_searched_recursively_and_sorted(dataset):
-    spec = load_dataset(write_yaml(dataset / "cells.yaml"))
-    assert spec.name == "cells"
-    assert spec.class_names == ("cell", "platelet")
+    spec = load_dataset(write_yaml(dataset / "cells.yaml", names=["cell", "platelet"], nc=2))
+    assert (spec.name, spec.class_names) == ("cells", ("cell", "platelet"))
     assert spec.test == ()
     train = dataset / "images/train"
     assert list_images(spec.train) == [train / "b.jpg", train / "sub/a.PNG"]
     assert list_images(spec.val) == [dataset / "images/val/c.jpeg"]
-
-
-def test_names_may_be_a_list(dataset):
-    spec = load_dataset(write_yaml(dataset / "cells.yaml", names=["cell", "platelet"], nc=2))
-    assert spec.class_names == ("cell", "platelet")
 
 
 def test_path_is_relative_to_the_yaml_first_and_then_to_the_current_folder(
@@ -77,11 +71,6 @@ def test_list_file_lines_start_at_the_folder_of_the_list(dataset, monkeypatch):
     spec = load_dataset(write_yaml(dataset / "cells.yaml", val="lists/val.txt"))
     expected = [lists / "one.jpg", lists / "../images/val/c.jpeg", Path("/absolute/two.png")]
     assert list_images(spec.val) == expected
-
-
-def test_several_entries_are_joined_in_their_order(dataset):
-    spec = load_dataset(write_yaml(dataset / "cells.yaml", train=["images/val", "images/train"]))
-    assert [path.name for path in list_images(spec.train)] == ["c.jpeg", "b.jpg", "a.PNG"]
 
 
 def test_splits_that_are_not_asked_for_need_not_exist(dataset):
@@ -131,12 +120,9 @@ def test_a_download_entry_matters_only_when_images_are_missing(dataset):
 
 def test_a_dataset_without_val_is_told_how_to_draw_it(dataset):
     assert "or draw it: --split 0.8" in error_of(write_yaml(dataset / "cells.yaml", val=None))
-    assert "--split" not in error_of(write_yaml(dataset / "cells.yaml", train=None))
-
-
-@pytest.mark.parametrize("key", ["train", "val", "names"])
-def test_a_missing_key_is_named(dataset, key):
-    assert f"key '{key}'" in error_of(write_yaml(dataset / "cells.yaml", **{key: None}))
+    for key in ("train", "names"):
+        text = error_of(write_yaml(dataset / "cells.yaml", **{key: None}))
+        assert f"key '{key}'" in text and "--split" not in text
 
 
 def test_a_folder_without_images_is_an_error(dataset):
@@ -148,9 +134,13 @@ def test_a_folder_without_images_is_an_error(dataset):
         list_images([dataset / "empty"])
 
 
-def test_an_image_stands_for_itself(dataset):
-    spec = load_dataset(write_yaml(dataset / "cells.yaml", val="images/val/c.jpeg"))
-    assert list_images(spec.val) == [dataset / "images/val/c.jpeg"]
+def test_entries_are_lists_images_and_patterns_but_for_hidden_files_and_linked_folders(dataset):
+    write_images(dataset, "images/train/.b.jpg", "images/train/.hidden/x.jpg")
+    (dataset / "images/train/loop").symlink_to(dataset / "images")
+    keys = {"train": ["images/val/c.jpeg", "images/train/*.jpg"], "val": "images/train/**/*.jpg"}
+    spec = load_dataset(write_yaml(dataset / "cells.yaml", **keys))
+    assert [path.name for path in list_images(spec.train)] == ["c.jpeg", "b.jpg"]
+    assert [path.name for path in list_images(spec.val)] == ["b.jpg"]
 
 
 def test_patterns_stand_for_folders_and_images_sorted(dataset):
@@ -167,13 +157,6 @@ def test_patterns_stand_for_folders_and_images_sorted(dataset):
         dataset / "images/train/b.jpg",
         dataset / "images/train/sub/a.PNG",
     ]
-
-
-def test_hidden_files_and_links_to_folders_are_passed_over(dataset):
-    write_images(dataset, "images/train/.b.jpg", "images/train/.hidden/x.jpg")
-    (dataset / "images/train/loop").symlink_to(dataset / "images")
-    spec = load_dataset(write_yaml(dataset / "cells.yaml", train="images/train/**/*.jpg"))
-    assert [path.name for path in list_images(spec.train)] == ["b.jpg"]
 
 
 @pytest.mark.parametrize(
@@ -270,18 +253,13 @@ def test_a_path_that_cannot_be_looked_up_is_named(dataset, key, value, reason):
 @pytest.mark.parametrize(
     "keys",
     [
-        {"names": [*(f"name {i}" for i in range(60_000)), "name 1"]},
-        {"names": ["a", "a"] * 30_000},
-        {"names": {i + 1: "a" for i in range(60_000)}},
+        {"names": [*(f"name {i}" for i in range(20_000)), "name 1"]},
+        {"names": {i + 1: "a" for i in range(20_000)}},
         {"names": ["x" * 100_000] * 2},
-        {"names": ["a", ["b"] * 60_000]},
-        {"nc": ["b"] * 60_000},
-        {"path": ["b"] * 60_000},
-        {"train": [["b"] * 60_000]},
-        {"train": {f"key {i}": 1 for i in range(60_000)}},
+        {"train": [["b"] * 20_000]},
         {"path": "../" * 100_000},
     ],
-    ids=range(10),
+    ids=range(5),
 )
 def test_an_error_is_short_and_soon_there_however_large_the_value(dataset, keys):
     path = write_yaml(dataset / "cells.yaml", **keys)

@@ -100,15 +100,15 @@ def test_annotations_may_name_any_file(tmp_path):
     assert sorted(colours(loader)) == [(number, number * 7) for number in range(len(paths))]
 
 
-@pytest.mark.parametrize("stem", [*STEMS, *IN_NO_LIST])
-def test_a_broken_image_of_any_name_is_one_printable_line(stem, tmp_path):
-    path = tmp_path / f"{stem}.JPG"
-    path.write_bytes(b"none")
-    with pytest.raises(DatasetError) as caught:
-        scan_images([path], 1)
-    first, line = str(caught.value).split("\n")
-    assert first == "of 1 image none is usable:"
-    assert line == f"{printable(str(path))}: left out: not an image" and line.isprintable()
+def test_a_broken_image_of_any_name_is_one_printable_line(tmp_path):
+    for stem in [*STEMS, *IN_NO_LIST]:
+        path = tmp_path / f"{stem}.JPG"
+        path.write_bytes(b"none")
+        with pytest.raises(DatasetError) as caught:
+            scan_images([path], 1)
+        first, line = str(caught.value).split("\n")
+        assert first == "of 1 image none is usable:"
+        assert line == f"{printable(str(path))}: left out: not an image" and line.isprintable()
 
 
 def test_detect_reads_and_writes_all_of_them(tmp_path):

@@ -72,6 +72,8 @@ def test_images_and_labels_in_folders_of_splits_need_only_class_names(tmp_path, 
         "test": ["images/test/c.jpg"],
     }
     assert load_dataset(tmp_path).class_names == ("cat", "dog")
+    write(tmp_path / "labels", **{"val/classes.txt": "cat"})  # of an earlier day
+    assert load_dataset(tmp_path).class_names == ("cat", "dog")
 
 
 def test_roboflow_s_darknet_folders_have_images_beside_labels(tmp_path):
@@ -107,22 +109,6 @@ def test_cvat_s_yolo_export_is_read(tmp_path):
     assert load_dataset(tmp_path).class_names == ("猫", "dog")
 
 
-def test_darknet_s_own_layout_is_read_from_above_and_from_within(tmp_path):
-    settings = "names = data/obj.names\ntrain = data/train.txt\nvalid = data/train.txt\n"
-    write(
-        tmp_path,
-        **images("data/obj/a.jpg"),
-        **{
-            "data/obj.data": settings,
-            "data/obj.names": "cat",
-            "data/train.txt": "data/obj/a.jpg\n",
-        },
-    )
-    for folder in (tmp_path, tmp_path / "data"):
-        (path,) = list_images(load_dataset(folder).train)
-        assert path.resolve() == tmp_path / "data/obj/a.jpg"
-
-
 @pytest.mark.parametrize(
     ("files", "part"),
     [
@@ -139,12 +125,6 @@ def test_darknet_s_own_layout_is_read_from_above_and_from_within(tmp_path):
 def test_class_names_that_cannot_be_used_are_an_error(tmp_path, files, part):
     write(tmp_path, **SPLIT, **files)
     assert part in error_of(tmp_path)
-
-
-def test_class_names_of_an_earlier_day_are_the_first_of_the_later_ones(tmp_path):
-    write(tmp_path, **SPLIT)
-    write(tmp_path / "labels", **{"train/classes.txt": "a\nb\nc", "val/classes.txt": "a\nb"})
-    assert load_dataset(tmp_path).class_names == ("a", "b", "c")
 
 
 def test_a_folder_without_any_dataset_says_what_was_looked_for(tmp_path):
