@@ -53,6 +53,7 @@ TRIED_BY = {
     "utils.data.sources.dataset_yaml": "dataset-yaml",
     "utils.data.sources.drawn_split": "jpeg",
     "utils.data.sources.formats.coco": "coco-dataset",
+    "utils.data.sources.formats.coco_file": "coco-dataset",
     "utils.data.formats.cvat": "cvat",
     "utils.data.sources.formats.format": "voc-annotations",
     "utils.data.sources.formats.names": "annotated-list",
