@@ -31,13 +31,10 @@ OF_BOTH = {
 # suite that ends first. Decoding, augmentation, records and caches run in both.
 OF_NONE = {
     "torch": (
-        "structure/test_connections.py",
         "structure/test_imports.py",
         "structure/test_one_suite.py",
         "structure/test_one_way.py",
-        "structure/test_opened_files.py",
         "structure/test_references.py",
-        "structure/test_words.py",
         "unit/browser",
         "unit/comparison",
         "unit/data/anchors",

@@ -1,8 +1,9 @@
-"""The project's Python files, by module name."""
+"""The project's Python files, and what they import."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -21,3 +22,17 @@ PYTHON_FILES = [
 def parse(path: Path) -> ast.Module:
     """The syntax tree of a file."""
     return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def name_of(path: Path) -> str:
+    """The path of a file from the project's folder, with "/"."""
+    return path.relative_to(PROJECT).as_posix()
+
+
+def imports_of(tree: ast.AST) -> Iterator[str]:
+    """The full names of what a tree imports: modules, and names in modules."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path
 
 from backend.contract import inference, training
 from backend.select import FRAMEWORKS
-from tests.structure.source_files import PYTHON_FILES, parse
+from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
 from utils.files.project import PROJECT
 
 PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
@@ -23,21 +21,12 @@ FOLDERS["onnxruntime"] = ("backend/onnx/", "docs/examples/", "tests/")
 OWN_FILES = {"onnx": {"recording.py", "indexing.py", "model_proto.py"}}
 
 
-def imported_packages(path: Path) -> Iterator[str]:
-    """The top-level package of every import in a file."""
-    for node in ast.walk(parse(path)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            yield (node.module or "").partition(".")[0]
-
-
 def test_a_framework_is_imported_in_its_own_folder_only() -> None:
     found = {
-        (str(path.relative_to(PROJECT)), package)
+        (name_of(path), package)
         for path in PYTHON_FILES
-        for package in imported_packages(path)
-        if package in FOLDERS
+        for name in imports_of(parse(path))
+        if (package := name.partition(".")[0]) in FOLDERS
     }
     strangers = {
         (path, package) for path, package in found if not path.startswith(FOLDERS[package])

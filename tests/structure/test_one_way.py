@@ -1,14 +1,13 @@
-"""What comes from outside has one way in, and what goes to a person one way out."""
+"""What comes from outside has one way in, what goes to a person or to a network one way out."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from tests.structure.source_files import PYTHON_FILES, parse
+from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
 from utils.files.project import PROJECT
 
 YAML = "utils/files/yaml.py"
@@ -27,18 +26,17 @@ ELSEWHERE = (
 )
 
 
-def product_files() -> Iterator[tuple[str, Path]]:
+def product_files() -> Iterator[tuple[str, ast.Module]]:
     for path in PYTHON_FILES:
-        name = path.relative_to(PROJECT).as_posix()
-        if not name.startswith(ELSEWHERE):
-            yield name, path
+        if not name_of(path).startswith(ELSEWHERE):
+            yield name_of(path), parse(path)
 
 
 def files_that_call(*functions: str) -> set[str]:
     return {
         name
-        for name, path in product_files()
-        for node in ast.walk(parse(path))
+        for name, tree in product_files()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in functions
     }
 
@@ -46,17 +44,9 @@ def files_that_call(*functions: str) -> set[str]:
 def files_that_import(*packages: str) -> set[str]:
     return {
         name
-        for name, path in product_files()
-        for node in ast.walk(parse(path))
-        for module in imported_modules(node)
-        if module.partition(".")[0] in packages
+        for name, tree in product_files()
+        if {found.partition(".")[0] for found in imports_of(tree)} & {*packages}
     }
-
-
-def imported_modules(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    return [node.module or ""] if isinstance(node, ast.ImportFrom) else []
 
 
 def test_one_file_knows_the_yaml_library():
@@ -81,3 +71,146 @@ def test_all_that_is_printed_is_made_printable():
 def test_what_may_print_asks_for_it(name):
     text = (PROJECT / name).read_text(encoding="utf-8")
     assert "printable(" in text or "as_message(" in text
+
+
+# Files are opened for reading in one place, utils/files/regular.py, which no file can block.
+
+READERS = {"read_text", "read_bytes", "fromfile", "loadtxt", "genfromtxt", "memmap", "imread"}
+OPENERS = {"open", "ZipFile", "safe_open", "load_file"}
+OURS = {"read_text", "read_bytes"}  # as plain names they are those of utils/files/regular.py
+
+# What opens files otherwise, and why that is right.
+OPENED_ELSEWHERE = {
+    ("utils/files/regular.py", "open"): "the one place",
+    ("utils/state/checkpoint.py", "safe_open"): "of a file that is pinned",
+    ("utils/state/checkpoint.py", "open"): "a folder, to sync it",
+    ("utils/weights/members.py", "ZipFile"): "of a file that is open",
+    ("utils/weights/members.py", "open"): "a member of a zip that is open",
+    ("utils/data/loading/nameless_file.py", "open"): "of another rank, compared with its address",
+    ("utils/data/loading/memory.py", "read_text"): "/proc and /sys",
+    ("backend/cores.py", "read_text"): "/proc and /sys",
+    ("backend/host_peak.py", "read_text"): "/proc",
+    ("utils/comparison/load.py", "read_text"): "/proc",
+    ("utils/comparison/runner.py", "read_text"): "/proc, and a log that it has written",
+    ("utils/data/fetch/unpacking.py", "ZipFile"): "of a file that is open",
+    ("utils/data/fetch/unpacking.py", "open"): "of a file that is open",
+    ("utils/media/video.py", "open"): "of a file that is open",
+    ("utils/media/feeds.py", "open"): "a URL",
+    ("utils/processes/cores.py", "read_text"): "/sys",
+    ("utils/processes/process_family.py", "read_text"): "/proc",
+    ("utils/processes/private_network.py", "open"): "/proc",
+    ("utils/processes/start.py", "open"): "the null device",
+    ("utils/processes/suspend.py", "read_text"): "what its own launcher has written",
+    ("utils/processes/exit_status.py", "open"): "to write, of a file that is open",
+    ("utils/files/atomic.py", "open"): "to write, and what it has written",
+    ("utils/export/metadata.py", "ZipFile"): "of bytes",
+    ("utils/export/metadata.py", "open"): "a member of a zip in bytes",
+    ("utils/export/opening.py", "open"): "a format's own, of which each opens as it must",
+    ("utils/export/opening.py", "read_text"): "/proc",
+    ("utils/state/lock.py", "open"): "to lock",
+    ("utils/setup/lock.py", "read_text"): "the project's own files",
+    ("docs/site/hooks.py", "read_text"): "the project's own files",
+    ("utils/setup/environments.py", "read_text"): "the project's own files",
+}
+
+
+def found_in_product(find: Callable[[ast.Module], Iterable[str]]) -> set[tuple[str, str]]:
+    """What a function finds in the files of the product, by their names."""
+    return {
+        (name_of(path), name)
+        for path in PYTHON_FILES
+        if not name_of(path).startswith(("tests/", "benchmarks/"))
+        for name in find(parse(path))
+    }
+
+
+def opened_for_reading(tree: ast.Module) -> Iterator[str]:
+    """The names of the calls in a file that read a file by its path."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        is_method = isinstance(node.func, ast.Attribute)
+        name = getattr(node.func, "attr" if is_method else "id", "")
+        if (
+            name in READERS
+            and (is_method or name not in OURS)
+            or name in OPENERS
+            and not writes(node)
+        ):
+            yield name
+
+
+def writes(call: ast.Call) -> bool:
+    """Whether a call has a mode that makes, or adds to, a file."""
+    modes = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return any(
+        isinstance(mode, ast.Constant)
+        and isinstance(mode.value, str)
+        and mode.value in ("w", "wb", "x", "xb", "a", "ab", "rb+")
+        for mode in modes
+    )
+
+
+def test_files_are_opened_for_reading_in_one_place() -> None:
+    assert found_in_product(opened_for_reading) == set(OPENED_ELSEWHERE)
+
+
+def test_the_calls_that_open_are_recognised() -> None:
+    reading = "open(a); open(a, 'rb'); p.open(); p.read_text(); np.fromfile(a); os.open(a, flags)"
+    assert len(list(opened_for_reading(ast.parse(reading)))) == 6
+    other = "open(a, 'wb'); p.open('w'); read_text(p); read_bytes(p); open_regular(p)"
+    assert not list(opened_for_reading(ast.parse(other)))
+
+
+# One file opens connections to the outside; others talk to processes of the same job.
+
+NETWORK = {
+    "aiohttp", "asyncio", "ftplib", "http", "httpx", "imaplib", "nntplib", "poplib", "requests",
+    "smtplib", "socket", "socketserver", "ssl", "telnetlib", "urllib.error", "urllib.request",
+    "urllib3", "webbrowser", "xmlrpc",
+}  # fmt: skip
+# Names of functions of packages that fetch by themselves.
+FETCHERS = {"create_connection", "download_url_to_file", "load_state_dict_from_url", "urlopen",
+            "urlretrieve", "snapshot_download", "hf_hub_download"}  # fmt: skip
+
+# What knows a network, and why that is right.
+CONNECTED_ELSEWHERE = {
+    ("utils/data/fetch/download.py", "http"): "the one place",
+    ("utils/data/fetch/download.py", "urllib.error"): "the one place",
+    ("utils/data/fetch/download.py", "urllib.request"): "the one place",
+    ("utils/data/fetch/download.py", "urlopen"): "the one place",
+    (
+        "utils/media/feeds.py",
+        "ssl",
+    ): "certificates for FFmpeg, which opens a stream",
+    ("utils/state/lock.py", "socket"): "the name of this machine",
+    ("utils/serve/server.py", "socket"): "where a server listens",
+    ("utils/serve/server.py", "asyncio"): "requests of a server",
+    ("utils/serve/app.py", "asyncio"): "requests of a server",
+    ("utils/serve/app.py", "http"): "the names of statuses",
+    ("utils/serve/frames.py", "asyncio"): "the server and its model process, over pipes",
+    ("utils/serve/worker.py", "asyncio"): "the same",
+    ("utils/processes/local_ranks.py", "socket"): "a free port of the loopback",
+    ("utils/processes/private_network.py", "socket"): "a loopback for the ranks alone",
+    ("backend/oneflow/__init__.py", "socket"): "the store of a job, before it is joined",
+    ("backend/oneflow/__init__.py", "create_connection"): "the store of a job",
+}
+
+
+def network_of(tree: ast.Module) -> set[str]:
+    """The modules and functions of a file that reach a network."""
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    found = {getattr(called, "attr", getattr(called, "id", "")) for called in calls} & FETCHERS
+    for name in imports_of(tree):
+        found |= {known for known in NETWORK if f"{name}.".startswith(f"{known}.")}
+    return found
+
+
+def test_connections_are_opened_in_one_file() -> None:
+    assert found_in_product(network_of) == set(CONNECTED_ELSEWHERE)
+
+
+def test_what_reaches_a_network_is_recognised() -> None:
+    reaching = "import http.client; from urllib import request; torch.hub.download_url_to_file(a)"
+    assert network_of(ast.parse(reaching)) == {"http", "urllib.request", "download_url_to_file"}
+    assert not network_of(ast.parse("from urllib.parse import unquote; import httplike"))

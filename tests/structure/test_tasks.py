@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.structure.source_files import PYTHON_FILES, parse
+from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
 from utils.files.project import PROJECT
 from utils.tasks.table import TASKS
 
@@ -31,23 +31,10 @@ TEXTS = re.compile(r"objectness|\b(box|obj|cls)_loss|\[:3\]|zeros\(3\)|reshape\(
 NAMES = {name for task in TASKS.values() for name in (task.name, task.head)}
 
 
-def name_of(path: Path) -> str:
-    return path.relative_to(PROJECT).as_posix()
-
-
 def files_of(rooms: tuple[str, ...], but: tuple[str, ...] = ()) -> Iterator[Path]:
     for path in PYTHON_FILES:
         if name_of(path).startswith(rooms) and not name_of(path).startswith(but or ("\0",)):
             yield path
-
-
-def imports_of(path: Path) -> Iterator[str]:
-    """The full names of what a file imports."""
-    for node in ast.walk(parse(path)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def is_of_one_task(module: str) -> bool:
@@ -106,12 +93,12 @@ def test_only_the_registries_import_what_is_of_one_task() -> None:
     found = {
         name_of(path)
         for path in files_of(PRODUCT)
-        for name in imports_of(path)
+        for name in imports_of(parse(path))
         if is_of_one_task(name) and not name_of(path).startswith((HEADS, HALVES))
     }
     assert found == set()
     for registry in (REGISTRY, TABLE):
-        assert any(map(is_of_one_task, imports_of(PROJECT / registry)))
+        assert any(map(is_of_one_task, imports_of(parse(PROJECT / registry))))
 
 
 def test_a_half_of_a_task_knows_no_other() -> None:
@@ -119,7 +106,7 @@ def test_a_half_of_a_task_knows_no_other() -> None:
     found = {
         (name_of(path), name)
         for path in files_of((HALVES,), (TABLE,))
-        for name in imports_of(path)
+        for name in imports_of(parse(path))
         if is_of_one_task(name)
     }
     assert found == set()
