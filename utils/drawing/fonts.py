@@ -80,22 +80,19 @@ def one_line(text: str) -> str:
     return unicodedata.normalize("NFC", printable(text))
 
 
+_ADVISED: set[str] = set()
+
+
 def warn_missing(text: str) -> None:
     """Log the character of a text that no font has, once for each package that has it."""
     letter = next((letter for letter in text if not font_for(letter)), text[:1])
     name = unicodedata.name(letter, "no name")
     east_asian = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO")
-    _advise("fonts-noto-cjk" if name.startswith(east_asian) else "fonts-noto-core", letter)
-
-
-_ADVISED: set[str] = set()
-
-
-def _advise(package: str, letter: str) -> None:
+    package = "fonts-noto-cjk" if name.startswith(east_asian) else "fonts-noto-core"
     if package not in _ADVISED:
         _ADVISED.add(package)
         log.warning(
             "no font of this machine has %s (%s); such names are drawn as numbers. "
             "Install a font with a package of your system: %s on Debian and Ubuntu",
-            letter, unicodedata.name(letter, "no name"), package,
+            letter, name, package,
         )  # fmt: skip

@@ -95,11 +95,8 @@ class RunReport:
             by_stage: seconds of each stage; they run side by side.
         """
         stages = ", ".join(f"{stage} {spent:.1f} s" for stage, spent in by_stage.items())
-        say(
-            self.found_line(),
-            f"{self.done} in {self._seconds():.1f} s, {self._speed():.1f} {self._unit}s/s; "
-            f"side by side: {stages}",
-        )
+        speed = f"{time.monotonic() - self._start:.1f} s, {self._speed():.1f} {self._unit}s/s"
+        say(self.found_line(), f"{self.done} in {speed}; side by side: {stages}")
         if self.num_broken:
             say(f"left out or incomplete: {self.num_broken:,} of {self._total}, named above")
 
@@ -115,8 +112,5 @@ class RunReport:
             parts.append(f"{count(len(others), 'other class', 'other classes')} {total:,}")
         return f"found: {', '.join(parts)}"
 
-    def _seconds(self) -> float:
-        return time.monotonic() - self._start
-
     def _speed(self) -> float:
-        return self.num_frames / max(self._seconds(), 1e-9)
+        return self.num_frames / max(time.monotonic() - self._start, 1e-9)

@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from benchmarks import beside
-from benchmarks.beside import read_work
 from tests.small import write_small_dataset, write_small_model
 from utils.comparison.load import LoadWatch
 from utils.files.project import PROJECT
@@ -105,15 +104,6 @@ def test_both_run_in_turns_and_are_timed_by_one_clock(run):
     assert "UNDER LOAD" not in printed
 
 
-def test_each_side_has_flags_of_its_own_and_flags_of_both(run):
-    _, _, document = run("--rounds", 1, "--ours", "--seconds '0.1'", extra=["--noplots"])
-    ours, other = (one["command"] for (one,) in document["runs"].values())
-    assert ours[1:6] == ["train.py", "--backend", "torch", "--seconds", "0.1"]
-    start = other.index("--data")
-    assert other[start:-5] == ours[ours.index("--data") : -5]
-    assert other[-6] == ours[-6] == "--noplots"
-
-
 @pytest.mark.parametrize(
     ("other", "line"),
     [
@@ -155,30 +145,6 @@ def test_a_trainer_that_fails_is_told_with_what_it_said(run, tmp_path):
 def test_a_wrong_flag_ends_with_one_message(run, flags, message):
     code, printed, _ = run("--rounds", 1, *flags)
     assert code == 2 and printed.count("error: ") == 1 and message in printed
-
-
-def write_run(folder, log="", options="", work=None):
-    folder.mkdir()
-    (folder / "opt.yaml").write_text(options)
-    (folder / "work.json").write_text(json.dumps({"work": work}))
-    (folder / "log").write_text(log)
-    return read_work(folder, folder / "log", 2)
-
-
-@pytest.mark.parametrize(
-    ("options", "log", "work", "cache"),
-    [
-        ("cache: ram", "", None, "ram"),
-        ("cache: true", "", None, "ram"),
-        ("cache: ''", "", None, "none"),
-        ("cache: null", "", None, "none"),
-        ("imgsz: 320", "", None, None),
-        ("a: b: c", "", None, None),  # no YAML
-        ("- cache", "", None, None),
-    ],
-)
-def test_the_cache_is_the_one_that_a_run_really_had(tmp_path, options, log, work, cache):
-    assert write_run(tmp_path / "run", log, options, work).get("cache") == cache
 
 
 def test_our_trainer_beside_itself_does_equal_work(monkeypatch, tmp_path):

@@ -87,12 +87,3 @@ def test_what_backend_device_or_memory_cannot_do_is_no_row(monkeypatch):
     steps["eager"] = lambda: 1 / 0
     with pytest.raises(ZeroDivisionError):  # a defect is an error
         step_table.measure(CELL, "cpu", 1, 1)
-
-
-def test_steps_are_timed_from_mark_to_mark(monkeypatch):
-    """The device marks the end of each step; nothing waits between them."""
-    moments = iter([1.0, 3.0, 4.5])
-    monkeypatch.setattr("backend.device.mark", lambda device: next(moments))
-    monkeypatch.setattr("backend.device.seconds_between", lambda start, end: end - start)
-    monkeypatch.setattr("backend.device.synchronize", None)
-    assert step_table.seconds_of_steps(lambda: None, "cuda:0", 2) == [2.0, 1.5]

@@ -6,7 +6,6 @@ import pytest
 from tests.unit.drawing.stand_in_fonts import forget_fonts, make_font, use_folder
 from utils.drawing.annotate import (
     default_font_size,
-    default_line_width,
     draw_boxes,
     draw_lines,
     label_height,
@@ -39,14 +38,6 @@ def test_an_outline_is_in_the_colour_of_its_class_at_the_edges_of_its_box(level)
             assert tuple(edge) == colour
         assert (drawn[top + 3 : bottom - 3, left + 3 : right - 3] == level).all()
     assert (drawn[:47] == level).all() and (drawn[:, :97] == level).all()
-
-
-@pytest.mark.parametrize("class_index", [0, 6], ids=["dark blue", "light yellow"])
-def test_an_outline_is_set_off_from_an_image_of_its_own_colour(class_index):
-    image = np.zeros((200, 200, 3), np.uint8) + np.array(class_colour(class_index), np.uint8)
-    boxes = np.array([(50, 50, 150, 150)], np.float32)
-    drawn = draw_boxes(image, boxes, np.array([class_index]), [""]).astype(int)
-    assert (np.abs(drawn[100] - image[100]).max(axis=1) > 60).sum() >= 2
 
 
 @pytest.mark.parametrize("box", [
@@ -98,24 +89,6 @@ def test_the_first_of_several_boxes_and_labels_lies_on_top():
     box = (100, 100, 300, 300)
     drawn = drawn_on(grey(), [box, box], ["a", "a"])
     assert tuple(drawn[200, 100]) == tuple(drawn[100 - HEIGHT, 100]) == class_colour(0)
-
-
-def test_lines_and_letters_follow_the_size_of_the_image():
-    sizes = [(32, 32), (480, 640), (1080, 1920), (6000, 8000)]
-    assert [default_line_width(size) for size in sizes] == [1, 2, 4, 21]  # 0.3 % of the mean side
-    letters = [default_font_size(size) for size in sizes]
-    assert letters == sorted(letters) and letters[0] == 10
-    for (height, _), size in zip(sizes[1:], letters[1:], strict=True):
-        assert 0.01 < size / height < 0.04
-    # Of a strip the short side counts, along which letters stand.
-    assert default_font_size((100, 30_000)) == default_font_size((300, 300))
-
-
-def test_hostile_labels_are_drawn_as_text():
-    labels = ["\x1b[2J\n" * 50, "\u202e" * 3, "x" * 1_000_000, "\udcff", " ", "\0", "w " * 500_000]
-    boxes = [(50 * index, 100, 50 * index + 40, 200) for index in range(7)]
-    drawn = drawn_on(grey(), boxes, labels)
-    assert drawn.shape == (480, 640, 3)
 
 
 @pytest.mark.parametrize(("colour", "ink"), [(YELLOW, 0), (BLUE, 255)])

@@ -1,14 +1,12 @@
 """Masks on an image."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
 from tests.shared_files import shared_path
 from utils.drawing.annotate import draw_masks
 from utils.drawing.colours import class_colour
-from utils.masks.runs import Window, runs_of_mask, runs_of_windows
+from utils.masks.runs import runs_of_mask
 from utils.ragged import Ragged
 
 GREY = 100
@@ -53,16 +51,3 @@ def test_the_drawn_pixels_are_those_of_the_stored_masks(name):
     masks = np.unpackbits(stored["native"])[: np.prod(shape)].reshape(shape).astype(bool)
     image = drawn(masks, np.arange(len(masks)))
     np.testing.assert_array_equal((image != GREY).any(axis=2), masks.any(axis=0))
-
-
-def test_many_masks_of_a_large_image_need_little_memory():
-    size = (1500, 2000)
-    window = np.ones((200, 200), bool)
-    masks = runs_of_windows([Window(4 * n, 6 * n, window) for n in range(280)], size)
-    image = np.zeros((*size, 3), np.uint8)
-    tracemalloc.start()
-    draw_masks(image, masks, np.arange(280))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 4 * size[0] * size[1]  # a copy of the image, and one object
-    assert image[150, 200].any()

@@ -1,9 +1,7 @@
 """utils/files/json.py: a large object member by member, within bounds."""
 
 import json
-import tracemalloc
 
-import numpy as np
 import pytest
 
 from utils.files import json as our_json
@@ -80,16 +78,3 @@ def test_an_entry_is_bounded(path, monkeypatch):
     for entry in ('"' + "x" * 5000 + '"', "[" + "1," * 3000 + "1]", "tru" + "e" * 5000):
         with pytest.raises(ValueError, match="an entry has at most 1,000 characters"):
             read(path, '{"a": [' + entry + "]}")
-
-
-def test_memory_is_that_of_an_entry(path):
-    count = 60_000
-    path.write_text('{"a": [' + ",".join(['{"id": 12345678, "box": [1.5, 2.5]}'] * count) + "]}")
-    size = path.stat().st_size
-    tracemalloc.start()
-    total = sum(entry["id"] for _, entries in read_members(path, 1 << 30) for entry in entries)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert total == count * np.int64(12345678)
-    # The window is a block and what is left of the one before, and both while they are joined.
-    assert size > 2_000_000 and peak < 6 << 20

@@ -54,11 +54,6 @@ def test_a_camera_gives_rgb(monkeypatch):
     assert rate == Fraction(2997, 100)
 
 
-@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), 1e9])
-def test_a_rate_that_no_camera_has_is_not_known(monkeypatch, rate):
-    assert read_camera(monkeypatch, Camera(2, rate))[0] is None
-
-
 def test_a_camera_that_is_not_there_says_so(monkeypatch):
     with pytest.raises(BrokenSourceError, match="no such camera, or another program uses it"):
         read_camera(monkeypatch, Camera(0))

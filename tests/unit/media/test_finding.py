@@ -35,14 +35,6 @@ def test_a_folder_is_in_natural_order_and_others_are_counted(folder, caplog):
     assert "3 other names left out" in caplog.text  # notes.md, data, inner
 
 
-def test_numbers_of_equal_value_have_one_order(tmp_path):
-    for name in ("7.png", "07.png", "007.png", "x7y10.png", "x7y9.png", "x07y9.png"):
-        (tmp_path / name).touch()
-    assert names(tmp_path) == [
-        "007.png", "07.png", "7.png", "x07y9.png", "x7y9.png", "x7y10.png",
-    ]  # fmt: skip
-
-
 def test_a_pattern_names_files(folder):
     assert names(folder / "a*.png") == ["a9.png", "a10.png"]
     assert names(folder / "*.[jJ]*") == ["b.JPG"]

@@ -95,12 +95,6 @@ def test_what_breaks_off_is_opened_again_and_says_so(quick, caplog):
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
 
 
-def test_what_was_never_there_is_not_tried_again(caplog):
-    with pytest.raises(BrokenSourceError, match="^gone$"):
-        list(source_of().frames())
-    assert not caplog.records
-
-
 @pytest.mark.parametrize("where", ["frame", "opening", "pause"])
 def test_closing_from_another_thread_wakes_who_waits(where, monkeypatch):
     monkeypatch.setattr(live, "PAUSES", (30.0,))
@@ -124,20 +118,3 @@ def test_closing_from_another_thread_wakes_who_waits(where, monkeypatch):
     start = time.monotonic()
     assert list(frames) == []
     assert time.monotonic() - start < 20  # not for 30
-
-
-def test_who_takes_no_more_frames_ends_the_reading():
-    ended = threading.Event()
-
-    def feed():
-        try:
-            for number in range(10**6):
-                yield image(number % 200)
-                time.sleep(0.001)
-        finally:
-            ended.set()
-
-    frames = source_of(feed).frames()
-    next(frames)
-    frames.close()
-    assert ended.wait(5)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 
-import av
 import numpy as np
 import pytest
 
 from tests.unit.media.videos import EVEN, KINDS, SIZE, number_in, picture, video
-from utils.files.project import PROJECT
 from utils.media.source import BrokenSourceError
 from utils.media.video import VideoFile
 
@@ -99,38 +95,6 @@ def test_damage_in_the_middle_is_told_and_the_rest_is_read(tmp_path):
     assert end == "1 damaged packet; 19 frames could be read"
 
 
-COST = """
-import resource, sys
-from pathlib import Path
-from utils.files.project import PROJECT
-from utils.media.source import BrokenSourceError
-from utils.media.video import VideoFile
-list(VideoFile(Path(sys.argv[1]), 10**6).frames())
-before = resource.getrusage(resource.RUSAGE_SELF)
-for path in sys.argv[2:]:
-    try:
-        next(VideoFile(Path(path), 10**6).frames())
-    except BrokenSourceError as error:
-        assert "--max-pixels" in str(error), error
-after = resource.getrusage(resource.RUSAGE_SELF)
-print(after.ru_maxrss - before.ru_maxrss, after.ru_utime - before.ru_utime)
-"""
-
-
-def test_huge_frames_cost_neither_memory_nor_time(tmp_path):
-    small = tmp_path / "small.mp4"
-    video(small, "libx264")
-    huge = {"ffv1": "a.mkv", "mjpeg": "a.avi", "libx264": "a.ts"}
-    for codec, name in huge.items():
-        options = {"preset": "ultrafast"} if codec == "libx264" else {"strict": "unofficial"}
-        video(tmp_path / name, codec, EVEN[:1], size=(1000, 16000), **options)
-    command = [sys.executable, "-c", COST, small, *(tmp_path / name for name in huge.values())]
-    told = subprocess.check_output(command, cwd=PROJECT, text=True)
-    kib, seconds = map(float, told.split())
-    assert kib < 12_000  # a frame has 23 MB
-    assert seconds < 0.5
-
-
 @pytest.mark.parametrize(("name", "codec"), [("a.avi", "mpeg4"), ("a.mpg", "mpeg2video")])
 def test_the_limit_of_pixels_is_exact(name, codec, tmp_path):
     """Decoders that want room around a frame must not be refused it."""
@@ -140,17 +104,6 @@ def test_the_limit_of_pixels_is_exact(name, codec, tmp_path):
     assert len(list(VideoFile(path, limit).frames())) == 20
     with pytest.raises(BrokenSourceError, match="--max-pixels"):
         next(VideoFile(path, limit - 1).frames())
-
-
-def test_a_file_without_video_says_so(tmp_path):
-    path = tmp_path / "a.mp4"
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("aac", rate=8000)
-        frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")
-        frame.sample_rate = 8000
-        container.mux(stream.encode(frame))
-        container.mux(stream.encode(None))
-    assert read(path) == ([], "holds no video")
 
 
 PLAYLISTS = {

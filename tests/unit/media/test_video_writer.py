@@ -55,18 +55,6 @@ def test_an_odd_side_gets_one_more_row_or_column(size, tmp_path):
     assert np.abs(error[size[0] // 2 :, size[1] // 2 :]).max() < 10
 
 
-def test_the_name_appears_when_the_file_is_complete(tmp_path):
-    path = tmp_path / "a.mp4"
-    path.write_text("an older file")
-    writer = VideoWriter(path, SIZE)
-    writer.write(picture(0), 0)
-    assert path.read_text() == "an older file"
-    writer.close()
-    assert len(list(VideoFile(path, PIXELS).frames())) == 1
-    assert list(tmp_path.iterdir()) == [path]
-    writer.close()  # again: nothing happens
-
-
 def test_an_exception_leaves_a_whole_video_of_what_was_written(tmp_path):
     path = tmp_path / "a.mp4"
     with pytest.raises(KeyboardInterrupt), VideoWriter(path, SIZE) as writer:

@@ -78,12 +78,6 @@ def test_an_endless_list_begins_at_once_and_is_read_a_little_ahead(opened):
             assert len(opened) <= 2 + 2 + 3 + 1
 
 
-def test_nothing_is_read_before_it_is_asked_for_where_that_is_wanted(opened):
-    with Reader(sum_of, 2, 3, StageSeconds(), ahead=0) as reader:
-        for number, _ in enumerate(reader.batches(map(FakeSource, range(8))), start=1):
-            assert len(opened) == 2 * number
-
-
 def test_large_images_are_not_read_ahead(opened, monkeypatch):
     monkeypatch.setattr(reading, "MOST_BYTES", 100)
     side = 6  # 108 bytes

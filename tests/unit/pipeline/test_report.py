@@ -48,15 +48,6 @@ def test_few_images_have_a_line_each(caplog):
     assert caplog.messages[1] == "image 1: left out: not an image"
 
 
-def test_of_many_images_only_those_left_out_have_a_line(caplog):
-    sources = [FakeSource(number) for number in range(FEW + 1)]
-    with RunReport(sources) as report:
-        for source in sources[:-1]:
-            report.add(done(source, 0))
-        report.add(broken(sources[-1]))
-    assert caplog.messages == [f"image {FEW}: left out: not an image"]
-
-
 @pytest.mark.parametrize(
     ("sources", "line"),
     [

@@ -37,13 +37,6 @@ def test_what_is_no_number_is_no_class():
     np.testing.assert_array_equal(nothing.plot(), nothing.image)
 
 
-def test_it_is_told_in_one_line():
-    assert result([0.25, 0.625, 0.125], NAMES[:3]).words() == "dog 0.62, cat 0.25, tie 0.12"
-    assert result([1.0], ("cat",)).summary((224, 224)) == "224x224 cat 1.00"
-    assert repr(result([1.0], ("c\x1b[31m",))) == r"ClassResult(a.jpg, 60x40 px: c\x1b[31m 1.00)"
-    assert result().counted == ["dog"]
-
-
 def test_a_run_writes_the_five_classes_of_an_image(tmp_path):
     flags = {"save_txt": True, "save_csv": True, "save_json": True}
     odd = ("cat\nB", *NAMES[1:])

@@ -8,9 +8,6 @@ from pycocotools import mask as coco
 
 from tests.shared_files import shared_path
 from tests.unit.results.made import make_mask_result
-from utils.data.loading import memory
-from utils.drawing.colours import class_colour
-from utils.errors import UserError
 from utils.results.result import Detection
 
 MASKS = np.zeros((3, 40, 60), bool)
@@ -39,12 +36,6 @@ def test_masks_come_one_by_one_and_as_one_array():
         masks[1:]
     empty = make_mask_result("a.png", MASKS[:0])
     assert np.asarray(empty.masks).shape == (0, 40, 60) and list(empty.masks) == []
-
-
-def test_an_array_of_masks_too_large_for_the_memory_is_refused(monkeypatch):
-    monkeypatch.setattr(memory, "free_memory", lambda: 3 * 40 * 60 - 1)
-    with pytest.raises(UserError, match="3 masks of 60x40 px .* one by one"):
-        np.asarray(result().masks)
 
 
 @pytest.mark.parametrize("name", ["640x480_of_427x640", "640x640_of_1080x810"])
@@ -79,15 +70,6 @@ def test_json_has_the_masks_as_coco_reads_them():
     for found, mask in zip(record["detections"], MASKS, strict=True):
         np.testing.assert_array_equal(coco.decode(found["segmentation"]), mask)
     assert list(result())[0] == Detection((10.0, 10.0, 40.0, 30.0), 0.5, 1, "traffic light")
-
-
-def test_a_drawing_tints_the_object_below_its_box():
-    found = result()
-    drawn = found.plot(labels=False)
-    colour = np.array(class_colour(1))
-    np.testing.assert_array_equal(drawn[20, 25], np.rint((90 + colour) / 2))
-    assert (drawn[10, 12:38] == colour).all()  # the box's line
-    assert (found.image == 90).all()
 
 
 def test_other_packages_get_masks_and_boxes():

@@ -207,17 +207,6 @@ def test_a_full_disk_is_one_error_that_names_the_file(tmp_path, flags, named):
     assert not [name for name in files_in(tmp_path) if not name.startswith(("pred", "det"))]
 
 
-def test_a_disk_that_fills_up_leaves_all_that_was_whole_before(tmp_path):
-    few, many = make_result(Path("a.png"), PERSON), make_result(Path("b.png"), *[PERSON] * 99)
-    flags = {"nosave": True, "save_csv": True, "save_json": True}
-    for kept in ({"save_csv": False}, {"save_json": False}):
-        with full_disk(500), pytest.raises(OSError):
-            write(tmp_path, few, many, **{**flags, **kept})
-    assert (tmp_path / "predictions.csv").read_text() == "a.png,person,0.50\n"
-    images = json.loads((tmp_path / "detections.json").read_text())["images"]
-    assert [record["name"] for record in images] == ["a"]
-
-
 def test_a_box_that_is_not_finite_is_in_no_file(tmp_path):
     """Half precision can give one."""
     broken = [(float("nan"), 0, 9, 9, 0.9, 1), (0, 0, float("inf"), 9, 0.8, 1)]

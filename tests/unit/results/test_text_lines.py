@@ -66,11 +66,6 @@ def test_the_words_are_the_stored_ones(number):
     assert result.summary((height, width)) == line
 
 
-def test_without_detections_it_says_so_beside_the_size_of_the_image():
-    assert make_result("a.jpg", size=(50, 40)).summary() == "50x40 (no detections)"
-    assert make_result("a.jpg", BOX).summary() == "40x60 1 cat"
-
-
 @pytest.mark.parametrize(
     ("name", "shown"),
     [("car", "2 cars"), ("skis", "2 skis"), ("wine glass", "2 wine glass"), ("车", "2 车")],

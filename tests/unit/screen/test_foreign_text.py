@@ -21,18 +21,15 @@ import pytest
 from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.coco_reference import detections, evaluate, ground_truth
-from tests.foreign_files import TorchFile, small_arrays, small_model
 from tests.small import TINY
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import read_train_flags
-from utils.data.records import __main__ as records
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
 from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
 from utils.errors import LoaderError
-from utils.files.project import PROJECT
 from utils.files.yaml import write_yaml
 from utils.processes.command import run_command
 from utils.report.console import metrics_table
@@ -102,7 +99,6 @@ def annotations(folder, **sections):
     read_coco_annotations(path, images, [NAME])
 
 
-HYP = PROJECT / "data/hyps/hyp.scratch-low.yaml"
 IMAGE = {"id": 1, "file_name": f"{NAME}.png", "height": 9, "width": 9}
 
 
@@ -115,18 +111,6 @@ def weights_file(folder, command="show"):
     path = folder / f"{NAME}.safetensors"
     save_checkpoint(path, Checkpoint(header, {}, {TEXT: np.zeros(1)}, {}))
     weights.main([command, str(path), *([f"{path}.safetensors"] if command == "convert" else [])])
-
-
-def torch_file(folder, **changes):
-    file, path = TorchFile(), folder / f"{NAME}.pt"
-    file.write_zip(path, {"model": small_model(file, small_arrays(), **changes)})
-    weights.main(["show", str(path)])
-
-
-def another_pickle(folder):
-    path = folder / f"{NAME}.pt"
-    path.write_bytes(b"\x80\x02c" + TEXT.replace("\n", "").encode() + b"\nb\n.")
-    weights.main(["show", str(path)])
 
 
 def run_folder(folder):
@@ -142,27 +126,6 @@ def table_of_classes(folder):
     say(*metrics_table(result).splitlines())
 
 
-def packed(folder, command):
-    flags = {"list": [f"{NAME}.ffr"], "verify": [f"{NAME}.ffr"]}.get(
-        command, ["--data", f"{NAME}.yaml", "--out", NAME]
-    )
-    (folder / f"{NAME}.ffr").write_bytes(b"none")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr("sys.argv", ["records", command, *flags])
-        records.main()
-
-
-def packed_name(folder):
-    write_image(folder / f"{NAME}.png", "0 0.5 0.5 0.5 0.5\n")
-    path = dataset(folder, train=".", val=".")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "sys.argv", ["records", "pack", "--data", str(path), "--out", str(folder / "out")]
-        )
-        records.main()
-
-
 def raise_(error):
     raise error
 
@@ -173,50 +136,26 @@ CASES = {
     "no image is labelled": no_image_is_labelled,
     "no such dataset": lambda folder: load_dataset(folder / f"{NAME}.yaml"),
     "root": lambda folder: load_dataset(dataset(folder, path=TEXT)),
-    "split": lambda folder: load_dataset(dataset(folder, train=TEXT)),
     "splits": lambda folder: load_dataset(dataset(folder, train=[{TEXT: TEXT}])),
-    "class twice": lambda folder: load_dataset(
-        dataset(folder, train=".", names=[TEXT, TEXT], path="images")
-    ),
     "class numbers": lambda folder: load_dataset(dataset(folder, names={TEXT: TEXT})),
-    "number of classes": lambda folder: load_dataset(dataset(folder, nc=TEXT)),
     "a list that is none": lambda folder: list_images([folder / NAME]),
     "keys": lambda folder: read_hyperparameters(settings_yaml(folder, "TEXT: TEXT")),
     "key twice": lambda folder: read_hyperparameters(settings_yaml(folder, "TEXT: 1\nTEXT: 2")),
-    "place": lambda folder: read_hyperparameters(settings_yaml(folder, "TEXT: 2024-01-01")),
     "tag": lambda folder: read_hyperparameters(settings_yaml(folder, "a: !<%0a%1b%e2%80%ae> x")),
-    "number": lambda folder: read_hyperparameters(
-        settings_yaml(folder, HYP.read_text().replace("lr0: 0.01 ", "lr0: TEXT "))
-    ),
     "block": lambda folder: model(folder, TINY.replace("C3", "TEXT")),
-    "arguments": lambda folder: model(folder, TINY.replace("[16, 3, 2]", "[TEXT]")),
-    "source": lambda folder: model(folder, TINY.replace("[-1, 1, C3", "[TEXT, 1, C3")),
-    "multiple": lambda folder: model(folder, TINY.replace("1.0", "TEXT")),
     "anchors": lambda folder: model(folder, TINY.replace("[[10,", "[[TEXT,")),
-    "head": lambda folder: model(folder, TINY.replace("[nc, anchors]", "[TEXT, TEXT]")),
     "image of no name": annotations,
     "images of one name": lambda folder: annotations(folder, images=[IMAGE, IMAGE]),
-    "size of an image": lambda folder: annotations(folder, images=[{**IMAGE, "width": NAME}]),
-    "number of an image": lambda folder: annotations(folder, images=[{**IMAGE, "id": NAME}]),
-    "category of no name": lambda folder: annotations(
-        folder, images=[IMAGE], categories=[{"id": 1, "name": NAME + "b"}]
-    ),
     "weights shown": weights_file,
     "weights converted": lambda folder: weights_file(folder, "convert"),
-    "torch's class names": lambda folder: torch_file(folder, names=[TEXT, TEXT]),
-    "torch's model": lambda folder: torch_file(folder, yaml={"backbone": [[1, 1, TEXT]]}),
-    "another pickle": another_pickle,
     "run folder": run_folder,
     "flag": lambda folder: read_train_flags([f"--{NAME}", NAME]),
     "value of a flag": lambda folder: read_train_flags(["--epochs", NAME]),
     "table": table_of_classes,
-    **{f"records {x}": lambda folder, x=x: packed(folder, x)
-       for x in ("list", "verify", "pack", "unpack")},
-    "records of a name": packed_name,
     "an error of the system": lambda folder: (folder / NAME).read_text(),
     "a worker's error": lambda folder: raise_(LoaderError(f"{NAME}\nin a loader worker:\n{NAME}")),
     "an exit": lambda folder: raise_(SystemExit(NAME)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -45,16 +45,6 @@ def test_no_line_breaks_the_bar_and_none_is_broken(columns, note):
     assert not any("|" in line or "left" in line for line in lines)  # the bar leaves no trace
 
 
-@pytest.mark.parametrize("columns", [80, 100, 200])
-def test_the_bar_fills_the_width_and_shows_all_its_parts(columns):
-    screen = run_on_terminal(WORK.format(note=LOSSES), columns)
-    bars = [line for line in screen.seen if line.startswith("epoch 100/300 |")]
-    assert len(bars) > 5
-    assert all(bar.endswith(LOSSES) for bar in bars[2:])
-    assert {len(bar) for bar in bars[2:]} == {columns - 1}  # the cursor stands behind it
-    assert any("| 5000/9999, " in bar for bar in bars)
-
-
 class Clock:
     """Time that passes only when it is told to."""
 

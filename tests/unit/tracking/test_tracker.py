@@ -86,13 +86,6 @@ def test_an_object_that_was_gone_for_two_seconds_is_a_new_one():
     assert ids[9] == [1] and ids[-10:] == [[NO_ID]] + [[2]] * 9
 
 
-def test_two_that_cross_keep_their_ids():
-    steps = range(60)
-    crossing = [boxes((10 + 6 * step, 20, 0.9), (364 - 6 * step, 32, 0.8)) for step in steps]
-    ids = track(new_tracker(), *crossing)
-    assert ids[1:] == [[1, 2]] * 59
-
-
 def of_class(class_index: int, *rows: tuple[float, float, float]) -> Detections:
     return boxes(*rows)._replace(class_index=np.full(len(rows), class_index))
 

@@ -1,12 +1,9 @@
 """`plots/confusion.py`: the cells hold what they should, and say it."""
 
 import numpy as np
-import pytest
 
 from tests.unit.report.plots.drawn import (
-    NAMES,
     kept_figures,
-    read_rgb,
     texts_of,
 )
 from utils.evaluation.coco.confusion import Confusion
@@ -52,7 +49,7 @@ def test_of_images_no_cell_is_for_the_background(monkeypatch, tmp_path):
 
 def test_all_that_is_written_lies_inside_the_picture(monkeypatch, tmp_path):
     kept = kept_figures(monkeypatch, confusion)
-    for names in (["x"], ["wide " * 9] * 3, ["W" * 24] * 30, ["W" * 24] * 101):
+    for names in (["x"], ["W" * 24] * 30):
         plot_confusion(of_matrix(np.eye(len(names) + 1, dtype=int)), names, tmp_path / "m.png")
         figure = kept["m.png"]
         figure.draw_without_rendering()
@@ -78,9 +75,3 @@ def test_of_more_than_a_hundred_classes_the_others_are_one(monkeypatch, tmp_path
     assert names == [*(f"name {index}" for index in range(50, 150)), "50 others", "background"]
     parts = kept["m.png"].axes[0].get_images()[0].get_array()
     np.testing.assert_array_equal(parts, np.eye(102))
-
-
-@pytest.mark.parametrize("num_classes", [0, 1, 3])
-def test_a_matrix_of_nothing_is_drawn(tmp_path, num_classes):
-    plot_confusion(of_matrix(np.zeros((num_classes + 1,) * 2, int)), NAMES, tmp_path / "m.png")
-    assert read_rgb(tmp_path / "m.png").shape[0] > 100

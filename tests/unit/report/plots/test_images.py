@@ -88,28 +88,6 @@ def test_examples_show_masks_of_labels_and_of_what_was_found_at_the_size_of_the_
     np.testing.assert_allclose(predictions[150, 360], 100, atol=10)
 
 
-@pytest.mark.parametrize("side", [16, 64])
-def test_labels_hide_little_of_small_images(tmp_path, side):
-    batch = np.full((16, 3, side, side), 128, np.uint8)
-    rows = [(index, 0, 0.5, 0.5, 0.6, 0.6) for index in range(16)]
-    plot_batch(batch, boxes(*rows), ["a name"], tmp_path / "batch.jpg")
-    mosaic = read_rgb(tmp_path / "batch.jpg")
-    assert mosaic.shape == (1920, 1920, 3)
-    changed = np.abs(mosaic - 128).max(axis=2) > 40
-    of_label = changed[60:96, 96:384].mean()  # above the box
-    assert of_label > 0.02 and changed.mean() < 0.04
-
-
-def test_batch_leaves_images_and_targets_unchanged(tmp_path):
-    batch = np.full((1, 3, 64, 64), 9, np.uint8)
-    targets = boxes((0, 2, 0.5, 0.5, 1.5, 1.5), (0, 0, 0.5, 0.5, 0, 0))
-    before = [field.copy() for field in targets.arrays()]
-    plot_batch(batch, targets, NAMES, tmp_path / "batch.jpg")
-    assert (batch == 9).all()
-    for field, original in zip(targets.arrays(), before, strict=True):
-        np.testing.assert_array_equal(field, original)
-
-
 def write_image(folder, number, size, colour):
     """A sample of one colour; (height, width)."""
     path = folder / f"{number}.png"

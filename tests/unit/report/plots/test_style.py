@@ -1,15 +1,11 @@
 """`style.py`: names that can be drawn, colours that can be seen, files without side effects."""
 
 import logging
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from tests.unit.report.plots.drawn import NAMES, black_squares, read_rgb, result_of
-from utils.drawing.colours import COLOURS
-from utils.files.project import PROJECT
 from utils.report.plots import style
 from utils.report.plots.curves import plot_precision_recall
 
@@ -47,39 +43,3 @@ def test_the_classes_with_the_most_labels_have_names():
     assert style.named_classes(np.arange(20)) == [13, 14, 15, 16, 17, 18, 19]
     assert style.named_classes(np.ones(20, int)) == [0, 1, 2, 3, 4, 5, 6]
     assert style.named_classes(np.zeros(0, int)) == []
-
-
-def contrast_with_white(colour):
-    """WCAG 2.1's, of sRGB in [0, 1]."""
-    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in colour]
-    return 1.05 / (0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05)
-
-
-def test_a_line_of_every_class_is_seen_on_white_in_its_hue():
-    for index in range(80):
-        colour, line = style.colour_of(index), style.line_colour(index)
-        assert contrast_with_white(line) > 2
-        factors = np.array(line)[np.array(colour) > 0] / np.array(colour)[np.array(colour) > 0]
-        np.testing.assert_allclose(factors, factors[0])
-        assert factors[0] <= 1
-    for index, known in enumerate(COLOURS[:4]):  # dark enough as they are
-        assert tuple(round(255 * x) for x in style.line_colour(index)) == tuple(
-            bytes.fromhex(known[1:])
-        )
-
-
-def test_importing_draws_in_no_drawing_package_and_drawing_leaves_pyplot_alone(tmp_path):
-    program = f"""
-import sys
-from pathlib import Path
-from utils.evaluation.coco.metric import DetectionEvaluator
-from utils.report.plots import confusion, curves, images, label_statistics, results
-assert "matplotlib" not in sys.modules, "imported with utils.report.plots"
-result = DetectionEvaluator([]).result()
-curves.plot_precision_recall(result, Path({str(tmp_path / "pr.png")!r}))
-assert "matplotlib" in sys.modules and "matplotlib.pyplot" not in sys.modules
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
