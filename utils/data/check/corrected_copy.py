@@ -45,7 +45,7 @@ def refuse_place(dataset: DatasetSpec, folder: Path, page: Path) -> None:
     """
     refuse_existing(folder, "--fix")
     places = [page]
-    for entry in (*dataset.train, *dataset.val, *dataset.test):
+    for entry in dataset.entries:
         if isinstance(entry, ClassFolders):
             raise DatasetError(
                 "--fix corrects labels, and these images are labelled by their folders; leave it "

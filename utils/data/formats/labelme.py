@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import cv2
 import numpy as np
 
 from backend.words import count
@@ -34,9 +33,8 @@ from utils.files.json import read_json
 from utils.polygons import join_parts
 
 MAX_BYTES = 1 << 28  # a file may hold its whole image as text
-MAX_MASK_PIXELS = 1 << 25
-MAX_RUNS = 200_000  # of a mask that gets an outline; one with more is noise
-MAX_PIXELS_OF_MASKS = 1 << 27  # of all masks in a file: a small PNG can hold many
+MAX_MASK_PIXELS = 1 << 27  # of all masks in a file: a small PNG can hold many
+MAX_RUNS = 200_000  # of a mask
 _HEAD_BYTES = 1 << 16
 _KEYS = re.compile(rb'"(shapes|imagePath|imageData|imageHeight)"\s*:')
 _POLYGONS = ("polygon", "rotation", "quadrilateral", "oriented_rectangle")
@@ -80,8 +78,9 @@ def parse(path: Path) -> Parsed | None:
             if kind:
                 labels.left_out.append(kind)
             else:
-                key = label, _group(shape, number)
-                objects.setdefault(key, []).append(_read_shape(shape, masks))
+                group = shape.get("group_id")
+                key = f"group {group}" if type(group) in (int, str) else f"shape {number}"
+                objects.setdefault((label, key), []).append(_read_shape(shape, masks))
         except ValueError as error:
             raise ValueError(f"shape {number}: {error}") from error
     for (label, _), parts in objects.items():
@@ -128,12 +127,6 @@ def _kind(shape: Mapping[str, Any]) -> Any:
     return shape.get("shape_type") or "polygon"  # once there was no other
 
 
-def _group(shape: Mapping[str, Any], number: int) -> str:
-    """Return what is equal for shapes of one object."""
-    group = shape.get("group_id")
-    return f"group {group}" if type(group) in (int, str) else f"shape {number}"
-
-
 def _read_shape(shape: Mapping[str, Any], masks: list[int]) -> _Shape:
     kind, points = _kind(shape), read_points(shape.get("points"))
     if kind in _POLYGONS:
@@ -164,20 +157,18 @@ def _mask(text: Any, origin_xy: np.ndarray, masks: list[int]) -> _Shape:
     try:
         height, width = size = read_header(io.BytesIO(content)).size
         masks.append(height * width)
-        if masks[-1] > MAX_MASK_PIXELS or sum(masks) > MAX_PIXELS_OF_MASKS:
-            raise ValueError(f"a mask of {width}x{height} px is too large")
+        if sum(masks) > MAX_MASK_PIXELS:
+            raise ValueError(f"a mask of {width}x{height} px is too large, with those before it")
         image = decode_bytes(np.frombuffer(content, np.uint8), size)
     except (BrokenImageError, OtherSizeError) as error:
         raise ValueError(f"its mask: {error}") from error
-    mask = image.max(axis=2) > 0
     # Runs go column by column; the first is outside.
-    pixels = np.concatenate([[False], mask.T.ravel()])
-    lengths = np.diff(np.flatnonzero(pixels[1:] != pixels[:-1]), prepend=0, append=mask.size)
-    if mask.any() and len(lengths) <= MAX_RUNS:
-        return _Shape(origin_xy + outline_of_runs(MaskRuns(lengths, size)), True)
-    left, top, width, height = cv2.boundingRect(mask.astype(np.uint8))  # 0 of an empty mask
-    first_xy = origin_xy + [left, top]
-    return _box(first_xy, first_xy + [width, height])
+    pixels = np.concatenate([[False], image.max(axis=2).T.ravel() > 0])
+    lengths = np.diff(np.flatnonzero(pixels[1:] != pixels[:-1]), prepend=0, append=height * width)
+    if len(lengths) > MAX_RUNS:
+        raise ValueError(f"a mask of {len(lengths):,} runs is noise; at most {MAX_RUNS:,} are read")
+    outline = outline_of_runs(MaskRuns(lengths, size))
+    return _Shape(origin_xy + outline, True) if len(outline) else _box(origin_xy, origin_xy)
 
 
 LABELME = FilePerImage("LabelMe", ".json", is_labelme, parse).as_format()

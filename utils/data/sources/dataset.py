@@ -66,7 +66,7 @@ def load_dataset(
         )
     dataset = dataclasses.replace(dataset, train_part=train_part)
     if not dataset.class_names:
-        entries = (*dataset.train, *dataset.val, *dataset.test)
+        entries = dataset.entries
         folders = [entry for entry in entries if isinstance(entry, ClassFolders)]
         names = class_names_of(folders, dataset.name) if folders else _annotated_names(dataset)
         dataset = dataclasses.replace(dataset, class_names=names)
@@ -83,7 +83,7 @@ def _annotated_names(dataset: DatasetSpec) -> tuple[str, ...]:
 
     All splits count, so that the numbers of the classes are the same whichever of them is read.
     """
-    entries = [*dataset.train, *dataset.val, *dataset.test]
+    entries = dataset.entries
     folders = [entry for entry in entries if isinstance(entry, AnnotatedFolder)]
     found = [read_annotations(folder) for folder in folders]
     lists = [annotations.class_names for annotations in found]

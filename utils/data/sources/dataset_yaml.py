@@ -42,10 +42,14 @@ class DatasetSpec:
     train_part: float | None = None  # drawn: this part of `train` is for training, the rest is val
 
     @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The entries of all splits."""
+        return (*self.train, *self.val, *self.test)
+
+    @property
     def is_of_folders(self) -> bool:
         """Whether images are labelled by the folders in which they lie."""
-        entries = (*self.train, *self.val, *self.test)
-        return any(isinstance(entry, ClassFolders) for entry in entries)
+        return any(isinstance(entry, ClassFolders) for entry in self.entries)
 
     def as_single_class(self) -> DatasetSpec:
         """Return the dataset with all objects of one class: of its name, or "item" for several."""
@@ -78,11 +82,17 @@ class _DatasetYaml:
     def spec(self, splits: Sequence[str]) -> DatasetSpec:
         for key in splits:
             if not self._value(key)[1]:
-                drawn = ", or draw it: --split 0.8" if key == "val" else ""
-                raise self._error(
-                    key, f"is missing: name the folder or the list of its images{drawn}"
-                )
-        self._refuse_keypoints()
+                drawn = ", or draw it: --split 0.8" * (key == "val")
+                text = f"is missing: name the folder or the list of its images{drawn}"
+                raise self._error(key, text)
+        if shape := self.document.get("kpt_shape"):
+            raise self._wrong(
+                "kpt_shape",
+                shape,
+                ": the labels hold keypoints, which are not trained on; keep the first five "
+                "columns of each line (class cx cy w h) in a copy of the labels, and leave the key "
+                "out of its YAML",
+            )
         class_names = self._class_names() if "names" in self.document else ()
         roots = self._roots()
         found = [self._entries(roots, key, key in splits) for key in SPLITS]
@@ -102,25 +112,17 @@ class _DatasetYaml:
         key = next(names, split)
         return key, self.document.get(key)
 
-    def _refuse_keypoints(self) -> None:
-        if shape := self.document.get("kpt_shape"):
-            raise self._error(
-                "kpt_shape",
-                f"has the value {brief(shape)}: the labels hold keypoints, which are not trained "
-                "on; keep the first five columns of each line (class cx cy w h) in a copy of the "
-                "labels, and leave the key out of its YAML",
-            )
-
     def _error(self, key: str, text: str) -> DatasetError:
         return DatasetError(f"{self.path}: key '{key}' {text}")
+
+    def _wrong(self, key: str, value: Any, text: str) -> DatasetError:
+        return self._error(key, f"has the value {brief(value)}{text}")
 
     def _roots(self) -> list[Path]:
         """Return the roots of relative entries: `path` from the YAML's folder, then from here."""
         value = self.document.get("path") or "."
         if not isinstance(value, str):
-            raise self._error(
-                "path", f"has the value {brief(value)}; the path of a folder is needed"
-            )
+            raise self._wrong("path", value, "; the path of a folder is needed")
         candidates = [self.path.parent / value, Path(value)]
         roots = [root for root in candidates if self._exists("path", value, root) and root.is_dir()]
         if not roots:
@@ -135,11 +137,8 @@ class _DatasetYaml:
             return False
         except (OSError, ValueError) as error:  # too long, not permitted, or holds a null byte
             reason = error.strerror if isinstance(error, OSError) else error
-            raise self._error(
-                key,
-                f"has the value {brief(value)}, which cannot be looked up: {reason}; "
-                "correct the path",
-            ) from error
+            text = f", which cannot be looked up: {reason}; correct the path"
+            raise self._wrong(key, value, text) from error
         return True
 
     def _not_found(self, key: str, value: str, candidates: Sequence[Path]) -> DatasetError:
@@ -151,10 +150,8 @@ class _DatasetYaml:
                 f"{brief(download)}; "
                 "URLs in a list are fetched by python -m utils.data.fetch LIST"
             )
-        return self._error(
-            key,
-            f"has the value {brief(value)}, but there is no {' and no '.join(places)}; {next_step}",
-        )
+        text = f", but there is no {' and no '.join(places)}; {next_step}"
+        return self._wrong(key, value, text)
 
     def _entries(self, roots: Sequence[Path], split: str, required: bool) -> tuple[Entry, ...]:
         key, value = self._value(split)
@@ -175,8 +172,7 @@ class _DatasetYaml:
             return [self._annotated(roots, key, value, required)]
         paths = self._paths(roots, key, value, required)
         if required and not any(map(has_images, paths)):
-            text = no_images_text(paths[0].resolve())
-            raise self._error(key, f"has the value {brief(value)}, but {text}")
+            raise self._wrong(key, value, f", but {no_images_text(paths[0].resolve())}")
         return [path for path in paths if len(paths) == 1 or has_images(path)]
 
     def _annotated(
@@ -198,35 +194,26 @@ class _DatasetYaml:
     def _paths(self, roots: Sequence[Path], key: str, value: Any, required: bool) -> list[Path]:
         """Return the path of an entry, or those that it stands for if it is a pattern."""
         if not isinstance(value, str):
-            raise self._error(
-                key, f"has the value {brief(value)}; a path or a list of paths is needed"
-            )
+            raise self._wrong(key, value, "; a path or a list of paths is needed")
         candidates = [root / value for root in roots]
         if value.startswith("../"):  # Roboflow writes ../train/images for train/images
             candidates += [root / value.removeprefix("../") for root in roots]
         existing = [path for path in candidates if self._exists(key, value, path)][:1]
         if not existing and is_glob(value):
-            existing = self._expanded(roots, key, value)
+            try:
+                existing = next(filter(None, (expand_glob(root, value) for root in roots)), [])
+            except (ValueError, OSError) as error:
+                raise self._wrong(key, value, f": {error!s:.300}") from error
         if not required:
             return existing or candidates[:1]
         if not existing:
             raise self._not_found(key, value, candidates)
         return existing
 
-    def _expanded(self, roots: Sequence[Path], key: str, value: str) -> list[Path]:
-        """Return what a pattern stands for, from the first root where that is anything."""
-        try:
-            return next(filter(None, (expand_glob(root, value) for root in roots)), [])
-        except (ValueError, OSError) as error:
-            reason = f"{error!s:.300}"
-            raise self._error(key, f"has the value {brief(value)}: {reason}") from error
-
     def _class_names(self) -> tuple[str, ...]:
         names = self.document.get("names")
         if not names or not isinstance(names, (list, Mapping)):
-            raise self._error(
-                "names", f"has the value {brief(names)}; a list of class names is needed"
-            )
+            raise self._wrong("names", names, "; a list of class names is needed")
         by_index = names if isinstance(names, Mapping) else dict(enumerate(names))
         if set(by_index) != set(range(len(by_index))):
             raise self._error(
@@ -235,29 +222,20 @@ class _DatasetYaml:
                 f"0 to {len(by_index) - 1} are needed",
             )
         ordered = [by_index[index] for index in range(len(by_index))]
-        self._check_names(ordered)
-        self._check_count(len(ordered))
-        return tuple(str(name) for name in ordered)
-
-    def _check_names(self, names: Sequence[Any]) -> None:
-        for name in names:
+        for name in ordered:
             # Unquoted, YAML reads `no` and `on` as booleans and `~` as nothing.
             if isinstance(name, bool) or not isinstance(name, (str, int, float)):
-                raise self._error(
-                    "names", f"holds {brief(name)}, which is not text; put it in quotes"
-                )
-        counts = Counter(map(str, names))
-        if repeated := sorted(text for text, count in counts.items() if count > 1):
+                text = f"holds {brief(name)}, which is not text; put it in quotes"
+                raise self._error("names", text)
+        counts = Counter(map(str, ordered))
+        if repeated := sorted(text for text, number in counts.items() if number > 1):
             raise self._error("names", f"holds {brief(repeated)} more than once; each must differ")
-
-    def _check_count(self, num_names: int) -> None:
-        num_classes = self.document.get("nc", num_names)
-        if num_classes != num_names:
-            raise self._error(
-                "nc",
-                f"has the value {brief(num_classes)}, but 'names' has "
-                f"{count(num_names, 'entry', 'entries')}; correct one of them, or leave 'nc' out",
-            )
+        num_classes = self.document.get("nc", len(ordered))
+        if num_classes != len(ordered):
+            text = f", but 'names' has {count(len(ordered), 'entry', 'entries')}"
+            text += "; correct one of them, or leave 'nc' out"
+            raise self._wrong("nc", num_classes, text)
+        return tuple(map(str, ordered))
 
 
 def _with_shared_images(splits: Sequence[tuple[Entry, ...]]) -> Iterator[tuple[Entry, ...]]:

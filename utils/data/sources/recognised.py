@@ -75,7 +75,7 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
         return None
     dataset = ways[0].read(splits)
     # But for those that its YAML leads to.
-    entries = (*dataset.train, *dataset.val, *dataset.test)
+    entries = dataset.entries
     used = {entry.format for entry in entries if isinstance(entry, AnnotatedFolder)}
     if others := ", ".join(way.name for way in ways[1:] if way.name not in used):
         text = "--data %s: is read as %s; there is also: %s, which a dataset YAML can name"

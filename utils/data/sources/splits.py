@@ -59,7 +59,7 @@ def load_split(
             watchdog.progress()
             shown.update()
 
-        entries = [*dataset.train, *dataset.val, *dataset.test]
+        entries = dataset.entries
         places = [os.path.abspath(str(entry)) for entry in entries]
         settings = places, split, dataset.train_part, fraction, num_classes, max_pixels
         memory = Memory.of("labels", *settings)

@@ -375,15 +375,11 @@ def test_labelme_shapes_of_one_label_and_group_are_one_object(tmp_path):
 
 def test_labelme_masks_are_bounded(tmp_path, monkeypatch):
     shape = labelme_shape("mask", [[10, 5], [13, 8]], mask=png(RING))
-    monkeypatch.setattr(labelme_format, "MAX_PIXELS_OF_MASKS", 20)
+    monkeypatch.setattr(labelme_format, "MAX_MASK_PIXELS", 20)
     assert not read_case(tmp_path, LABELME, [shape] * 2).broken
     assert "3x3 px is too large" in read_case(tmp_path, LABELME, [shape] * 3).broken[0]
-    monkeypatch.setattr(labelme_format, "MAX_MASK_PIXELS", 8)
-    assert "3x3 px is too large" in read_case(tmp_path, LABELME, [shape]).broken[0]
-    monkeypatch.setattr(labelme_format, "MAX_MASK_PIXELS", 9)
-    monkeypatch.setattr(labelme_format, "MAX_RUNS", 3)  # noise has only a box
-    noisy = read_case(tmp_path, LABELME, [shape])
-    assert noisy.boxes_xyxy[0].tolist() == [10, 5, 13, 8] and not len(noisy.polygons.points_xy)
+    monkeypatch.setattr(labelme_format, "MAX_RUNS", 3)
+    assert "runs is noise" in read_case(tmp_path, LABELME, [shape]).broken[0]
     empty = labelme_shape("mask", [[10, 5], [13, 8]], mask=png(RING & False))
     left, top, right, bottom = read_case(tmp_path, LABELME, [empty]).boxes_xyxy[0]
     assert (left, top) == (right, bottom)
