@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from utils.data.sources.annotations import find_formats, format_names, format_of
 from utils.data.sources.class_folders import find_class_folders, folder_names
@@ -37,14 +36,13 @@ MAX_NAMES_BYTES = 1 << 22
 MAX_PATH_LENGTH = 1000  # characters
 _SETTING = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*")
 
+# One way to read a folder: its name, and what reads the splits that are needed.
+_Way = tuple[str, Callable[[Sequence[str]], DatasetSpec]]
+# Of images with label files the folders or lists of each split, "" if they are not divided; and what
+# the classes are called.
+_Yolo = tuple[Mapping[str, Sequence[Path]], tuple[str, ...]]
+
 log = logging.getLogger("data")
-
-
-class _Way(NamedTuple):
-    """One way to read a folder."""
-
-    name: str
-    read: Callable[[Sequence[str]], DatasetSpec]  # of the splits that are needed
 
 
 def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
@@ -63,7 +61,7 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
         for way in _ways(path):
             ways.append(way)
         if not ways and path.is_dir() and (classes := find_class_folders(path)):
-            ways.append(_Way(OF_CLASSES, partial(_of_splits, path, classes, ())))
+            ways.append((OF_CLASSES, partial(_of_splits, path, classes, ())))
     except DatasetError:
         if not ways:  # else it is of something that is not taken
             raise
@@ -73,13 +71,13 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
         if path.is_file() and path.suffix.lower() in ANNOTATION_SUFFIXES:
             format_of(path)  # an error
         return None
-    dataset = ways[0].read(splits)
+    (taken, read), *more = ways
+    dataset = read(splits)
     # But for those that its YAML leads to.
-    entries = dataset.entries
-    used = {entry.format for entry in entries if isinstance(entry, AnnotatedFolder)}
-    if others := ", ".join(way.name for way in ways[1:] if way.name not in used):
+    used = {entry.format for entry in dataset.entries if isinstance(entry, AnnotatedFolder)}
+    if others := ", ".join(name for name, _ in more if name not in used):
         text = "--data %s: is read as %s; there is also: %s, which a dataset YAML can name"
-        log.info(text, printable(str(path)), printable(ways[0].name), printable(others))
+        log.info(text, printable(str(path)), printable(taken), printable(others))
     return dataset
 
 
@@ -98,16 +96,17 @@ def unrecognised_text(folder: Path) -> str:
 def _ways(path: Path) -> Iterator[_Way]:
     is_folder = path.is_dir()
     if is_folder and (yaml := _yaml_in(path)):
-        yield _Way(f"the dataset YAML {yaml.name}", partial(read_dataset_yaml, yaml))
+        yield f"the dataset YAML {yaml.name}", partial(read_dataset_yaml, yaml)
     if is_folder or path.suffix.lower() in ANNOTATION_SUFFIXES:
         for name, found in find_formats(path):
-            yield _Way(name, partial(_of_splits, path, found, ()))
+            yield name, partial(_of_splits, path, found, ())
     # The names beside a dataset YAML are its own.
     if is_folder and not yaml and (yolo := _find_yolo(path)):
+        found, class_names = yolo
         classes = find_class_folders(path)
-        if classes and folder_names(chain.from_iterable(classes.values())) <= {*yolo.class_names}:
-            yield _Way(OF_CLASSES, partial(_of_splits, path, classes, yolo.class_names))
-        yield _Way("YOLO label files", partial(_of_splits, path, yolo.splits, yolo.class_names))
+        if classes and folder_names(chain.from_iterable(classes.values())) <= {*class_names}:
+            yield OF_CLASSES, partial(_of_splits, path, classes, class_names)
+        yield "YOLO label files", partial(_of_splits, path, found, class_names)
 
 
 def _yaml_in(folder: Path) -> Path | None:
@@ -144,7 +143,7 @@ def _of_splits(
     entries = {split: tuple(found.get(split, ())) for split in SPLITS}
     undivided = tuple(found.get("", ()))
     for entry in undivided if entries["train"] else ():
-        text = str(entry)
+        text = str(entry.folder if isinstance(entry, ClassFolders) else entry)
         if isinstance(entry, AnnotatedFolder):
             text = f"{entry.annotations}{f': {entry.subset!r:.200}' * bool(entry.subset)}"
         log.info("%s belongs to no split and is left out", printable(text))
@@ -160,14 +159,7 @@ def _of_splits(
     return DatasetSpec(name, root, entries["train"], entries["val"], entries["test"], class_names)
 
 
-class _YoloFolder(NamedTuple):
-    """Images with label files, and what the classes are called."""
-
-    splits: Mapping[str, Sequence[Path]]  # folders, or lists of images; "": not divided
-    class_names: tuple[str, ...]
-
-
-def _find_yolo(folder: Path) -> _YoloFolder | None:
+def _find_yolo(folder: Path) -> _Yolo | None:
     """Return the images of a folder in which a file names the classes; None without one.
 
     Raises:
@@ -177,11 +169,11 @@ def _find_yolo(folder: Path) -> _YoloFolder | None:
         if (place / DARKNET_FILE).is_file():
             return _of_darknet(place / DARKNET_FILE)
     if class_names := _common_names(list(_class_files(folder))):
-        return _YoloFolder(_split_places(folder), class_names)
+        return _split_places(folder), class_names
     return None
 
 
-def _of_darknet(file: Path) -> _YoloFolder:
+def _of_darknet(file: Path) -> _Yolo:
     """Return what Darknet's file of settings names: `train = data/train.txt` and the like."""
     lines = map(_SETTING.fullmatch, _lines(file))
     settings = {match[1]: match[2] for match in lines if match}
@@ -192,7 +184,7 @@ def _of_darknet(file: Path) -> _YoloFolder:
     names = _place_of(file, settings["names"])
     if not (class_names := _class_names(names)):
         raise DatasetError(f"{names}: has no class name; write one on each line")
-    return _YoloFolder(splits, class_names)
+    return splits, class_names
 
 
 def _place_of(file: Path, value: str) -> Path:
