@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 from utils.data.sources.annotations import find_formats, format_names, format_of
-from utils.data.sources.class_folders import find_class_folders, folder_names
+from utils.data.sources.class_folders import ClassFolders, find_class_folders, folder_names
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, Entry, read_dataset_yaml
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.names import SPLIT_NAMES, split_folders, split_of
@@ -38,8 +38,7 @@ _SETTING = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*")
 
 # One way to read a folder: its name, and what reads the splits that are needed.
 _Way = tuple[str, Callable[[Sequence[str]], DatasetSpec]]
-# Of images with label files the folders or lists of each split, "" if they are not divided; and what
-# the classes are called.
+# The folders or lists of images of each split, "" if not divided, and what the classes are called.
 _Yolo = tuple[Mapping[str, Sequence[Path]], tuple[str, ...]]
 
 log = logging.getLogger("data")
@@ -102,11 +101,11 @@ def _ways(path: Path) -> Iterator[_Way]:
             yield name, partial(_of_splits, path, found, ())
     # The names beside a dataset YAML are its own.
     if is_folder and not yaml and (yolo := _find_yolo(path)):
-        found, class_names = yolo
+        places, class_names = yolo
         classes = find_class_folders(path)
         if classes and folder_names(chain.from_iterable(classes.values())) <= {*class_names}:
             yield OF_CLASSES, partial(_of_splits, path, classes, class_names)
-        yield "YOLO label files", partial(_of_splits, path, found, class_names)
+        yield "YOLO label files", partial(_of_splits, path, places, class_names)
 
 
 def _yaml_in(folder: Path) -> Path | None:
