@@ -1,6 +1,7 @@
 """`python -m utils.data.fetch`: files come whole or not at all, and an ended command goes on."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,6 +56,20 @@ def test_a_file_comes_and_is_not_fetched_again(site, run, tmp_path):
     assert "data.bin: there already" in run(file) and site.asked == [("/a", None)]
     with pytest.raises(UserError, match="d.zip: not in the list; it has data.bin"):
         run(file, names=["d.zip"])
+    target = tmp_path / "out/sub/data.bin"
+    target.write_bytes(b"mine")
+    with pytest.raises(UserError, match=f"is there already.*{sha256(b'mine')}.*{sha256(CONTENT)}"):
+        run(file)
+    assert target.read_bytes() == b"mine"
+    target.rename(target.with_name("data.bin.part"))
+    with pytest.raises(UserError, match="Start again once if an earlier download was continued"):
+        run(file)
+    run(file)
+    assert files_in(tmp_path / "out") == {"sub/data.bin": CONTENT}
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(UserError, match="--out .*: cannot be written: .*File exists"):
+        run(file)
 
 
 @pytest.mark.parametrize("changes", [{}, {"size": None}])
@@ -99,24 +114,6 @@ def test_without_a_hash_the_file_comes_by_https_alone(site, tmp_path):
     item = Item(f"{site.root}/a", None, len(CONTENT), "data.bin")
     with pytest.raises(UserError, match="redirects to .*/a, which needs a 'sha256' in the list"):
         download.download(item, tmp_path / "data.bin.part")
-
-
-def test_a_part_of_another_file_is_removed_and_then_fetched_anew(site, run, tmp_path):
-    file = file_of(site.put("/a", CONTENT))
-    (tmp_path / "out/sub").mkdir(parents=True)
-    (tmp_path / "out/sub/data.bin.part").write_bytes(bytes(1000))
-    with pytest.raises(UserError, match="Start again once if an earlier download was continued"):
-        run(file)
-    run(file)
-    assert files_in(tmp_path / "out") == {"sub/data.bin": CONTENT}
-
-
-def test_another_file_in_its_place_stays(site, run, tmp_path):
-    (tmp_path / "out/sub").mkdir(parents=True)
-    (tmp_path / "out/sub/data.bin").write_bytes(b"mine")
-    with pytest.raises(UserError, match=f"is there already.*{sha256(b'mine')}.*{sha256(CONTENT)}"):
-        run(file_of(site.put("/a", CONTENT)))
-    assert files_in(tmp_path / "out") == {"sub/data.bin": b"mine"} and site.asked == []
 
 
 def test_archives_meet_in_one_folder_and_are_not_fetched_again(site, run, tmp_path):
@@ -165,12 +162,6 @@ def test_a_command_that_is_ended_goes_on_later(site, run, tmp_path, end):
     run(file)
     assert site.asked == [("/a", None), ("/a", f"bytes={came}-")]
     assert files_in(tmp_path / "out") == {"sub/data.bin": CONTENT}
-
-
-def test_a_folder_that_cannot_be_written_is_a_user_error(site, run, tmp_path):
-    (tmp_path / "out").write_text("a file")
-    with pytest.raises(UserError, match="--out .*: cannot be written: .*File exists"):
-        run(file_of(site.put("/a", CONTENT)))
 
 
 def test_what_the_list_of_coco_fetches_is_a_dataset(site, run, tmp_path):

@@ -198,23 +198,13 @@ def test_a_broken_entry_of_the_index_is_refused(tmp_path, kind):
 @pytest.mark.parametrize(
     "name",
     [
-        b"",
-        b"/etc/passwd",
-        b"../a.jpg",
-        b"images/../../a.jpg",
-        b"images/./a.jpg",
-        b"images//a.jpg",
-        b"images/",
-        b"..",
-        b"..\\a.jpg",
-        b"a\0.jpg",
-        b"a\nb.jpg",
+        b"", b"/etc/passwd", b"../a.jpg", b"images/../../a.jpg", b"images/./a.jpg",
+        b"images//a.jpg", b"images/", b"..", b"..\\a.jpg", b"a\0.jpg", b"a\nb.jpg",
         b"a\xe2\x80\xa8b.jpg",  # a line separator of Unicode
         b"a\x1b[2J.jpg",  # would clear the terminal of `list`
-        b"a.jpg ",
-        b"a" * 1025,
+        b"a.jpg ", b"a" * 1025,
     ],
-)
+)  # fmt: skip
 def test_a_name_that_is_no_plain_path_is_refused(tmp_path, name):
     text = refusal(write_image_file(tmp_path / "a.ffr", [index_entry(name)]))
     assert "is wrong at image 0: its name" in text

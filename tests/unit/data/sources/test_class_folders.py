@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -191,21 +190,6 @@ def test_what_a_scan_found_is_kept_and_follows_the_class(tmp_path, monkeypatch):
     (data / "val" / "z").rename(data / "val" / "a")  # class 0 from now on, still of three
     assert load_split(load_dataset(data), "train").class_index.tolist() == [1, 2]
     assert len(reads) == 2
-
-
-def test_a_dataset_tells_whether_folders_label_its_images(tmp_path):
-    """Boxes do not: an object of any dataset may fill its image."""
-    write(tmp_path / "folders", "train/a/1.png", "train/b/1.png", "val/a/1.png")
-    assert load_dataset(tmp_path / "folders").is_of_folders
-    coco = write(tmp_path / "coco", "train/1.png", "valid/1.png")
-    images = [{"id": 1, "file_name": "1.png", "width": 16, "height": 12}]
-    objects = [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [0, 0, 16, 12]}]
-    document = {"images": images, "annotations": objects, "categories": [{"id": 1, "name": "a"}]}
-    for split in ("train", "valid"):
-        (coco / split / "_annotations.coco.json").write_text(json.dumps(document))
-    dataset = load_dataset(coco)
-    assert load_split(dataset, "train").boxes_cxcywh_norm.tolist() == [[0.5, 0.5, 1, 1]]
-    assert not dataset.is_of_folders
 
 
 def test_a_few_images_beside_the_folders_of_a_split_are_left_out_and_told(tmp_path, caplog):

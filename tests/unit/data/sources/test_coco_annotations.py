@@ -148,34 +148,19 @@ def changed(*keys_and_value):
     [
         ([], "is not a valid JSON object: '[' at character 0"),
         (changed("categories", {}), "'categories' is not a list"),
-        (changed("images", 0, "file_name", ...), "entry 0 of 'images' has no 'file_name'"),
         (changed("images", 0, "id", "40"), "entry 0 of 'images': id '40' is no whole number"),
         (changed("images", 0, "file_name", "x.jpg"), "no image is called 0.jpg"),
         (changed("images", 0, "file_name", "a/1.jpg"), "no image is called 0.jpg"),
-        (changed("images", 2, "id", 7), "two entries have the image id 7"),
         (changed("images", 2, "width", 300), "2.jpg has width 300 there, but 400"),
         (changed("categories", 1, "name", "lynx"), "no category is called 'cat'"),
-        (changed("categories", 3, "id", 3), "two entries have the category id 3"),
-        (changed("annotations", 5, "bbox", ...), "annotation 6: bbox None"),
-        (changed("annotations", 5, None), "entry 5 of 'annotations' has no 'image_id'"),
         (changed("annotations", 5, "image_id", [7]), "image_id [7] is no whole number"),
         (changed("annotations", 5, "category_id", 99), "annotation 6: its category 'unused' is no"),
-        (changed("annotations", 5, "bbox", [1, 2, 3]), "annotation 6: bbox [1, 2, 3]"),
-        (changed("annotations", 5, "bbox", [1, 2, 3, float("nan")]), "annotation 6: bbox"),
-        (changed("annotations", 5, "bbox", [1, 2, 3, 10**18]), "annotation 6: bbox"),
         (changed("annotations", 5, "bbox", [1, 2, 3, 10**400]), "JSON object: the number 1000"),
         (changed("annotations", 5, "bbox", [[1] * 60_000]), "annotation 6: bbox [[1, 1,"),
         (changed("annotations", 5, "area", "x" * 60_000), "area 'xxx"),
-        (changed("annotations", 5, "iscrowd", {"x": [1] * 60_000}), "iscrowd {'x': [1, 1,"),
-        (changed("images", 0, "id", [1] * 60_000), "id [1, 1,"),
         (changed("images", 2, "width", "\x1b" * 60_000), "entry 2 of 'images': width '\\x1b"),
         (changed("categories", 1, "name", "\x1b[2J" * 60_000), "its categories: ['owl', '\\x1b[2J"),
-        (
-            changed("annotations", 5, "bbox", [1, 2, -3, 4]),
-            "bbox [1.0, 2.0, -3.0, 4.0]",
-        ),
         (changed("annotations", 5, "area", "big"), "area 'big'"),
-        (changed("annotations", 5, "iscrowd", 2), "annotation 6: iscrowd 2"),
     ],
 )
 def test_a_broken_file_is_refused_by_name(tmp_path, content, text):
@@ -187,14 +172,11 @@ def test_a_broken_file_is_refused_by_name(tmp_path, content, text):
     assert len(str(caught.value)) < 1000
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[" * 100_000, b'{"a": 1, "a": 1}'])
-def test_what_is_no_json_is_refused(tmp_path, content):
+def test_a_missing_file_and_one_that_is_no_json_are_refused(tmp_path):
     path = tmp_path / "instances.json"
-    path.write_bytes(content)
-    with pytest.raises(UserError, match="is not a valid JSON object"):
-        read_coco_annotations(path, SAMPLES, CLASS_NAMES)
-
-
-def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(UserError, match="No such file"):
-        read_coco_annotations(tmp_path / "none.json", SAMPLES, CLASS_NAMES)
+        read_coco_annotations(path, SAMPLES, CLASS_NAMES)
+    for content in (b"{", b"\xff\xfe", b"[" * 100_000, b'{"a": 1, "a": 1}'):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match="is not a valid JSON object"):
+            read_coco_annotations(path, SAMPLES, CLASS_NAMES)

@@ -125,19 +125,14 @@ def test_repeated_rows_are_removed_and_reported(tmp_path):
     assert problem == f"{label_path(path)}: 2 repeated rows removed"
 
 
-def test_a_polygon_becomes_the_box_around_it(tmp_path):
-    path = add_image(tmp_path, "a.png", "1 0.25 0.5 0.5 0.125 0.75 0.5 0.5 0.625\n")
-    (sample,), _ = scan_with_good_one(tmp_path, path)
-    # x from 0.25 to 0.75, y from 0.125 to 0.625; all of these are exact in binary.
-    np.testing.assert_array_equal(sample.boxes_cxcywh_norm, [[0.5, 0.375, 0.5, 0.5]])
-
-
 def test_the_points_of_polygons_are_kept_beside_boxes_without_any(tmp_path):
     box, triangle = "1 0.5 0.5 0.25 0.25\n", "0 0.25 0.5 0.5 0.125 0.75 0.5\n"
     square = "2 0 0 1.00005 0 1 1 -0.00005 1\n"  # a rounding error outside, clipped
     path = add_image(tmp_path, "a.png", box + triangle + box + square)
     (sample,), _ = scan_with_good_one(tmp_path, path)
     assert sample.class_index.tolist() == [1, 0, 2]  # without the repeated box
+    # x from 0.25 to 0.75, y from 0.125 to 0.5; all of these are exact in binary.
+    assert sample.boxes_cxcywh_norm[1].tolist() == [0.5, 0.3125, 0.5, 0.375]
     assert len(sample.polygons_norm) == 3
     assert sample.polygons_norm.num_points.tolist() == [0, 3, 4]
     assert sample.polygons_norm.points_xy.dtype == np.float32
