@@ -2,7 +2,8 @@
 
     python -m tests.flag_page
 
-writes them in both languages; docs/flag-words.yaml has what a flag means in Chinese.
+writes them in both languages; docs/flag-words.yaml has what a flag means in Chinese, and
+docs/flag-pages.yaml what stands around the tables.
 `tests/unit/cli/test_public_flags.py` holds the pages against the flags.
 """
 
@@ -26,7 +27,7 @@ from utils.files.project import PROJECT
 from utils.files.yaml import parse_yaml
 
 DOCS = PROJECT / "docs"
-TRANSLATIONS = DOCS / "flag-words.yaml"
+TRANSLATIONS, PAGES = DOCS / "flag-words.yaml", DOCS / "flag-pages.yaml"
 BOTH = "both"  # backends honour a flag alike
 # Flags that both backends do not honour alike, by field.
 BACKENDS = {
@@ -41,17 +42,12 @@ BACKENDS = {
 class Words(NamedTuple):
     """What the pages say around their tables, in one language."""
 
-    training: str
-    validating: str
-    detecting: str
-    exporting: str
-    comparing: str
-    serving: str
-    columns: tuple[str, ...]
-    groups: tuple[str, ...]  # in the order of GROUPS
+    pages: Mapping[str, str]  # how each begins
+    columns: Sequence[str]
+    groups: Mapping[str, str]
     absent: str
-    absent_columns: tuple[str, str]
-    translations: Mapping[str, str] = {}  # of what the program says
+    absent_columns: Sequence[str]
+    translations: Mapping[str, str]  # of what the program says
 
     def said(self, text: str) -> str:
         """Return what the program says in this language; English where it is not translated."""
@@ -60,97 +56,11 @@ class Words(NamedTuple):
 
 
 LANGUAGES = {
-    "en": Words(
-        """# Flags of train.py
-
-Made from the flags themselves (`python -m tests.flag_page`). They are those of YOLOv5, and
-some more. A flag works on both backends unless the last column says otherwise. train.py refuses
-what it does not know; none is parsed and ignored. [recipe.md](recipe.md) says what they do
-together.
-""",
-        """# Flags of val.py
-
-Made from the flags themselves (`python -m tests.flag_page`). They are those of YOLOv5, and
-some more. A flag works on both backends unless the last column says otherwise. val.py refuses
-what it does not know; none is parsed and ignored. [accuracy.md](accuracy.md) says what its figures
-are.
-""",
-        """# Flags of detect.py
-
-Made from the flags themselves (`python -m tests.flag_page`), with the meanings of the public
-YOLOv5. [detect.md](detect.md) says what they do together. What detect.py does not know is refused.
-""",
-        """# Flags of export.py
-
-Made from the flags themselves (`python -m tests.flag_page`), with the meanings of the public
-YOLOv5. [export.md](export.md) says what the formats can do. What export.py does not know is
-refused.
-""",
-        """# Flags of compare.py
-
-Made from the flags themselves (`python -m tests.flag_page`). [compare.md](compare.md) explains
-what is compared, and the figures.
-""",
-        """# Flags of python -m utils.serve
-
-Made from the flags themselves (`python -m tests.flag_page`). [serve.md](serve.md) says what they do
-together.
-""",
-        ("flag", "meaning", "default", "backend"),
-        tuple(group[0].upper() + group[1:] for group in GROUPS),
-        "Public flags that are not there",
-        ("flag", "in its place"),
-    ),
-    "zh": Words(
-        """# train.py 的参数
-
-本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义译自 `--help`。
-这些参数与 YOLOv5 一致，并有所增补。除非最后一栏另有说明，每个参数在两个后端上都有效。
-train.py 拒绝不认识的参数，不会解析后又忽略。用法见 [recipe.md](recipe.md)。
-""",
-        """# val.py 的参数
-
-本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义译自 `--help`。
-这些参数与 YOLOv5 一致，并有所增补。除非最后一栏另有说明，每个参数在两个后端上都有效。
-val.py 拒绝不认识的参数，不会解析后又忽略。各项指标的含义见 [accuracy.md](accuracy.md)。
-""",
-        """# detect.py 的参数
-
-本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义译自 `--help`，与公开的
-YOLOv5 一致。用法见 [detect.md](detect.md)。detect.py 拒绝不认识的参数。
-""",
-        """# export.py 的参数
-
-本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义译自 `--help`，与公开的
-YOLOv5 一致。各种格式的能力见 [export.md](export.md)。export.py 拒绝不认识的参数。
-""",
-        """# compare.py 的参数
-
-本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义译自 `--help`。
-比较的内容和各项数值的含义见 [compare.md](compare.md)。
-""",
-        """# python -m utils.serve 的参数
-
-本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义译自 `--help`。
-用法见 [serve.md](serve.md)。
-""",
-        ("参数", "含义", "默认值", "后端"),
-        (
-            "数据",
-            "模型",
-            "训练配方",
-            "检测",
-            "后端与设备",
-            "速度",
-            "多进程",
-            "中断与恢复",
-            "服务",
-            "输出",
-        ),  # fmt: skip
-        "没有的公开参数",
-        ("参数", "替代办法"),
-        parse_yaml(TRANSLATIONS.read_bytes()),
-    ),
+    language: Words(
+        **words,
+        translations=parse_yaml(TRANSLATIONS.read_bytes()) if language == "zh" else {},
+    )
+    for language, words in parse_yaml(PAGES.read_bytes()).items()
 }
 
 
@@ -166,18 +76,18 @@ def pages() -> dict[Path, str]:
 def pages_in(words: Words) -> dict[str, str]:
     """Return the pages of a language by their names."""
     return {
-        "train-flags.md": page(words, words.training, TrainConfig, TRAINING, BACKENDS),
-        "val-flags.md": page(words, words.validating, ValConfig, VALIDATION, BACKENDS),
-        "detect-flags.md": page(words, words.detecting, DetectConfig, DETECTION),
-        "export-flags.md": page(words, words.exporting, ExportConfig, EXPORT),
-        "compare-flags.md": f"{words.comparing}\n{parser_table(words, compare_parser())}",
-        "serve-flags.md": page(words, words.serving, ServeConfig, {}),
+        "train-flags.md": page(words, "train", TrainConfig, TRAINING, BACKENDS),
+        "val-flags.md": page(words, "val", ValConfig, VALIDATION, BACKENDS),
+        "detect-flags.md": page(words, "detect", DetectConfig, DETECTION),
+        "export-flags.md": page(words, "export", ExportConfig, EXPORT),
+        "compare-flags.md": f"{words.pages['compare']}\n{parser_table(words, compare_parser())}",
+        "serve-flags.md": page(words, "serve", ServeConfig, {}),
     }
 
 
 def page(
     words: Words,
-    beginning: str,
+    name: str,
     settings: type,
     absent: Mapping[str, str],
     backends: Mapping[str, str] | None = None,
@@ -189,11 +99,15 @@ def page(
     """
     found = [group_table(words, settings, group, backends) for group in GROUPS]
     return "\n".join(
-        [beginning, *filter(None, found), *([absent_table(words, absent)] if absent else [])]
+        [
+            words.pages[name],
+            *filter(None, found),
+            *([absent_table(words, absent)] if absent else []),
+        ]
     )
 
 
-def table(columns: tuple[str, ...], rows: list[str]) -> str:
+def table(columns: Sequence[str], rows: list[str]) -> str:
     """Return a table, with the end of its last line."""
     return "\n".join([f"| {' | '.join(columns)} |", "|" + len(columns) * "---|", *rows]) + "\n"
 
@@ -211,7 +125,7 @@ def group_table(
     if not rows:
         return ""
     columns = words.columns if backends is not None else words.columns[:3]
-    title = words.groups[GROUPS.index(group)]
+    title = words.groups[group]
     return f"{heading(title, group)}\n\n{table(columns, rows)}"
 
 

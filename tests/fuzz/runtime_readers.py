@@ -8,9 +8,9 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from tests.doubling import METADATA, random_images, write_doubling
 from tests.fuzz.reader import MIB, Reader
 from tests.fuzz.text_readers import JSON_TOKENS
+from tests.unit.export.doubling import METADATA, random_images, write_doubling
 from utils.export.metadata import metadata_as_json, metadata_in_zip, metadata_of_json
 from utils.export.opening import open_runtime
 from utils.export.openvino import MODEL, WEIGHTS, write_openvino

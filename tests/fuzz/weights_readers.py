@@ -19,7 +19,6 @@ from backend import nn
 from models.detector import Detector
 from models.graph import parse_model
 from models.stored import detector_of_weights
-from tests.foreign_classifier import Classifier
 from tests.foreign_files import (
     TorchFile,
     dump,
@@ -37,6 +36,7 @@ from tests.onnx_files import (
     write_segmenter,
 )
 from tests.small import TINY
+from tests.unit.weights.foreign_classifier import Classifier
 from utils.export.onnx import read_onnx
 from utils.state.checkpoint import CHECKSUM_KEY, HEADER_KEY, _checksum
 from utils.state.resume import load_state

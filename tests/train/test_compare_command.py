@@ -10,7 +10,7 @@ import time
 import pytest
 
 import compare
-from tests.stub_trainer import write_stub
+from tests.train.stub_trainer import write_stub
 from utils.comparison.load import LoadWatch
 from utils.state.lock import LOCK_FILE, RunLock
 

@@ -1,6 +1,6 @@
 """A step in graphs leaves the weights, EMA and losses of a step without, bit for bit.
 
-No GPU is needed: `tests/graph_memory.py` does on a CPU the worst that graphs may do.
+No GPU is needed: `tests/train/graph_memory.py` does on a CPU the worst that graphs may do.
 """
 
 import dataclasses
@@ -21,13 +21,13 @@ from models.heads.base import LossTerms
 from models.training import execution, graphs
 from models.training.state import build_state
 from models.training.step import settle, train_step
-from tests.graph_memory import compile_steps, run_in_graph_memory
 from tests.small import (
     write_outlined_dataset,
     write_small_dataset,
     write_tiny_model,
     write_tiny_segmenter,
 )
+from tests.train.graph_memory import compile_steps, run_in_graph_memory
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags
 from utils.data.augment.strengths import AugmentConfig

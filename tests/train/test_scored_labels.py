@@ -1,7 +1,4 @@
-"""The text files of detect.py, scored against the labels, give val.py's figures.
-
-docs/en/detect.md states by how much they differ, and tests/scored_labels.py why.
-"""
+"""The text files of detect.py, scored against the labels, give val.py's figures."""
 
 from __future__ import annotations
 
@@ -12,25 +9,44 @@ import numpy as np
 import pytest
 import yaml
 
-import backend
 import detect
 import val
 from models import validation
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import make_predictor, suppression_settings
-from tests.scored_labels import Differences, Thresholds, figures, save_text, score_text
-from tests.shared_files import shared_path
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
-from utils.boxes import xyxy_to_cxcywh
+from utils.boxes import cxcywh_to_xyxy, xyxy_to_cxcywh
+from utils.data.loading.reading import ground_truth
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
+from utils.detections import Detections
+from utils.evaluation.coco.metric import DetectionEvaluator
 from utils.evaluation.nms import SuppressionSettings
 from utils.weights.load import load_weights
 
 # Six digits are 1e-6 of a box's place. A figure changes where that moves an IoU across one of the
 # ten thresholds, or makes two scores equal; with these images it does not.
 TOLERANCE = 1e-6
-SMALL = Thresholds(image_size=64, confidence=0.1, iou=0.45, max_detections=50)
+FLAGS = ["--img", "64", "--conf-thres", "0.1", "--iou-thres", "0.45", "--max-det", "50"]
+
+
+def figures(result):
+    """Return P, R, mAP50 and mAP50-95."""
+    return np.array([result.mean_precision, result.mean_recall, result.map50, result.map])
+
+
+def score_text(folder, samples, class_names):
+    """Score the files of --save-txt --save-conf in a folder; without a file nothing was found."""
+    evaluator = DetectionEvaluator(class_names)
+    for index, sample in enumerate(samples):
+        path = folder / f"{sample.image_path.stem}.txt"
+        lines = path.read_text().splitlines() if path.exists() else []
+        rows = np.array([line.split() for line in lines], np.float64).reshape(-1, 6)
+        rows = rows[::-1]  # the highest score first
+        boxes_xyxy = cxcywh_to_xyxy(rows[:, 1:5] * ([sample.width, sample.height] * 2))
+        found = Detections(boxes_xyxy, rows[:, 5].astype(np.float32), rows[:, 0].astype(np.int64))
+        evaluator.add(index, found, ground_truth(sample))
+    return figures(evaluator.result())
 
 
 @pytest.fixture(scope="module")
@@ -72,70 +88,28 @@ def write_dataset(folder, weights, sizes):
     return folder / "data.yaml"
 
 
-def validated(monkeypatch, in_process, weights, data, project, thresholds, *flags):
-    """Run val.py; return the figures that it prints, in full."""
-    found, evaluate = [], validation.evaluate
-
-    def noted(*arguments, **options):
-        found.append(evaluate(*arguments, **options))
-        return found[-1]
-
-    monkeypatch.setattr(validation, "evaluate", noted)
-    given = ("--weights", weights, "--data", data, "--project", project, "--workers", 0)
-    in_process(["val.py", *map(str, given), "--device", "cpu", *thresholds.flags, *flags])
-    return figures(found[0].result)
-
-
-def scored(in_process, weights, data, source, project, thresholds):
-    labels = save_text(weights, source, project, thresholds, in_process)
-    dataset = load_dataset(data, splits=("val",))
-    return figures(score_text(labels, load_split(dataset, "val"), dataset.class_names))
-
-
 def test_text_scores_as_val_py_where_both_see_the_same_pixels_and_one_class_a_box(
     monkeypatch, in_process, weights, tmp_path
 ):
     data = write_dataset(tmp_path, weights, [(64, 64)] * 12)
-    text = scored(in_process, weights, data, tmp_path / "images", tmp_path / "detect", SMALL)
+    given = ["--weights", str(weights), "--device", "cpu", *FLAGS]
+    in_process(["detect.py", *given, "--source", str(tmp_path / "images"), "--project",
+                str(tmp_path / "detect"), "--save-txt", "--save-conf", "--nosave"])  # fmt: skip
+    dataset = load_dataset(data, splits=("val",))
+    labels = tmp_path / "detect" / "exp" / "labels"
+    text = score_text(labels, load_split(dataset, "val"), dataset.class_names)
+    printed, evaluate = [], validation.evaluate
+
+    def noted(*arguments, **options):
+        printed.append(evaluate(*arguments, **options))
+        return printed[-1]
+
+    monkeypatch.setattr(validation, "evaluate", noted)
     monkeypatch.setattr(
         validation, "suppression_settings", lambda config, **_: suppression_settings(config, False)
     )
-    project = tmp_path / "val"
-    printed = validated(monkeypatch, in_process, weights, data, project, SMALL, "--square")
-    assert (printed > 0.2).all() and (printed < 0.95).all()
-    np.testing.assert_allclose(text, printed, rtol=0, atol=TOLERANCE)
-
-
-def test_what_lies_between_val_py_and_the_text_is_known(monkeypatch, in_process, weights, tmp_path):
-    data = write_dataset(tmp_path, weights, [(64, 48), (50, 90), (33, 70), (96, 64)] * 3)
-    assert_differences_are_known(monkeypatch, in_process, weights, data, tmp_path, SMALL, "images")
-
-
-def test_coco_s_images_score_as_val_py_says(monkeypatch, in_process, tmp_path):
-    weights = shared_path("weights/coco-yolov5n-v6.pt")
-    folder = shared_path("data/coco256")
-    every = {"torch": 8, "oneflow": 32}[backend.use()]  # OneFlow's CPU kernels are slow
-    images = sorted((folder / "images" / "val2017").glob("*.jpg"))[::every]
-    (tmp_path / "val.txt").write_text("".join(f"{path}\n" for path in images))
-    (document,) = (yaml.safe_load(path.read_text()) for path in folder.glob("*.yaml"))
-    names = {"names": document["names"], "train": "val.txt", "val": "val.txt"}
-    (tmp_path / "data.yaml").write_text(yaml.safe_dump({"path": str(tmp_path), **names}))
-    thresholds, data = Thresholds(image_size=320), tmp_path / "data.yaml"
-    assert_differences_are_known(
-        monkeypatch, in_process, weights, data, tmp_path, thresholds, "val.txt"
-    )
-
-
-def assert_differences_are_known(
-    monkeypatch, in_process, weights, data, folder, thresholds, source
-):
-    printed = validated(monkeypatch, in_process, weights, data, folder / "val", thresholds)
-    text = scored(in_process, weights, data, folder / source, folder / "detect", thresholds)
-    dataset = load_dataset(data, splits=("val",))
-    samples = load_split(dataset, "val")
-    checkpoint = load_weights(str(weights))
-    between = Differences(checkpoint, samples, dataset.class_names, thresholds)
-    first, *_, last = between.ways().values()
-    np.testing.assert_array_equal(first(), printed)
-    np.testing.assert_allclose(last(), text, rtol=0, atol=TOLERANCE)
-    assert (text != printed).any() and (text > 0.1).all()
+    in_process(["val.py", *given, "--data", str(data), "--project", str(tmp_path / "val"),
+                "--workers", "0", "--square"])  # fmt: skip
+    wanted = figures(printed[0].result)
+    assert (wanted > 0.2).all() and (wanted < 0.95).all()
+    np.testing.assert_allclose(text, wanted, rtol=0, atol=TOLERANCE)

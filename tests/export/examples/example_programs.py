@@ -19,7 +19,7 @@ import pytest
 from tests.browser.chromium import Page, chromium
 from tests.browser.install import WEB_RUNTIME, WEB_RUNTIME_FILES
 from tests.browser.npm import installed_folder
-from tests.loopback_site import loopback_site
+from tests.unit.data.fetch.loopback_site import loopback_site
 from utils.files.project import PROJECT
 
 EXAMPLES = PROJECT / "docs" / "examples" / "export"

@@ -13,7 +13,7 @@ import onnx
 import openvino
 import pytest
 
-from tests.doubling import METADATA, random_images, rows_of, write_doubling
+from tests.unit.export.doubling import METADATA, random_images, rows_of, write_doubling
 from utils.errors import UserError
 from utils.export.metadata import Metadata
 from utils.export.opening import open_runtime

@@ -19,7 +19,7 @@ import numpy as np
 import openvino
 import pytest
 
-from tests.doubling import METADATA, random_images, rows_of, write_doubling
+from tests.unit.export.doubling import METADATA, random_images, rows_of, write_doubling
 from utils.errors import UserError
 from utils.export.coreml import write_coreml
 from utils.export.litert import LiteRtRuntime, write_litert

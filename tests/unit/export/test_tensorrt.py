@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.doubling import METADATA, random_images, rows_of
+from tests.unit.export.doubling import METADATA, random_images, rows_of
 from utils.errors import UserError
 from utils.export.metadata import metadata_as_json
 from utils.export.tensorrt import TensorRtRuntime, write_engine

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from backend import device, nn, ops
-from tests.doubling import METADATA, random_images, rows_of
+from tests.unit.export.doubling import METADATA, random_images, rows_of
 from utils.errors import UserError
 from utils.export.metadata import metadata_as_json
 from utils.export.torchscript import TorchScriptRuntime

@@ -12,8 +12,8 @@ import openvino
 import pytest
 from openvino import opset13 as ov
 
-from tests.doubling import METADATA
 from tests.onnx_files import FOREIGN, NODE, ROW, SIDE, bare_rows, constant, make_file
+from tests.unit.export.doubling import METADATA
 from utils.errors import UserError
 from utils.export import opening
 from utils.export.opening import open_runtime

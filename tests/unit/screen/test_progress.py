@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.terminal import run_on_terminal
+from tests.unit.screen.terminal import run_on_terminal
 from utils.files.project import PROJECT
 from utils.screen import progress
 from utils.screen.progress import Progress

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.foreign_classifier import Classifier
 from tests.foreign_files import module
+from tests.unit.weights.foreign_classifier import Classifier
 from utils.errors import UserError
 from utils.weights.load import load_weights
 from utils.weights.yolov5 import unfold

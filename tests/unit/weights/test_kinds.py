@@ -29,8 +29,8 @@ from tests.foreign_files import (
     small_model,
     write_zip,
 )
-from tests.foreign_modules import YoloModules
 from tests.shared_files import shared_path
+from tests.unit.weights.foreign_modules import YoloModules
 from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
 from utils.weights.__main__ import describe, main

@@ -13,7 +13,7 @@ import tracemalloc
 import pytest
 
 from models.stored import spec_of_weights
-from tests.hostile_files import CONTAINERS, FILES, PICKLES
+from tests.unit.weights.hostile_files import CONTAINERS, FILES, PICKLES
 from utils.errors import UserError
 from utils.files.project import PROJECT
 from utils.weights.__main__ import describe
@@ -100,7 +100,7 @@ def test_all_of_them_fit_into_an_address_space_of_one_gigabyte(tmp_path):
     """What tracemalloc does not see, in a process of its own; 400 MB are Python and NumPy."""
     code = (
         "import resource, sys; from pathlib import Path\n"
-        "from tests.hostile_files import FILES\n"
+        "from tests.unit.weights.hostile_files import FILES\n"
         "from utils.errors import UserError\n"
         "from utils.weights.load import load_weights\n"
         f"for index, (name, write) in enumerate(FILES.items()):\n"

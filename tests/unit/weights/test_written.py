@@ -14,7 +14,7 @@ from backend import nn
 from models.detector import Detector
 from models.graph import parse_model
 from models.inference.predictor import load_detector
-from tests.foreign_modules import YoloModules
+from tests.unit.weights.foreign_modules import YoloModules
 from utils.weights.load import load_weights
 
 CLASS_NAMES = ["cat", "dog", "Kuh ü"]

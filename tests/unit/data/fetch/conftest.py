@@ -9,7 +9,7 @@ import zipfile
 import pytest
 import yaml
 
-from tests.loopback_site import loopback_site
+from tests.unit.data.fetch.loopback_site import loopback_site
 
 
 @pytest.fixture(autouse=True)

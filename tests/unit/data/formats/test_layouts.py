@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.annotation_files import (
+from tests.shared_files import shared_path
+from tests.unit.data.formats.annotation_files import (
     CASES,
     coco,
     coco_object,
@@ -24,7 +25,6 @@ from tests.annotation_files import (
     voc_box,
     write,
 )
-from tests.shared_files import shared_path
 from utils.data.sources.annotations import find_formats, formats, read_annotations
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.formats.format import UNKNOWN, AnnotatedFolder

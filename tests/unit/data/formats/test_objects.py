@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.annotation_files import (
+from tests.unit.data.formats.annotation_files import (
     CASES,
     CATEGORIES,
     coco,

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.equal_samples import assert_same_samples
 from tests.outlines import make_polygons
+from tests.unit.data.sources.equal_samples import assert_same_samples
 from utils.data.records.layout import RecordPlace
 from utils.data.sources.samples import Sample, SampleTable, table_of
 

@@ -11,8 +11,8 @@ import cv2
 import numpy as np
 import pytest
 
-from tests.equal_samples import assert_same_samples
 from tests.rank_threads import RankFailures, run_rank_threads
+from tests.unit.data.sources.equal_samples import assert_same_samples
 from utils.data.image import header
 from utils.data.sources import annotated_images, drawn_split, label_file, labels, scan_memory
 from utils.data.sources import annotations as table

@@ -8,7 +8,7 @@ import pytest
 from models.training import doctor
 from models.training.doctor import LoaderSpeed, choices, verdict
 from tests.small import write_small_dataset, write_small_model
-from tests.small_tasks import write_small_task
+from tests.unit.models.training.small_tasks import write_small_task
 from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
 from utils.processes.cores import loader_workers
