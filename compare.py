@@ -29,8 +29,7 @@ from utils.files.atomic import remove_unfinished
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
 from utils.screen.text import say
-from utils.state.folder import create_run_folder
-from utils.state.lock import RunLock
+from utils.state.folder import RunLock, create_run_folder
 
 
 def main() -> None:

@@ -19,13 +19,16 @@ from utils.data.sources.dataset import BUILT_INS, load_dataset
 from utils.media.finding import are_several, find_sources
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED
-from utils.state.start_checks import check_detection
+from utils.screen.window import require_window
+from utils.state.start_checks import check_command
 from utils.weights.detecting import load_all_to_detect
 
 
 def main() -> None:
     config = parse_detect_flags()
-    check_detection(config)
+    check_command(config)
+    if config.view_images:
+        require_window("--view-img")
     sources = find_sources(place_of(config.source), config.max_pixels, config.video_stride)
     backend.use(config.backend)
     several = are_several(sources, config.tiling)

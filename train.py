@@ -31,17 +31,16 @@ from utils.processes.launch import launch
 from utils.processes.ranks import joined
 from utils.processes.suspend import StopRequests, listening
 from utils.processes.world import ALONE, World
-from utils.state.equal_data import require_equal_data
-from utils.state.lock import RunLock
+from utils.report.loggers.events import check_loggers
+from utils.state.folder import RunLock
 from utils.state.resume import (
     ResumePoint,
     find_resume_point,
-    hold,
     require_same_point,
     resumed_config,
 )
-from utils.state.run import Job, batch_recipe
-from utils.state.start_checks import check_training
+from utils.state.run import Job, batch_recipe, require_equal_data
+from utils.state.start_checks import check_command
 from utils.tasks.of_flags import task_of_flags
 from utils.tasks.table import check_flags, find_task, task_of_model
 from utils.weights.load import load_weights
@@ -56,7 +55,8 @@ def main() -> None:
         if point is None:
             task = task_of_flags(values)
             config = TrainConfig(**task.completed(values, given))
-            check_training(config)
+            check_loggers(config.loggers)
+            check_command(config)
             check_flags(task, config)
             hyp = read_hyperparameters(config.hyp, config.override)
         else:
@@ -89,7 +89,7 @@ def run(
     """Read the data, import the framework, and train; no other process may write the run."""
     with RunLock() as lock:
         if point is not None and world.process.is_main:
-            hold(point, lock)
+            lock.take(point.folder)
         start = load_weights(config.weights) if config.weights and point is None else None
         if point is not None:  # the state has the model: a file of --cfg may be gone
             task = task_of_model(point.header.model)

@@ -22,7 +22,7 @@ from utils.processes.cores import bind_numa
 from utils.processes.launch import launch
 from utils.processes.ranks import joined
 from utils.processes.world import World
-from utils.state.start_checks import check_validation
+from utils.state.start_checks import check_command
 from utils.weights.detecting import load_to_detect
 
 log = logging.getLogger("val")
@@ -30,7 +30,7 @@ log = logging.getLogger("val")
 
 def main() -> None:
     config = parse_val_flags()
-    check_validation(config)
+    check_command(config)
     launch(config)
     if config.bind_numa:
         log.info(bind_numa(config.device))

@@ -49,7 +49,7 @@ def build_model(cfg: Path, device: str) -> Any:
 
 def build_candidates(name: str, cfg: Path, device: str) -> dict[str, Run]:
     """Return the step of each, after a check that three steps give the same weights."""
-    from models.training.multi_tensor import backpropagate
+    from models.training.fast import backpropagate
     from models.training.optimizer import parameter_groups
 
     runs, weights = {}, []

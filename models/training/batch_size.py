@@ -14,11 +14,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 import backend
-from backend import autograd
 from backend.checks import CPU
 from backend.processes import local_world_size, this_process
 from backend.words import count
-from models.training.graphs import refusal
 from models.training.multi_scale import MultiScale
 from models.training.start import build_model
 from models.training.state import TrainState, build_state
@@ -75,11 +73,19 @@ def fitting_batch(job: Job, device: str) -> int:
         state = measured_state(job, device)
     finally:
         log.setLevel(level)
-    side, boxes = largest_side(job.config, state.model.stride), most_boxes(job)
+    side, boxes = job.config.image_size, most_boxes(job)
+    if job.config.multi_scale:
+        side = MultiScale.of_model(side, state.model.stride, job.config.seed).sizes()[-1]
+
+    def train_on(batch: Batch) -> None:
+        for _ in range(STEPS):
+            train_step(state, batch, StageTimer(state.device))
+            settle(state)  # reads the losses: the steps are done
+            state.watch.end_epoch()
 
     def measure(images: int) -> int:
         batch = crowded_batch(images, side, boxes, job.items)
-        return backend.device.peak_memory(lambda: run_steps(state, batch), device)
+        return backend.device.peak_memory(lambda: train_on(batch), device)
 
     present = backend.device.peak_memory(lambda: None, device)
     budget = memory_budget(job.config, device, present)
@@ -91,7 +97,9 @@ def fitting_batch(job: Job, device: str) -> int:
     fitting = min(most, fit_line(peaks, budget))
     fitting = fitting // QUAD * QUAD if job.config.quad else fitting
     fitting = int(np.concatenate(job.world.all_gather(np.array([fitting], np.int64))).min())
-    what = f"{describe_peaks(peaks)} of {side} x {side} px with {count(boxes, 'box', 'boxes')}"
+    largest = sorted(peaks.items())[1:][-2:]
+    measured = ", ".join(f"{peak / GIB:.2f} GiB with {count(n, 'image')}" for n, peak in largest)
+    what = f"{measured} of {side} x {side} px with {count(boxes, 'box', 'boxes')}"
     if fitting < 1:
         raise UserError(
             f"--batch-size -1: {what} in a training step, {budget / GIB:.1f} GiB may be used; use "
@@ -127,18 +135,8 @@ def memory_budget(config: TrainConfig, device: str, present: int) -> int:
     if free is None:
         free = free_memory() // local_world_size()
     # Graphs keep their memory: a batch of another size, which has no graph, needs as much beside.
-    has_graphs = (
-        config.compile and not refusal(config, device) and not autograd.compile_problem(device)
-    )
-    return present + int(PART_OF_FREE * free / (2 if has_graphs else 1))
-
-
-def run_steps(state: TrainState, batch: Batch) -> None:
-    """Train on a batch."""
-    for _ in range(STEPS):
-        train_step(state, batch, StageTimer(state.device))
-        settle(state)  # reads the losses: the steps are done
-        state.watch.end_epoch()
+    may_have_graphs = config.compile and device != CPU
+    return present + int(PART_OF_FREE * free / (2 if may_have_graphs else 1))
 
 
 def measure_sizes(
@@ -173,13 +171,6 @@ def fit_line(peaks: Mapping[int, int], budget: int) -> int:
     return size + int((budget - peak) / max((peak - less) / (size - before), 1.0))
 
 
-def largest_side(config: TrainConfig, stride: int) -> int:
-    """Return the side of the largest training images."""
-    if not config.multi_scale:
-        return config.image_size
-    return MultiScale.of_model(config.image_size, stride, config.seed).sizes()[-1]
-
-
 def most_boxes(job: Job) -> int:
     """Return how many boxes an augmented image can have."""
     strengths = job.config.augmentation(job.hyp)
@@ -207,9 +198,3 @@ def crowded_batch(images: int, side: int, boxes: int, items: BoxItems = BOXES) -
     indices = np.arange(images)
     of_all_ranks = np.tile(indices, this_process().world_size)
     return Batch(pixels, join_targets(targets), indices, (), of_all_ranks)
-
-
-def describe_peaks(peaks: Mapping[int, int]) -> str:
-    """Return the largest measured sizes in words."""
-    found = sorted(peaks.items())[1:][-2:]
-    return ", ".join(f"{peak / GIB:.2f} GiB with {count(n, 'image')}" for n, peak in found)

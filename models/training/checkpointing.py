@@ -15,9 +15,9 @@ from backend.processes import this_process
 from backend.words import count
 from models.detector import Detector
 from models.stored import stored_spec
-from models.training.loss_scale import NO_SCALE
 from models.training.state import TrainState
 from models.training.step import settle
+from models.training.step_watch import NO_SCALE
 from utils.cli.document import as_document, run_settings
 from utils.errors import UserError
 from utils.state.checkpoint import Checkpoint, Header

@@ -15,18 +15,15 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
 
 import backend
 from backend.checks import CPU
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
 from utils.data.loading.batch import Batch
-from utils.data.loading.items import BoxItems
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
-from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.command import run_command
@@ -36,7 +33,7 @@ from utils.report.stage_timer import StageTimer
 from utils.screen.text import say
 from utils.state.checkpoint import Checkpoint
 from utils.state.run import batch_recipe
-from utils.state.start_checks import check_training
+from utils.state.start_checks import check_command
 from utils.tasks.of_flags import task_of_flags
 from utils.tasks.table import check_flags
 from utils.weights.load import load_weights
@@ -45,36 +42,6 @@ DEFAULT_MODEL = "models/yolov5n.yaml"
 SECONDS = 4.0  # of each measurement, after its warm-up
 CACHED_SAMPLES = 256  # enough for a measurement; filling a cache takes a pass over its images
 ENOUGH = 1.1  # what a loader must make of what the model takes, so that it never waits
-
-
-class LoaderInput(NamedTuple):
-    """What the batches are made of."""
-
-    config: TrainConfig
-    samples: Sequence[Sample]
-    items: BoxItems
-
-    def loader(self, workers: int, cache: str = "") -> TrainLoader:
-        config = self.config
-        augment = config.augmentation(read_hyperparameters(config.hyp, config.override))
-        size, batch, recipe = config.image_size, config.batch_size, batch_recipe(config)
-        samples = self.samples[:CACHED_SAMPLES] if cache else self.samples
-        return TrainLoader(
-            samples, size, batch, augment, config.seed, workers, cache, ALONE, recipe, self.items
-        )
-
-
-class LoaderSpeed(NamedTuple):
-    """One measurement of the loader on its own."""
-
-    workers: int
-    cache: str
-    images_per_second: float
-
-    @property
-    def flags(self) -> str:
-        """The flags that choose it."""
-        return f"--workers {self.workers}" + (f" --cache {self.cache}" if self.cache else "")
 
 
 def main() -> None:
@@ -94,7 +61,7 @@ def main() -> None:
         )
     if config.batch_size == AUTO_BATCH:
         raise UserError("--batch-size -1: give the number of images whose speed is to be measured")
-    check_training(config)
+    check_command(config)
     check_flags(task, config)
     if config.bind_numa:
         say(bind_numa(config.device))
@@ -109,17 +76,30 @@ def main() -> None:
     task.check_samples(samples, dataset.name, dataset.is_of_folders)
     backend.use(config.backend)
     device = backend.device.resolve(config.device)
-    data = LoaderInput(config, samples, task.items(config))
-    steps = training_steps(data, start, dataset.class_names, device)
-    model_speed, on_cpu = images_per_second(steps, warm_up=2), device == CPU
+
+    def make_loader(workers: int, cache: str = "") -> TrainLoader:
+        augment = config.augmentation(read_hyperparameters(config.hyp, config.override))
+        size, batch, recipe = config.image_size, config.batch_size, batch_recipe(config)
+        return TrainLoader(
+            samples[:CACHED_SAMPLES] if cache else samples, size, batch, augment, config.seed,
+            workers, cache, ALONE, recipe, task.items(config),
+        )  # fmt: skip
+
+    steps = training_steps(config, make_loader, start, dataset.class_names, device)
+    model_speed = images_per_second(steps, warm_up=2)
     say(f"model: {model_speed:.1f} images/s in training steps of {config.batch_size}")
-    speeds = [measure_loader(data, *choice) for choice in choices(config)]
-    for speed in speeds:
-        say(
-            f"loader: {speed.images_per_second:.1f} images/s with {speed.flags}, "
-            f"{speed.images_per_second / max(1, speed.workers):.1f} per worker"
-        )
-    say(*verdict(config, model_speed, speeds, on_cpu).splitlines())
+    speeds = []
+    for workers, cache in choices(config):
+        flags = f"--workers {workers}" + (f" --cache {cache}" if cache else "")
+        with make_loader(workers, cache) as loader:
+            epochs = (loader.epoch(number) for number in itertools.count())
+            # The workers start meanwhile; with a cache, a pass and most of another fill it.
+            warm_up = 2 * len(loader) if cache else 4 * max(1, workers)
+            speed = images_per_second(itertools.chain.from_iterable(epochs), warm_up)
+        per_worker = f"{speed / max(1, workers):.1f} per worker"
+        say(f"loader: {speed:.1f} images/s with {flags}, {per_worker}")
+        speeds.append((flags, speed))
+    say(*verdict(config, model_speed, speeds, device == CPU).splitlines())
 
 
 def choices(config: TrainConfig) -> list[tuple[int, str]]:
@@ -131,7 +111,11 @@ def choices(config: TrainConfig) -> list[tuple[int, str]]:
 
 
 def training_steps(
-    data: LoaderInput, start: Checkpoint | None, class_names: Sequence[str], device: str
+    config: TrainConfig,
+    make_loader: Callable[[int], TrainLoader],
+    start: Checkpoint | None,
+    class_names: Sequence[str],
+    device: str,
 ) -> Iterator[Batch]:
     """Train on the first batch without end; yield it each time the device is done with it.
 
@@ -142,11 +126,10 @@ def training_steps(
     from models.training.state import build_state
     from models.training.step import train_step
 
-    config = data.config
     model = build_model(config, start, class_names)
     choose_step_threads(config, model.spec, device, ranks=1)
     hyp = read_hyperparameters(config.hyp, config.override)
-    with data.loader(workers=0) as loader:
+    with make_loader(0) as loader:
         loader.align(model.stride)
         state = build_state(config, hyp, model, len(loader), device)
         batch = next(loader.epoch(0))
@@ -155,16 +138,6 @@ def training_steps(
         train_step(state, batch, StageTimer(device))
         backend.device.synchronize(device)
         yield batch
-
-
-def measure_loader(data: LoaderInput, workers: int, cache: str) -> LoaderSpeed:
-    """Let the loader make batches that nobody uses."""
-    with data.loader(workers, cache) as loader:
-        batches = itertools.chain.from_iterable(loader.epoch(epoch) for epoch in itertools.count())
-        # The workers start meanwhile; with a cache, a pass and most of another fill it.
-        warm_up = 2 * len(loader) if cache else 4 * max(1, workers)
-        speed = images_per_second(batches, warm_up)
-    return LoaderSpeed(workers, cache, speed)
 
 
 def images_per_second(batches: Iterator[Batch], warm_up: int) -> float:
@@ -178,34 +151,30 @@ def images_per_second(batches: Iterator[Batch], warm_up: int) -> float:
 
 
 def verdict(
-    config: TrainConfig, model_speed: float, speeds: Sequence[LoaderSpeed], on_cpu: bool
+    config: TrainConfig, model_speed: float, speeds: Sequence[tuple[str, float]], on_cpu: bool
 ) -> str:
-    """Return what is slower, and the flag that changes it; `speeds[0]` is what the flags choose."""
-    chosen, fastest = speeds[0], max(speeds, key=lambda speed: speed.images_per_second)
-    loader_speed = chosen.images_per_second
+    """Return what is slower, and the flags that change it.
+
+    speeds: the loader's by flags; the first are those that were given.
+    """
+    loader_speed, (flags, fastest) = speeds[0][1], max(speeds, key=lambda found: found[1])
     compared = f"{loader_speed / model_speed:.2f} of the model's speed"
     if loader_speed >= ENOUGH * model_speed:
         text = (
-            f"bottleneck: the model. The loader is {loader_speed / model_speed:.1f} times as fast "
-            f"as the model. An epoch gets faster with a smaller --img than {config.image_size}, a "
-            "smaller --cfg" + (", or a GPU as --device" if on_cpu else ", or a larger --batch-size")
+            f"bottleneck: the model. The loader has {compared}. An epoch gets faster with a "
+            f"smaller --img than {config.image_size}, a smaller --cfg, "
+            + ("or a GPU as --device" if on_cpu else "or a larger --batch-size")
         )
-    elif fastest.images_per_second > ENOUGH * loader_speed:
-        enough = "enough" if fastest.images_per_second >= ENOUGH * model_speed else "more"
-        text = (
-            f"bottleneck: the loader. It has {compared}; {fastest.flags} gives {enough}: "
-            f"{fastest.images_per_second:.1f} images/s"
-        )
+    elif fastest > ENOUGH * loader_speed:
+        text = f"bottleneck: the loader. It has {compared}; {flags} gives {fastest:.1f} images/s"
     else:
         text = (
             f"bottleneck: the loader. It has {compared}, and no flag was faster here: use a "
             f"smaller --img than {config.image_size}, or a machine with more cores"
         )
     if on_cpu:  # the measurements had all cores to themselves in turn
-        share = model_speed / (model_speed + loader_speed)
-        text += (
-            f"\non a CPU both share the cores: the loader takes about {100 * share:.0f} % of them"
-        )
+        share = 100 * model_speed / (model_speed + loader_speed)
+        text += f"\non a CPU both share the cores: the loader takes about {share:.0f} % of them"
     return text
 
 

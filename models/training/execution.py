@@ -17,7 +17,7 @@ from models.detector import choose_layout
 from models.graph import ModelSpec, plan_layers
 from models.heads.base import Loss, LossTerms
 from models.operations import count_gflops
-from models.training.graphs import graph_problem
+from models.training.fast import graph_problem
 from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
 from utils.processes.ranks import on_main
@@ -156,15 +156,10 @@ def choose_step_threads(config: TrainConfig, spec: ModelSpec, device: str, ranks
     images = -(-config.batch_size // ranks)
     images = min(images, config.micro_batch or images)
     gflops = images * count_gflops(plan_layers(spec), config.image_size)
-    threads = fitting_threads(gflops, most)
+    threads = max(1, min(most, int(gflops / GFLOPS_OF_A_THREAD)))
     if threads < most:
         backend.device.set_host_threads(threads)
         on_main(log.info)(
             "threads: %d of %d, because a step of %.2g GFLOPs gains from no more; OMP_NUM_THREADS "
             "sets another number", threads, most, gflops,
         )  # fmt: skip
-
-
-def fitting_threads(gflops: float, most: int) -> int:
-    """Return a thread for each `GFLOPS_OF_A_THREAD`, at least one and at most `most`."""
-    return max(1, min(most, int(gflops / GFLOPS_OF_A_THREAD)))

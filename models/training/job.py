@@ -17,7 +17,7 @@ from models.training.outputs import (
     columns_of,
     conclude_run,
     describe_run,
-    tell_beginning,
+    log_start,
     write_work,
 )
 from models.training.start import build_model, fit_to_labels
@@ -52,7 +52,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
         del checkpoint  # its arrays
     with val_loader(job, state.model.stride) as loader, closing(run.loggers):
         loader.build_in(partial(backend.device.host_bytes, device=state.device))
-        tell_beginning(run, state)
+        log_start(run, state)
         with naming_memory_flags(config):
             best = train(run, state, train_loader, loader, job.val_samples)
         conclude_run(run, state, best, job.val_samples)

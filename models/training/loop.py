@@ -33,7 +33,7 @@ from utils.processes.world import World
 from utils.report.stage_timer import StageTimer
 from utils.screen.progress import Progress
 from utils.state.checkpoint import load_checkpoint
-from utils.state.ending import is_over
+from utils.state.progress import is_over
 from utils.state.run import Run
 
 

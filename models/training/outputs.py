@@ -7,6 +7,7 @@ import logging
 import math
 import shlex
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,10 +20,11 @@ from backend.processes import this_process
 from backend.words import count
 from models.detector import count_parameters
 from models.evaluation import DEFAULT_SUPPRESSION, Validation
+from models.graph import plan_layers
 from models.heads.base import Head
+from models.operations import count_gflops
 from models.training.state import TrainState
 from models.training.step import GRADIENT_NORM_LIMIT
-from models.training.summary import summary_lines
 from utils.cli.document import as_document, run_settings
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.batch import Batch
@@ -31,6 +33,7 @@ from utils.data.sources.samples import Sample, table_of
 from utils.errors import brief
 from utils.files.project import PROJECT, from_here
 from utils.files.yaml import write_yaml
+from utils.processes.cores import loader_workers
 from utils.processes.ranks import on_main
 from utils.report.loggers.events import EpochEnds, RunBegins, RunEnds
 from utils.report.plots.images import plot_batch
@@ -39,12 +42,14 @@ from utils.report.plots.results import plot_learning_rates, plot_results
 from utils.report.results import result_columns, result_row
 from utils.screen.progress import clock, joined
 from utils.screen.text import say
-from utils.state.ending import why_ended
+from utils.state.progress import why_ended
 from utils.state.run import Run
 
 PLOTTED_BATCHES = 3
 OF_VALIDATION = ("metrics/", "val/")  # columns of results.csv
 PLOTTED_RATES = 2000  # batches of the schedule that are drawn
+COLUMNS, NAME_WIDTH = 80, 9  # of the summary
+MEANS = {"box_iou": "box IoU", "optimizer": "optimizer", "average": "EMA"}  # its words
 
 log = logging.getLogger("train")
 
@@ -72,6 +77,56 @@ def describe_run(
         log.info("%s", line)
 
 
+def summary_lines(
+    run: Run, state: TrainState, train: Sequence[Sample], val: Sequence[Sample]
+) -> list[str]:
+    """Return the summary of a run in lines of 80 columns: data, model, device, recipe, results."""
+    config, hyp, model, execution = run.config, run.hyp, state.model, state.execution
+    num_objects = table_of(train).num_objects
+    labels, background = int(num_objects.sum()), int((num_objects == 0).sum())
+    without = f", {background:,} of them without" if background else ""
+    gflops = count_gflops(plan_layers(model.spec), config.image_size, folded=True)
+    means = [execution.dtype, execution.layout, "compiled" if execution.compiled else "eager"]
+    means += [f"{MEANS[name]} {how}" for name, how in state.means.items() if name in MEANS]
+    workers = loader_workers(config.workers, config.device)
+    together = config.batch_size * state.schedule.accumulate
+    update = f" ({together} per update)" if state.schedule.accumulate > 1 else ""
+    parts = {
+        "data": [
+            f"{config.data}: {count(len(train), 'image')} with {count(labels, 'label')}{without}; "
+            f"{count(len(val), 'image')} to validate with"
+        ],
+        "model": [
+            Path(config.cfg or config.weights or model.head.task.model).name,
+            count(model.spec.num_classes, "class", "classes"),
+            count(len(model.spec.layers), "layer"),
+            count(count_parameters(model), "parameter"),
+            f"{gflops:.3g} GFLOPs at {config.image_size} px",
+        ],
+        "device": [
+            f"{backend.device.describe(state.device)}; {', '.join(means)}; "
+            f"{workers or 'no'} loader {'worker' if workers == 1 else 'workers'}"
+        ],
+        "recipe": [
+            config.optimizer,
+            f"learning rate {hyp.lr0:g} to {hyp.lr0 * hyp.lrf:g}",
+            f"batch {config.batch_size}{update}",
+            count(config.epochs, "epoch"),
+            f"seed {config.seed}",
+        ],
+        "results": [str(run.folder)],
+    }
+    indent = " " * NAME_WIDTH
+    wrapper = textwrap.TextWrapper(
+        COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return [
+        line
+        for name, texts in parts.items()
+        for line in wrapper.wrap(f"{name:<{NAME_WIDTH}}{', '.join(texts)}")
+    ]
+
+
 def plot_start(run: Run, state: TrainState, samples: Sequence[Sample]) -> None:
     """Draw what is known before the first batch: the labels, and the learning rates."""
     plot_labels(samples, run.class_names, run.folder / "labels.jpg")
@@ -89,8 +144,8 @@ def plot_start(run: Run, state: TrainState, samples: Sequence[Sample]) -> None:
 
 
 @on_main
-def tell_beginning(run: Run, state: TrainState) -> None:
-    """Tell the loggers that the run begins or goes on."""
+def log_start(run: Run, state: TrainState) -> None:
+    """Report to the loggers that the run begins or goes on."""
     settings, hyp = run_settings(run.config), as_document(run.hyp)
     event = RunBegins(
         run.folder, settings, hyp, run.class_names, state.epoch, state.batch_number > 0

@@ -15,12 +15,11 @@ from models.detector import Detector
 from models.heads.base import Loss, LossOptions, LossTerms
 from models.training.ema import ModelEMA
 from models.training.execution import Execution, choose_execution
-from models.training.loss_scale import LossScale
+from models.training.fast import choose_updates
 from models.training.multi_scale import MultiScale
-from models.training.multi_tensor import choose_updates
 from models.training.optimizer import build_optimizer, freeze_layers, parameter_groups
 from models.training.schedule import NOMINAL_BATCH, Schedule
-from models.training.step_watch import StepWatch
+from models.training.step_watch import LossScale, StepWatch
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.quads import QUAD

@@ -50,7 +50,9 @@ def recompute_statistics(state: TrainState, loader: TrainLoader, number: int) ->
     ends = np.cumsum([before[name].size for name in names])[:-1]
     found = dict(zip(names, np.split(joined, ends), strict=True))
     if not np.isfinite(joined).all():
-        warn("--precise-bn: statistics are not finite; the EMA keeps those of training")
+        on_main(log.warning)(
+            "--precise-bn: statistics are not finite; the EMA keeps those of training"
+        )
         found = {}
     nn.load_state_arrays(state.ema.model, before | found)
 
@@ -97,8 +99,3 @@ def recommend(number: int, batches: int) -> None:
             count(batches, "batch", "batches"),
             ENOUGH,
         )
-
-
-@on_main  # all ranks find the same
-def warn(text: str) -> None:
-    log.warning(text)

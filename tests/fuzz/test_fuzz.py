@@ -65,9 +65,7 @@ TRIED_BY = {
     "utils.data.sources.image_files": "image-list",
     "utils.data.sources.label_file": "labels",
     "utils.data.sources.recognised": "darknet",
-    "utils.evolution.folder": "run-options",
     "utils.evolution.study": "search-trials",
-    "utils.evolution.trial_run": "results-csv",
     "utils.files.array_cache": "kept-arrays",
     "utils.files.json": "coco-annotations",
     "utils.files.models": "model-yaml",
@@ -93,7 +91,6 @@ TRIED_BY = {
     "utils.serve.frames": "serve-query",  # between processes of ours
     "utils.state.checkpoint": "own-state",
     "utils.state.resume": "run-options",
-    "utils.state.start_checks": "model-yaml",
     "utils.weights.load": "torch-zip",
     "utils.weights.members": "torch-zip",
     "utils.weights.oneflow_folder": "torch-legacy",

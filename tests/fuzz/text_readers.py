@@ -36,8 +36,7 @@ from utils.data.sources.label_file import (
 from utils.data.sources.labels import ImageFile
 from utils.data.sources.samples import Sample
 from utils.errors import UserError
-from utils.evolution.ranges import Range
-from utils.evolution.study import SearchStudy
+from utils.evolution.study import Range, SearchStudy
 from utils.files.project import PROJECT
 from utils.masks.runs import iou
 from utils.report.plots.results import plot_results
@@ -178,7 +177,7 @@ def comparison_settings() -> list[bytes]:
 
 
 def read_search(path: Path) -> SearchStudy:
-    return SearchStudy(path, {"lr0": 0.01}, {"lr0": Range(0.0, 1.0)}, epochs=2, seed=0)
+    return SearchStudy(path, {"lr0": 0.01}, {"lr0": Range(0.0, 1.0)}, epochs=2, seed=0, flags={})
 
 
 def write_search() -> list[bytes]:
@@ -187,7 +186,7 @@ def write_search() -> list[bytes]:
         study = read_search(Path(folder, "search"))
         study.tell(study.ask(), "COMPLETE", 0.1, {"a": 1.0})
         study.ask().report(0.1, 0)
-        return [study.path.read_bytes()]
+        return [Path(folder, "search").read_bytes()]
 
 
 _READERS = {

@@ -27,8 +27,9 @@ from tests.shared_files import shared_folder
 from utils.cli.flags import new_parser, require_from
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.errors import UserError
+from utils.files.models import read_model
 from utils.processes.start import EXIT_USER_ERROR
-from utils.state.start_checks import check_model_yaml, check_public_size
+from utils.state.start_checks import check_image_size
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,8 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         require_from("--steps", flags.steps, 1)
         require_from("--batch", flags.batch_size, 1)
-        check_public_size(flags.image_size, flags.cfg)
-        check_model_yaml(flags.cfg)
+        check_image_size(flags.image_size, 32)
+        read_model(flags.cfg)
         if not golden.exists():
             print(f"no outputs of the public YOLOv5 in {golden}: not compared (see SHARED_DIR)")
             golden = None

@@ -11,9 +11,6 @@ from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.processes.suspend import StopRequests
 from utils.state.resume import find_resume_point, resumed_config
 
-# The state is asked for after each of the 3 batches of an epoch, and after that of its validation.
-STOPS = (2, 3, 4, 7)  # before and after the last batch, in the validation, in the next epoch
-
 
 class Killed(BaseException):
     """Ends a run as a kill does: nothing catches it, nothing is saved."""

@@ -1,7 +1,8 @@
-"""A training with every augmentation, interrupted and resumed; transforms of a file."""
+"""A training on polygons with every augmentation, interrupted and resumed; transforms of a file."""
 
 import json
 
+import numpy as np
 import pytest
 
 from models.heads.anchor.head import AnchorHead
@@ -16,6 +17,14 @@ from utils.state.checkpoint import load_checkpoint
 TRANSFORMS = "GaussNoise: {p: 0.5}\nHorizontalFlip: {p: 0.5}\n"
 
 
+def as_diamond(line):
+    """Return the polygon between the middles of a box's sides; its box is the same."""
+    number, *box = line.split()
+    x, y, width, height = map(float, box)
+    corners = np.array([[0, -height], [width, 0], [0, height], [-width, 0]]) / 2 + [x, y]
+    return f"{number} " + " ".join(f"{value:.6f}" for value in corners.clip(0, 1).ravel())
+
+
 @pytest.fixture
 def flags(tmp_path, monkeypatch):
     """train.py's flags: three epochs, the last without mosaics, of six batches of two images."""
@@ -23,16 +32,22 @@ def flags(tmp_path, monkeypatch):
         monkeypatch.setattr(outputs, name, lambda *arguments: None)
     monkeypatch.setattr(AnchorHead, "plot", lambda *arguments: None)
     (tmp_path / "transforms.yaml").write_text(TRANSFORMS)
-    strengths = ("mixup=0.7", "mosaic9=0.5", "cutout=0.5", "flipud=0.5", "degrees=10")
+    data = write_small_dataset(tmp_path)
+    for path in (data.parent / "labels" / "train").glob("*.txt"):
+        path.write_text("\n".join(map(as_diamond, path.read_text().splitlines())))
+    strengths = ("mixup=0.7", "mosaic9=0.5", "cutout=0.5", "flipud=0.5", "degrees=10",
+                 "copy_paste=0.5")  # fmt: skip
     return [
-        "--data", str(write_small_dataset(tmp_path)), "--cfg", str(write_tiny_model(tmp_path)),
+        "--data", str(data), "--cfg", str(write_tiny_model(tmp_path)),
         "--img", "64", "--batch", "2", "--workers", "0", "--device", "cpu", "--epochs", "3",
         "--close-mosaic", "1", "--noplots", "--project", str(tmp_path), "--override", *strengths,
         "--albumentations", str(tmp_path / "transforms.yaml"),
     ]  # fmt: skip
 
 
-def test_a_suspended_run_with_every_augmentation_ends_as_the_undisturbed_one(flags, tmp_path):
+def test_a_suspended_run_with_every_augmentation_ends_as_the_undisturbed_one(
+    flags, tmp_path, caplog
+):
     start([*flags, "--name", "whole"])
     for stop in (3, 8):  # in the middle of the first and of the second epoch
         with pytest.raises(Suspended):
@@ -42,6 +57,7 @@ def test_a_suspended_run_with_every_augmentation_ends_as_the_undisturbed_one(fla
     start(["--project", str(tmp_path), "--name", "cut", "--resume", "auto"])
     folder = folder_of(flags[:-2], "cut")
     assert_equal_runs(folder, folder_of(flags[:-2], "whole"))
+    assert "nothing is pasted" not in caplog.text
     settings = load_checkpoint(folder / "weights" / "last.safetensors").header.settings
     expected = {"GaussNoise": {"p": 0.5}, "HorizontalFlip": {"p": 0.5}}
     assert json.loads(settings["albumentations"]) == expected

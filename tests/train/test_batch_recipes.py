@@ -15,8 +15,6 @@ from models.training import loop, step
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import StopAt, start
-from utils.comparison.document import differences
-from utils.errors import UserError
 from utils.processes.suspend import Suspended
 from utils.state.checkpoint import load_checkpoint
 
@@ -89,22 +87,6 @@ def test_the_network_meets_the_shapes_of_the_recipe(works):
     assert len(shapes["repeat"]) == -(-images["repeat"] // 4)
 
 
-def test_runs_of_different_recipes_are_no_equal_work(works):
-    documents = {
-        name: {"framework": "f", "work": work["work"], "cell": name, "round": 1}
-        for name, (work, _) in works.items()
-    }
-    settings = {
-        "rect": ["rect"], "quad": ["quad"], "multi-scale": ["multi_scale"],
-        "one": ["single_class", "fraction"], "weights": ["image_weights"],
-        "repeat": ["repeat_factor"],
-    }  # fmt: skip
-    for name, changed in settings.items():
-        lines = differences(documents["plain"], documents[name], set())
-        told = {line.partition(":")[0] for line in lines if line.startswith("settings.")}
-        assert told == {f"settings.{setting}" for setting in changed}
-
-
 class Stopped(Exception):
     """Ends a run at its first step."""
 
@@ -134,12 +116,6 @@ def test_an_only_class_is_named_and_the_last_line_validates_it(flags, works, tol
     assert header.class_names == ("item",)
     last = {name: text.splitlines()[-1] for name, text in told.items()}
     assert {name for name, line in last.items() if line.endswith(" --single-cls")} == {"one"}
-
-
-def test_what_changes_shape_is_refused_where_the_memory_or_the_model_cannot(flags):
-    wide = [*flags, "--img", "32", "--multi-scale"]
-    with pytest.raises(UserError, match="--multi-scale with --img 32 draws sizes from 0 up"):
-        start(wide)
 
 
 INTERRUPTED = [

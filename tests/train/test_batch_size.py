@@ -3,7 +3,7 @@
 import pytest
 
 from models.training import batch_size
-from models.training.batch_size import most_boxes, with_batch_size
+from models.training.batch_size import with_batch_size
 from tests.train.short_runs import StopAt, folder_of, short_flags, start
 from utils.errors import UserError
 from utils.files.yaml import read_yaml
@@ -64,30 +64,3 @@ def test_less_memory_gives_fewer_images_and_too_little_is_an_error(flags, monkey
     monkeypatch.setattr(batch_size, "free_memory", lambda: 2000)
     with pytest.raises(UserError, match="with 1 image .*smaller --img or model"):
         start([*flags, "--name", "none"])
-
-
-def test_a_crowded_image_counts_as_often_as_augmentation_shows_it(flags, monkeypatch):
-    found = []
-
-    def counted(job):
-        found.append((max(len(x.class_index) for x in job.train_samples), most_boxes(job)))
-        raise Suspended("enough")
-
-    monkeypatch.setattr(batch_size, "with_batch_size", counted)
-    for changes, factor in {
-        ("mosaic=0",): 1,
-        ("mosaic=1",): 4,
-        ("mosaic=1", "mixup=0.1"): 8,
-        ("mosaic=1", "mosaic9=0.5"): 9,
-    }.items():
-        with pytest.raises(Suspended):
-            start([*flags, "--name", "boxes", "--override", *changes])
-        most, boxes = found[-1]
-        assert boxes == factor * most > 0
-
-
-def test_quads_of_the_largest_scale_get_a_number_of_images_that_they_divide(flags):
-    recipe = ["--quad", "--multi-scale", "--img", "128", "--epochs", "1"]
-    start([*flags, "--name", "quads", *recipe])
-    settings = read_yaml("--hyp", folder_of(flags, "quads") / "opt.yaml", "")
-    assert settings["batch_size"] == IMAGES  # three times four

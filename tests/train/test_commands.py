@@ -1,7 +1,6 @@
 """train.py and val.py as a user runs them, in a process of their own."""
 
 import csv
-import dataclasses
 import json
 import os
 import re
@@ -18,11 +17,11 @@ import yaml
 
 import train
 import val
-from tests.small import RESULT_COLUMNS, write_small_dataset, write_small_model
+from tests.small import write_small_dataset, write_small_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from utils.data.sources.dataset import load_dataset
 from utils.processes.command import run_command
-from utils.state.checkpoint import load_checkpoint, save_checkpoint
+from utils.state.checkpoint import load_checkpoint
 
 SMALL = ["--img", "64", "--batch", "4", "--workers", "1", "--device", "cpu"]
 
@@ -83,15 +82,6 @@ def refused(monkeypatch, capfd):
         return errors
 
     return run_here
-
-
-def test_an_epoch_line_tells_the_share_of_time_spent_waiting_for_data(trained):
-    folder, done = trained
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("      2/2 ")]
-    row = last_row(folder)
-    share = 100 * float(row["seconds/data_wait"]) / float(row["seconds/epoch"])
-    waited = f"  wait {share:.0f}%" if share > 10 else ""
-    assert line.endswith(f"{float(row['seconds/epoch']):8.1f}{waited}")
 
 
 def test_a_file_name_that_is_no_text_is_spelt_out(trained):
@@ -166,28 +156,6 @@ def test_a_training_says_at_its_start_what_it_is(trained, inputs):
     assert all(len(line) <= 80 for line in lines[first:last])  # a folder's name is never broken
 
 
-def test_results_have_the_public_columns_and_the_seconds_of_each_stage(trained):
-    folder, _ = trained
-    row = last_row(folder)
-    assert tuple(row) == RESULT_COLUMNS
-    assert row["epoch"] == "1"
-    seconds = {name: float(row[name]) for name in RESULT_COLUMNS if name.startswith("seconds/")}
-    total = seconds.pop("seconds/epoch")
-    assert 0 < sum(seconds.values()) <= total
-    assert all(seconds[f"seconds/{stage}"] > 0 for stage in ("forward", "backward", "validation"))
-
-
-def test_the_checkpoint_holds_the_whole_state(trained):
-    folder, _ = trained
-    checkpoint = load_checkpoint(folder / "weights" / "last.safetensors")
-    assert (checkpoint.header.epoch, checkpoint.header.batch_number) == (2, 6)
-    assert checkpoint.header.ema_updates > 0
-    assert checkpoint.header.class_names
-    assert set(checkpoint.model) == set(checkpoint.ema)
-    momentum = {name.removesuffix(".momentum") for name in checkpoint.optimizer}
-    assert momentum < set(checkpoint.model) and len(momentum) == 177
-
-
 def test_the_last_line_of_a_run_validates_its_best_weights_and_repeats_their_figures(
     trained, inputs
 ):
@@ -237,38 +205,6 @@ def test_validation_writes_a_coco_file_and_adds_the_old_figures_when_asked(
     assert counts[0] == counts[1]
 
 
-def test_a_run_of_the_same_name_gets_a_folder_of_its_own(trained, inputs):
-    folder, data, _ = inputs
-    weights = folder / "exp" / "weights" / "last.safetensors"
-    command = ("val.py", "--weights", weights, "--data", data, "--img", 64, "--workers", 0)
-    for _ in range(2):
-        assert run(*command, "--project", folder / "val", "--device", "cpu").returncode == 0
-    assert sorted(path.name for path in (folder / "val").iterdir()) == ["exp", "exp2"]
-
-
-def test_a_rank_that_does_not_know_the_others_is_refused(inputs, tmp_path, monkeypatch):
-    _, data, model = inputs
-    for name, value in (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "2")):
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("MASTER_ADDR", raising=False)  # OneFlow sets it in this process
-    done = run("train.py", "--data", data, "--cfg", model, "--project", tmp_path / "runs", *SMALL)
-    assert done.returncode == 2
-    assert "MASTER_ADDR is not" in done.stderr
-    assert not (tmp_path / "runs").exists()
-
-
-def test_a_wrong_path_in_the_dataset_yaml_is_named(inputs, tmp_path):
-    _, data, model = inputs
-    document = yaml.safe_load(data.read_text())
-    wrong = tmp_path / "wrong.yaml"
-    wrong.write_text(yaml.safe_dump({**document, "path": str(data.parent), "val": "images/vall"}))
-    done = run("train.py", "--data", wrong, "--cfg", model, "--project", tmp_path / "runs", *SMALL)
-    assert done.returncode == 2
-    assert "images/vall" in done.stderr and "wrong.yaml" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "runs").exists()
-
-
 def test_training_from_weights_starts_where_they_are(trained, inputs, tmp_path):
     _, data, _ = inputs
     weights = trained[0] / "weights" / "last.safetensors"
@@ -294,18 +230,6 @@ def write_still_hyperparameters(folder):
     return path
 
 
-def test_weights_with_a_tensor_missing_are_refused(trained, inputs, tmp_path):
-    _, data, _ = inputs
-    checkpoint = load_checkpoint(trained[0] / "weights" / "last.safetensors")
-    ema = {name: array for name, array in checkpoint.ema.items() if name != "model.0.conv.weight"}
-    save_checkpoint(tmp_path / "less.safetensors", dataclasses.replace(checkpoint, ema=ema))
-    done = run("val.py", "--weights", tmp_path / "less.safetensors", "--data", data, "--img", 64)
-    assert done.returncode == 2
-    missing = checkpoint.ema["model.0.conv.weight"].size
-    assert f"layer 0, Conv [64, 6, 2, 2], takes {missing + 32} numbers" in done.stderr
-    assert "the file has 32 for it\n" in done.stderr and "Traceback" not in done.stderr
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -328,17 +252,6 @@ def test_a_wrong_flag_ends_with_code_two_one_message_and_no_folder(
     defaults = ["--data", data, "--cfg", model, "--project", tmp_path / "runs", *SMALL]
     assert message in refused("train.py", *defaults, *flags)
     assert not (tmp_path / "runs").exists()
-
-
-def test_weights_for_another_number_of_classes_do_not_validate(trained, inputs, tmp_path, refused):
-    _, data, _ = inputs
-    document = yaml.safe_load(data.read_text())
-    other = tmp_path / "other.yaml"
-    names = [*load_dataset(data).class_names, "one more"]
-    other.write_text(yaml.safe_dump({**document, "path": str(data.parent), "names": names}))
-    weights = trained[0] / "weights" / "last.safetensors"
-    flags = ("--weights", weights, "--data", other, "--img", 64, "--workers", 0)
-    assert "they must be equal" in refused("val.py", *flags)
 
 
 def test_ctrl_c_saves_the_state_names_the_line_to_go_on_and_ends_the_workers(inputs, tmp_path):

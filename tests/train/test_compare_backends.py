@@ -5,8 +5,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from tests.environments import BACKENDS, python_of
 from tests.small import write_small_dataset, write_tiny_model
 
@@ -45,18 +43,3 @@ def test_both_backends_do_equal_work_and_are_compared(tmp_path):
         assert set(run["load"]) == {"before", "others", "after"}
         assert 0 <= run["load"]["others"] < os.cpu_count()
         assert {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(run["variables"])
-
-
-def test_both_backends_do_equal_work_in_two_processes_each(tmp_path):
-    document = compare_on_small_inputs(tmp_path, "--warm-up-epochs", "0", "--nproc", "2")
-    assert [cell["processes"] for cell in document["cells"]] == [2, 2]
-    for cell in document["cells"]:
-        # 12 images a pass are those of both processes, as are 3 batches of 4.
-        (run,) = cell["runs"]
-        (epoch,) = run["epochs"]
-        assert (run["work"]["batches"], run["work"]["train_images"]) == (3, 12)
-        training = epoch["seconds"] - epoch["stages"]["validation"]
-        assert cell["images_per_second"] == pytest.approx(12 / training)
-    (pair,) = document["pairs"]
-    assert pair["unequal"] == [] and pair["ratio"]["median"] > 0
-    assert pair["losses"]["batches"] == 3 and not pair["losses"]["diverged"]

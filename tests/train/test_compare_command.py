@@ -12,7 +12,7 @@ import pytest
 import compare
 from tests.train.stub_trainer import write_stub
 from utils.comparison.load import LoadWatch
-from utils.state.lock import LOCK_FILE, RunLock
+from utils.state.folder import LOCK_FILE, RunLock
 
 
 @pytest.fixture
@@ -88,20 +88,6 @@ def test_unequal_work_is_refused_with_the_list_of_differences(run, tmp_path, fla
     assert len(document["cells"][0]["runs"]) == 1  # no further runs for nothing
 
 
-def test_means_that_differ_between_cells_are_named_and_not_refused(run, tmp_path):
-    stubs(tmp_path, oneflow={"means": {"compiled": False}})
-    code, printed, document = run("--variants", "plain,compile")
-    assert code == 0, printed
-    pairs = {f"{pair['candidate']}/{pair['reference']}": pair for pair in document["pairs"]}
-    across = pairs["oneflow-compile-b8/torch-compile-b8"]
-    assert (across["unequal"], across["verdict"]) == ([], "slower")
-    line = "compiled: True in torch-compile-b8 round 1, False in oneflow-compile-b8 round 1"
-    assert across["means"] == [line]
-    assert pairs["oneflow-compile-b8/oneflow-plain-b8"]["means"] == []
-    for text in (printed, *reports(tmp_path)):
-        assert text.count(f"by other means: {line}") == 1
-
-
 def test_a_cell_that_fails_is_named_and_the_rest_runs(run, tmp_path):
     stubs(tmp_path, oneflow={"refuses": {"--bbox_iou_optim": "unrecognized arguments"}})
     code, printed, document = run("--variants", "plain,fused")
@@ -147,29 +133,6 @@ def test_a_comparison_that_another_process_writes_is_refused_and_untouched(run, 
         code, printed, _ = run("--resume", folder)
     assert code == 2 and f"error: {folder} is being written by process {os.getpid()} on" in printed
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
-
-
-def test_a_run_of_a_killed_comparison_that_has_not_ended_is_not_removed(run, tmp_path):
-    stubs(tmp_path, oneflow={"refuses": {"--backend": "out of memory"}})
-    assert run()[0] == 1
-    left = tmp_path / "out" / "exp" / "runs" / "oneflow-plain-b8-round1"
-    (left / "kept").touch()
-    with RunLock() as lock:
-        lock.take(left)
-        code, printed, _ = run("--resume", left.parents[1])
-    assert code == 2 and f"error: {left} is being written by process" in printed
-    assert (left / "kept").exists()
-
-
-def test_a_comparison_is_not_resumed_on_another_machine(run, tmp_path):
-    stubs(tmp_path)
-    run("--rounds", 1)
-    path = tmp_path / "out" / "exp" / "compare.json"
-    document = json.loads(path.read_text())
-    document["machine"]["processor"] = "Z80"
-    path.write_text(json.dumps(document))
-    code, printed, _ = run("--resume", tmp_path / "out" / "exp")
-    assert code == 2 and "processor was Z80" in printed
 
 
 @pytest.mark.parametrize("changed", ["code", "cfg_sha1", "weights_sha1", "framework", "compiled"])

@@ -25,11 +25,9 @@ from tests.small import SMALL_SHAPES
 from tests.tiny_weights import noise, write_tiny_weights
 from tests.unit.tracking.drawn_video import HEIGHT, NUM_FRAMES, RATE, WIDTH, write_drawn_video
 from utils.cli.detect_config import parse_detect_flags
-from utils.data.shapes.dataset import ClassShapesConfig, draw_class_dataset, draw_dataset
+from utils.data.shapes.dataset import draw_dataset
 from utils.data.sources.dataset import BUILT_INS
-from utils.errors import UserError
 from utils.files.project import PROJECT
-from utils.media.finding import find_sources
 from utils.media.video import VideoFile
 from utils.media.video_writer import VideoWriter
 from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
@@ -121,26 +119,6 @@ def test_what_cannot_be_read_is_named_and_the_code_says_so(weights, images, tmp_
     assert left_out[1].startswith(f"{images}/pipe.jpg: left out: is a FIFO")
     assert "left out or incomplete: 2 of 5 images, named above" in done.stdout
     assert drawn(tmp_path / "runs" / "exp") == ["0.jpg", "1.jpg", "2.jpg"]
-
-
-@pytest.mark.parametrize("number", [5, -1])
-def test_a_class_that_the_model_does_not_know_is_a_mistake(
-    monkeypatch, caplog, weights, images, tmp_path, number
-):
-    with pytest.raises(UserError, match=f"--classes {number}; the model knows 0 to 4"):
-        run_here(
-            monkeypatch, caplog, weights, images, tmp_path / "runs", "--classes", "1", str(number)
-        )
-    assert not (tmp_path / "runs").exists()
-
-
-def test_a_source_with_nothing_to_read_is_a_mistake(monkeypatch, caplog, weights, images, tmp_path):
-    with pytest.raises(UserError, match="--source .*pipe.jpg: nothing in it could be read"):
-        run_here(monkeypatch, caplog, weights, images / "pipe.jpg", tmp_path)
-    assert not (tmp_path / "exp").exists()
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="empty"):
-        run_here(monkeypatch, caplog, weights, tmp_path / "empty", tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -255,13 +233,6 @@ def test_the_built_in_images_are_drawn_when_they_are_absent(monkeypatch, tmp_pat
     assert detect.place_of("elsewhere") == "elsewhere"
 
 
-def test_the_built_in_images_of_classes_are_found_in_their_folders(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    config = ClassShapesConfig(num_train=5, num_val=7, image_side=64)
-    monkeypatch.setitem(BUILT_INS, "shapes-cls", partial(draw_class_dataset, config=config))
-    assert len(find_sources(detect.place_of("shapes-cls"), 10**6)) == 7
-
-
 def test_view_img_shows_each_drawn_image_and_q_ends_the_run(monkeypatch, caplog, weights, tmp_path):
     monkeypatch.setattr(cv2, "currentUIFramework", lambda: "QT5")
     monkeypatch.setenv("DISPLAY", ":0")
@@ -272,14 +243,6 @@ def test_view_img_shows_each_drawn_image_and_q_ends_the_run(monkeypatch, caplog,
         run_here(monkeypatch, caplog, weights, folder, tmp_path / "runs", "--view-img")
     assert 2 <= len(shown) < 50 and {image.shape for image in shown} == {(48, 64, 3)}
     assert np.array_equal(shown[0], shown[1])
-
-
-@pytest.mark.parametrize("flag", ["--data", "--dnn", "--visualize", "--update", "--save-format"])
-def test_a_public_flag_that_is_absent_says_what_to_do(flag, capsys):
-    with pytest.raises(SystemExit) as ended:
-        parse_detect_flags(["--weights", "x", flag])
-    assert ended.value.code == 2
-    assert f"{flag} is not in this version: " in capsys.readouterr().err
 
 
 def make_detect(folder):

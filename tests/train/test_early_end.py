@@ -127,16 +127,6 @@ def test_a_run_that_ended_early_is_finished_until_its_limit_is_another(
     assert (last.epoch, last.progress["best_epoch"], last.settings["patience"]) == (6, 6, 3)
 
 
-def test_weights_of_an_epoch_go_on_to_the_same_end(patient, whole, monkeypatch):
-    set_fitness(monkeypatch)
-    run = [*patient, "--name", "back"]
-    start(run)
-    path = folder_of(run, "back") / "weights" / "epoch2.safetensors"
-    set_fitness(monkeypatch, FITNESS[3:])
-    start([*run, "--resume", str(path)])
-    assert_equal_runs(folder_of(run, "back"), whole)
-
-
 def test_hours_count_over_all_parts_and_without_validations_the_last_epoch_has_one(
     flags, monkeypatch, capsys
 ):

@@ -9,7 +9,7 @@ import backend
 from backend import amp, autograd, dist, nn, ops
 from models.detector import Detector, images_to_tensor
 from models.graph import read_model_yaml
-from models.training.execution import Execution, choose_precision
+from models.training.execution import choose_precision
 from models.training.loop import evaluated_model
 from models.training.state import build_state
 from models.training.step import settle, train_step
@@ -83,21 +83,6 @@ def test_channels_last_gives_the_same_losses_and_gradients(training):
     assert_like_the_plain_path(training, ["--layout", "channels-last"], 2e-5, 2e-3)
 
 
-@pytest.mark.skipif(not CHANNELS_LAST, reason="the backend has one layout")
-def test_no_layer_leaves_the_layout_of_its_images(training):
-    start, batches = training
-    for channels_last in (True, False):
-        images = images_to_tensor(batches[0].images, "cpu", channels_last=channels_last)
-        assert images.is_contiguous() is not channels_last
-        # The weights have the layout of the maps: beside others a layer would change it.
-        state = start("--layout", "channels-last" if channels_last else "contiguous")
-        with autograd.no_grad():
-            *maps, _ = state.model.run_layers(images)
-        for index, x in enumerate(maps):
-            innermost = x.permute(0, 2, 3, 1) if channels_last else x
-            assert innermost.is_contiguous(), index
-
-
 def test_auto_takes_the_layout_that_the_backend_gains_from(training, caplog):
     start, batches = training
     with caplog.at_level(logging.INFO):
@@ -167,12 +152,6 @@ def test_what_auto_chose_is_said_with_the_way_out(training, monkeypatch, caplog)
     assert "bfloat16 (--amp auto; --amp off computes in float32), channels-last" in caplog.text
 
 
-def test_a_cpu_trains_in_float32_unless_asked(training, caplog):
-    with caplog.at_level(logging.INFO):
-        assert training[0]().execution.dtype == "float32"
-    assert "--amp" not in caplog.text
-
-
 @pytest.mark.parametrize(("flags", "told"), [((), []), (("--amp", "off"), ["cpu"])])
 def test_only_amp_off_asks_for_exact_float32(training, monkeypatch, flags, told):
     asked = []
@@ -202,18 +181,6 @@ def test_validation_computes_in_the_precision_of_training(training):
             assert not np.array_equal(level, exact)
 
 
-@pytest.mark.skipif(not CHANNELS_LAST, reason="the backend has one layout")
-@pytest.mark.parametrize("layout", ["contiguous", "channels-last"])
-def test_validation_in_half_precision_keeps_the_layout_of_training(training, layout):
-    start, batches = training
-    state = start("--layout", layout, "--amp", "bf16")
-    seen = []
-    predictor = evaluated_model(state)
-    predictor.model = lambda images: seen.append(images.is_contiguous()) or ()
-    predictor(images_to_tensor(batches[0].images, "cpu", channels_last=False))
-    assert seen == [layout == "contiguous"]
-
-
 @pytest.mark.skipif("float16" not in amp.supported("cpu"), reason="the backend has no float16")
 def test_gradients_that_overflow_float16_halve_the_scale_and_train_on(training, caplog):
     start, batches = training
@@ -239,15 +206,6 @@ anchors: [[10, 13, 16, 30, 33, 23]]
 backbone: [[-1, 1, Conv, [8, 6, 4, 2]], [-1, 1, Conv, [8, 3, 2]]]
 head: [[[1], 1, Detect, [nc, anchors]]]
 """
-
-
-def test_what_is_compiled_meets_no_first_look_up_of_a_namespace(monkeypatch):
-    for name in set(vars(backend.fused)) - {"_module"}:
-        monkeypatch.delattr(backend.fused, name)
-    known = []
-    monkeypatch.setattr(autograd, "compiled", lambda *_: known.extend(vars(backend.fused)))
-    Execution("cpu", "float32", channels_last=False, compiled=True).forward_of(None)
-    assert {"take_rows_and_column", "batch_norm_silu"} <= set(known)
 
 
 def test_a_compiled_step_computes_what_an_eager_one_does_or_says_that_it_is_eager(

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from backend import nn, optim
+from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.training.optimizer import frozen_names, parameter_groups
@@ -84,16 +84,6 @@ def test_frozen_layers_stay_bit_for_bit_and_all_others_move(training, flags, lay
     assert kept_names(before, nn.state_arrays(state.ema.model)) == frozen | buffers
 
 
-def test_part_of_a_layer_freezes_by_its_name(training):
-    before, state = training("--freeze", "model.24.m.1", "model.2.cv1.conv")
-    names = {name for name, _ in nn.named_parameters(state.model)}
-    assert kept_names(before, nn.state_arrays(state.model)) & names == {
-        "model.24.m.1.weight",
-        "model.24.m.1.bias",
-        "model.2.cv1.conv.weight",
-    }
-
-
 def test_frozen_parameters_are_not_the_optimizers(training):
     _, state = training("--freeze", "10")
     groups = parameter_groups(state.model, 0.0)
@@ -111,30 +101,6 @@ def test_batch_norm_of_frozen_layers_goes_on_gathering_statistics(training):
         for name in ("running_mean", "running_var"):
             key = f"model.{layer}.{part}.{name}"
             assert not np.array_equal(after[key], before[key]), key
-
-
-def test_state_of_a_frozen_run_loads_into_an_optimizer_of_the_whole_model(training):
-    _, frozen = training("--freeze", "10")
-    _, whole = training()
-    saved = frozen.optimizer.state_arrays()
-    optimizer = optim.SGD(parameter_groups(whole.model, 0.0))
-    optimizer.load_state_arrays(saved)
-    loaded = optimizer.state_arrays()
-    assert loaded.keys() == saved.keys()
-    assert all(np.array_equal(loaded[name], saved[name]) for name in saved)
-    nn.load_state_arrays(frozen.model, nn.state_arrays(whole.model))
-    still = {name for name, p in nn.named_parameters(frozen.model) if not p.requires_grad}
-    assert layers_of(still) == set(range(10))
-
-
-@pytest.mark.parametrize("optimizer", ["SGD", "AdamW"])
-def test_the_last_biases_train_alone_although_two_groups_are_empty(training, optimizer):
-    others = (f"model.24.m.{level}.weight" for level in range(3))
-    before, state = training("--optimizer", optimizer, "--freeze", *map(str, range(24)), *others)
-    names = {name for name, _ in nn.named_parameters(state.model)}
-    assert names - kept_names(before, nn.state_arrays(state.model)) == {
-        f"model.24.m.{level}.bias" for level in range(3)
-    }
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from backend.processes import Process
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.base import LossTerms
-from models.training import execution, graphs
+from models.training import execution, fast
 from models.training.state import build_state
 from models.training.step import settle, train_step
 from tests.small import (
@@ -155,32 +155,6 @@ def test_graphs_leave_every_bit_of_a_training(request, monkeypatch, task, flags,
 
 @ON_TORCH
 @pytest.mark.parametrize(
-    ("copied", "instead", "lost"),
-    [
-        ("_own_number", lambda x: x, ("losses read", "level weights balance", "total of batch 0")),
-        ("copy_gradients", lambda parameters: {}, ("weights", "EMA", "gradient")),
-    ],
-)
-def test_a_copy_that_is_left_out_is_seen(boxes, monkeypatch, copied, instead, lost):
-    wanted = trained_without_graphs(boxes, IN_PIECES)
-    run_in_graph_memory(monkeypatch)
-    module = importlib.import_module("backend.torch.autograd")
-    monkeypatch.setattr(module, copied, instead)
-    found = differing(trained(boxes, IN_PIECES), wanted)
-    assert all(any(name.startswith(part) for name in found) for part in lost)
-    # The trial at the start of a run sees it too, and leaves the graphs alone.
-    assert " differs by nan" in graphs.trial_problem("cpu")
-
-
-@ON_TORCH
-def test_the_trial_passes_where_no_copy_is_left_out(monkeypatch):
-    memory = run_in_graph_memory(monkeypatch)
-    assert graphs.trial_problem("cpu") == ""
-    assert memory.passes == graphs.UPDATES * graphs.PASSES
-
-
-@ON_TORCH
-@pytest.mark.parametrize(
     ("left_out", "problem"),
     [
         ({}, ""),
@@ -193,7 +167,7 @@ def test_the_trial_holds_for_passes_that_the_compiler_made(monkeypatch, left_out
     monkeypatch.setattr(memory.torch, "compile", memory.compile_traced)
     for name, instead in left_out.items():
         monkeypatch.setattr(importlib.import_module("backend.torch.autograd"), name, instead)
-    found = graphs.trial_problem("cpu")
+    found = fast.trial_problem("cpu")
     assert found.startswith(problem) and bool(found) is bool(problem)
 
 
@@ -201,9 +175,9 @@ def test_a_compiler_that_fails_in_the_trial_is_a_reason_against_graphs(monkeypat
     def fail(*arguments, **options):
         raise RuntimeError("CUDA error: operation not permitted\nwhen stream is capturing")
 
-    monkeypatch.setattr(graphs.autograd, "compiled", fail)
+    monkeypatch.setattr(fast.autograd, "compiled", fail)
     problem = "RuntimeError: CUDA error: operation not permitted"
-    assert graphs.trial_problem("cpu") == problem
+    assert fast.trial_problem("cpu") == problem
 
 
 @ON_TORCH
@@ -220,24 +194,6 @@ def test_a_function_that_is_compiled_but_not_recorded_is_named(caplog):
     assert [text for name, _, text in caplog.record_tuples if name == "backend"] == [said]
 
 
-@ON_TORCH
-def test_a_gradient_that_is_not_recorded_is_named_in_the_next_pass(monkeypatch, caplog):
-    module = importlib.import_module("backend.torch.autograd")
-    counters = importlib.import_module("torch._dynamo.utils").counters
-    monkeypatch.setattr(module.torch, "compile", lambda function, **_: function)
-    monkeypatch.setattr(module, "_left_out", counters["inductor"]["cudagraph_skips"])
-    double, x = autograd.compiled(twice, graphs=True), ops.zeros((2,))
-    with caplog.at_level(logging.WARNING):
-        double(x)
-        assert not caplog.messages
-        counters["inductor"]["cudagraph_skips"] += 1  # as a compiled backward pass does
-        for _ in range(2):
-            double(x)
-    counters["inductor"]["cudagraph_skips"] -= 1
-    (said,) = caplog.messages
-    assert said.startswith("a gradient is compiled, but not as a graph")
-
-
 def twice(x):
     return x * 2.0
 
@@ -248,14 +204,12 @@ def twice(x):
         ((), "cpu", 1, "the device is a CPU"),
         ((), "cuda:0", 2, "several processes exchange gradients"),
         (("--dropout", "0.5"), "cuda:0", 1, "--dropout draws a new tensor"),
-        ((), "cuda:0", 1, ""),
     ],
 )
 def test_what_cannot_be_recorded_is_not_tried(monkeypatch, flags, device, ranks, reason):
-    monkeypatch.setattr(graphs, "this_process", lambda: Process(world_size=ranks))
+    monkeypatch.setattr(fast, "this_process", lambda: Process(world_size=ranks))
     config = parse_train_flags(["--cfg", "yolov5n-cls.yaml", "--data", "imagenet10", *flags])
-    refused = graphs.refusal(config, device)
-    assert refused.startswith(reason) and bool(refused) is bool(reason)
+    assert fast.graph_problem(config, device).startswith(reason)
 
 
 @ON_TORCH

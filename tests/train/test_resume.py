@@ -13,19 +13,17 @@ import backend
 import train
 from models.heads.anchor.head import AnchorHead
 from models.training import job
-from models.training.checkpointing import capture
-from tests.equal_runs import SECTIONS, assert_equal_runs, rows, timeless
+from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import Killed, StopAt, folder_of, start
 from utils.errors import UserError
 from utils.processes.suspend import Suspended
 from utils.state.checkpoint import load_checkpoint, save_checkpoint
-from utils.state.files import StateFiles
 
 EPOCHS, TRAIN_BATCHES, VAL_BATCHES = 3, 6, 2
 BOUNDARIES = EPOCHS * (TRAIN_BATCHES + VAL_BATCHES)
 PENDING = 5  # batches, after which gradients wait for their update
-STOPS = {"torch": 50, "oneflow": 25}  # OneFlow computes a batch ten times as long
+STOPS = {"torch": 24, "oneflow": 12}  # OneFlow computes a batch ten times as long
 
 
 def die(*arguments):
@@ -62,11 +60,6 @@ def test_a_finished_run_is_nothing_to_do_but_not_for_other_flags(flags, whole, m
     monkeypatch.setattr("sys.argv", [*command, "--epochs", str(EPOCHS + 1)])
     with pytest.raises(UserError, match=f"epochs is {EPOCHS + 1}, in the run {EPOCHS}"):
         train.main()
-
-
-def test_two_runs_are_equal_bit_for_bit(flags, whole):
-    start([*flags, "--name", "again"])
-    assert_equal_runs(folder_of(flags, "again"), whole)
 
 
 def test_runs_interrupted_at_random_moments_end_as_the_uninterrupted_one(flags, whole):
@@ -119,87 +112,6 @@ def kill_in_write(patch, count):
             raise Killed
 
     patch.setattr(os, "fsync", dying)
-
-
-def test_restoring_a_state_gives_that_state(flags, tmp_path, monkeypatch):
-    run = [*flags, "--project", str(tmp_path)]
-    with pytest.raises(Suspended):
-        start(run, StopAt(5))
-    (path,) = (tmp_path / "exp" / "weights").glob("state-*")
-    seen = []
-    monkeypatch.setattr(job, "train", lambda run, state, *loaders: seen.append((run, state)))
-    monkeypatch.setattr(job, "conclude_run", lambda *arguments: None)
-    start([*run, "--resume"])
-    again, stored = capture(*seen[0]), load_checkpoint(path)
-    assert timeless(again.header) == timeless(stored.header)
-    for section in SECTIONS:
-        for name, array in getattr(stored, section).items():
-            np.testing.assert_array_equal(getattr(again, section)[name], array)
-
-
-def test_a_state_from_before_a_flag_a_counter_and_a_column_goes_on_to_the_same_end(
-    flags, whole, tmp_path
-):
-    run = [*flags, "--project", str(tmp_path)]
-    with pytest.raises(Suspended):
-        start(run, StopAt(TRAIN_BATCHES + VAL_BATCHES + PENDING))
-    path, *_ = StateFiles(tmp_path / "exp", 2).newest_first()
-    stored = load_checkpoint(path)
-    settings, progress = dict(stored.header.settings), dict(stored.header.progress)
-    for name in ("amp", "layout", "save_steps"):
-        del settings[name]
-    del progress["finite_updates"], progress["loss_names"]
-    recall = progress["columns"].index("metrics/recall")
-    for cells in (progress["columns"], *progress["results"]):
-        del cells[recall]
-    header = dataclasses.replace(stored.header, settings=settings, progress=progress)
-    save_checkpoint(path, dataclasses.replace(stored, header=header))
-    start([*run, "--resume"])
-    found, expected = (
-        load_checkpoint(folder / "weights" / "last.safetensors")
-        for folder in (tmp_path / "exp", whole)
-    )
-    for section in SECTIONS:
-        for name, array in getattr(expected, section).items():
-            np.testing.assert_array_equal(getattr(found, section)[name], array)
-    first, *others = rows(whole)
-    assert rows(tmp_path / "exp") == [{**first, "metrics/recall": ""}, *others]
-
-
-def test_a_damaged_newest_state_is_passed_over_with_a_line(flags, whole, tmp_path, caplog):
-    run = [*flags, "--project", str(tmp_path)]
-    with pytest.raises(Suspended):
-        start([*run, "--save-steps", "3"], StopAt(4))
-    newest, older = StateFiles(tmp_path / "exp", 2).newest_first()
-    content = bytearray(newest.read_bytes())
-    content[-100] ^= 1
-    newest.write_bytes(content)  # also `last`, which is the same file
-    start([*run, "--resume"])
-    assert f"{newest}: damaged: its content does not fit its checksum" in caplog.text
-    assert "trying the state before it" in caplog.text
-    assert_equal_runs(tmp_path / "exp", whole)
-
-
-@pytest.mark.parametrize("failure", ["fsync", "replace"])
-def test_a_state_that_cannot_be_written_ends_the_run_and_the_last_one_stays(
-    flags, whole, tmp_path, monkeypatch, failure
-):
-    run = [*flags, "--project", str(tmp_path)]
-    with pytest.raises(Suspended):
-        start(run, StopAt(3))
-    weights = tmp_path / "exp" / "weights"
-    before = {path.name: path.read_bytes() for path in weights.iterdir()}
-    with monkeypatch.context() as patch:
-
-        def refuse(*arguments):
-            raise OSError(28, "No space left on device")
-
-        patch.setattr(os, failure, refuse)
-        with pytest.raises((UserError, OSError), match="No space left"):
-            start([*run, "--resume"], StopAt(2))
-    assert {path.name: path.read_bytes() for path in weights.iterdir()} == before
-    start([*run, "--resume"])
-    assert_equal_runs(tmp_path / "exp", whole)
 
 
 def test_a_run_killed_after_its_last_state_is_concluded_by_a_resumption(

@@ -52,10 +52,9 @@ def test_results_have_the_public_columns(whole):
     assert header.progress["loss_names"] == list(MaskHead.loss_names)
 
 
-@pytest.mark.parametrize("count", [2, 4])  # between two batches, in the validation
-def test_a_run_that_was_suspended_ends_as_the_uninterrupted_one(flags, whole, tmp_path, count):
+def test_a_run_that_was_suspended_ends_as_the_uninterrupted_one(flags, whole, tmp_path):
     with pytest.raises(Suspended):
-        start([*flags, "--project", str(tmp_path)], StopAt(count))
+        start([*flags, "--project", str(tmp_path)], StopAt(4))  # in the validation
     start([*flags, "--project", str(tmp_path), "--resume"])
     assert_equal_runs(tmp_path / "exp", whole)
 
@@ -63,9 +62,8 @@ def test_a_run_that_was_suspended_ends_as_the_uninterrupted_one(flags, whole, tm
 @pytest.mark.parametrize(
     "recipe",
     [
-        "--multi_tensor_optimizer --micro-batch 1 --multi-scale --autobalance",
+        "--multi_tensor_optimizer --micro-batch 1 --multi-scale --autobalance --single-cls",
         "--quad --no-overlap --mask-ratio 2 --freeze 2 --label-smoothing 0.1 --bbox_iou_optim",
-        "--rect --single-cls --optimizer AdamW --override fl_gamma=1.5",
     ],
 )
 def test_masks_are_trained_with_the_flags_of_a_recipe(flags, tmp_path, recipe):

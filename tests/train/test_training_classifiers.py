@@ -1,7 +1,6 @@
 """A classifier is trained, stopped, resumed and validated by the same code as a detector."""
 
 import csv
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,7 +27,6 @@ from utils.processes.suspend import Suspended
 from utils.processes.world import ALONE
 from utils.state.checkpoint import Checkpoint, load_checkpoint
 from utils.state.resume import find_resume_point, resumed_config
-from utils.tasks.classification import CLASSIFICATION
 from utils.tasks.detection import DETECTION
 from utils.tasks.segmentation import SEGMENTATION
 from utils.tasks.table import check_flags
@@ -97,36 +95,17 @@ def test_defaults_are_those_of_the_task(whole):
     assert (config.image_size, config.batch_size) == (224, 64)
 
 
-@pytest.mark.parametrize("count", [2, 4, 5])  # in an epoch, in the validation, in the next epoch
-def test_a_run_that_was_stopped_ends_as_the_uninterrupted_one(flags, whole, tmp_path, count):
+def test_a_run_that_was_stopped_ends_as_the_uninterrupted_one(flags, whole, tmp_path):
     with pytest.raises(Suspended):
-        start([*flags, "--project", str(tmp_path)], StopAt(count))
+        start([*flags, "--project", str(tmp_path)], StopAt(4))  # in the validation
     start([*flags, "--project", str(tmp_path), "--resume"])
     assert_equal_runs(tmp_path / "exp", whole)
-
-
-def test_a_run_goes_on_without_its_model_yaml(flags, tmp_path):
-    cfg = tmp_path / "mine.yaml"
-    cfg.write_bytes(Path(flags[flags.index("--cfg") + 1]).read_bytes())
-    run = [*flags, "--project", str(tmp_path), "--epochs", "1"]
-    with pytest.raises(Suspended):
-        start([*run, "--cfg", str(cfg)], StopAt(2))
-    cfg.unlink()
-    folder = start(["--project", str(tmp_path), "--resume"])
-    assert len(rows_of(folder)) == 1
-
-
-def test_without_dropout_a_run_learns_otherwise(flags, whole, tmp_path):
-    other = start([*flags, "--project", str(tmp_path), "--dropout", "0"])
-    assert rows_of(other)[1]["train/cls_loss"] != rows_of(whole)[1]["train/cls_loss"]
 
 
 @pytest.mark.parametrize(
     "extra",
     [
-        ["--multi_tensor_optimizer", "--optimizer", "SGD"],
-        ["--precise-bn", "2", "--patience", "1"],
-        ["--freeze", "2", "--image-weights"],
+        ["--multi_tensor_optimizer", "--precise-bn", "2", "--freeze", "2", "--image-weights"],
         ["--micro-batch", "2", "--multi-scale", "--img", "128"],
     ],
     ids=" ".join,
@@ -196,27 +175,6 @@ def test_weights_of_a_classifier_give_a_detector_its_backbone(tmp_path):
             np.testing.assert_array_equal(found[name], array)
 
 
-def test_weights_of_a_classifier_give_a_classifier_of_other_classes_their_rows(flags, whole):
-    start_from = load_weights(whole / "weights" / "last.safetensors")
-    values, given = read_train_flags([
-        *flags, "--cfg", "", "--weights", str(start_from.path), "--remap-classes",
-    ])  # fmt: skip
-    config = TrainConfig(**CLASSIFICATION.completed(values, given))
-    model = build_model(config, start_from, ("red", "yellow", "blue"))
-    found, old = nn.state_arrays(model), start_from.ema
-    name = "model.2.linear.weight"
-    np.testing.assert_array_equal(found[name][[0, 2]], old[name][[2, 0]])
-    assert not (found[name][1][None] == old[name]).all(axis=1).any()
-    np.testing.assert_array_equal(found["model.0.conv.weight"], old["model.0.conv.weight"])
-
-
-def test_weights_of_a_classifier_of_no_public_size_make_no_detector(whole):
-    weights = load_weights(whole / "weights" / "last.safetensors")
-    flags = ["--weights", str(weights.path), "--task", "detect", "--img", "64"]
-    with pytest.raises(UserError, match="give the model to train with --cfg"):
-        build_model(TrainConfig(**read_train_flags(flags)[0]), weights, ("a",))
-
-
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
@@ -254,8 +212,3 @@ def test_datasets_are_refused_that_a_task_cannot_learn_from_or_be_scored_on(flag
     names = *CLASS_NAMES, "one more"  # which matters less than the task
     with pytest.raises(UserError, match="is to classify; --data .* one class for each image"):
         validation.run_validation(config, names, samples, [load_weights(str(weights))], ALONE)
-
-
-def test_each_batch_of_a_classifier_is_an_update(whole):
-    header = load_checkpoint(whole / "weights" / "last.safetensors").header
-    assert header.batch_number == header.ema_updates == 6

@@ -13,7 +13,6 @@ import yaml
 import val
 from models import validation
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
-from utils.errors import UserError
 
 HEIGHT, WIDTH = 64, 96
 SIX_DIGITS = 5e-6  # of numbers up to 1
@@ -84,12 +83,9 @@ def test_speed_validates_at_the_thresholds_of_detection_and_says_how_fast(
     assert scores and min(scores) >= 0.25
 
 
-@pytest.mark.parametrize("flags", [(), ("--single-cls",)], ids=["classes", "one class"])
-def test_a_study_has_the_figures_of_validations_at_each_size(
-    folder, tmp_path, monkeypatch, capsys, flags
-):
+def test_a_study_has_the_figures_of_validations_at_each_size(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(validation, "study_sizes", lambda stride: [64, 96])
-    results = run(monkeypatch, folder, tmp_path / "study", "--task", "study", *flags)
+    results = run(monkeypatch, folder, tmp_path / "study", "--task", "study")
     with open(results / "study.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["image_size"] for row in rows] == ["64", "96"]
@@ -98,24 +94,8 @@ def test_a_study_has_the_figures_of_validations_at_each_size(
     capsys.readouterr()
     for row in rows:
         size = row["image_size"]
-        run(monkeypatch, folder, tmp_path / size, "--img", size, "--iou", 0.7, *flags)
+        run(monkeypatch, folder, tmp_path / size, "--img", size, "--iou", 0.7)
         (line,) = [x for x in capsys.readouterr().out.splitlines() if x.split()[:1] == ["all"]]
         shown = [float(cell) for cell in line.split()[-4:]]
         figures = [float(row[name]) for name in list(row)[2:-1]]
         np.testing.assert_allclose(shown, figures, atol=5.1e-5)  # four digits are shown
-
-
-def test_a_study_at_a_size_that_fails_keeps_those_before(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(validation, "study_sizes", lambda stride: [64, 96])
-    validate = validation.validate_batches
-
-    def fail_at_96(config, *given):
-        if config.image_size == 96:
-            raise UserError("no memory")
-        return validate(config, *given)
-
-    monkeypatch.setattr(validation, "validate_batches", fail_at_96)
-    with pytest.raises(UserError, match="no memory"):
-        run(monkeypatch, folder, tmp_path, "--task", "study")
-    lines = (tmp_path / "exp" / "study.csv").read_text().splitlines()
-    assert len(lines) == 2 and ",64," in lines[1]

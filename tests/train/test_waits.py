@@ -17,9 +17,9 @@ from models.graph import read_model_yaml
 from models.heads import parts
 from models.heads.base import LossTerms
 from models.training.checkpointing import capture, restore
-from models.training.loss_scale import INITIAL, LossScale
 from models.training.state import build_state
 from models.training.step import settle, train_step
+from models.training.step_watch import INITIAL, LossScale
 from tests.dispatched import StageCounter, dispatched, total, waits
 from tests.small import write_small_dataset, write_tiny_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
@@ -135,31 +135,6 @@ def test_a_state_saved_right_after_a_lost_update_goes_on_as_if_nothing_had_been(
         np.testing.assert_array_equal(found[name], array, err_msg=name)
 
 
-def test_a_lost_update_leaves_weights_average_and_state_as_they_were(training):
-    start, batches = training
-    state = losing(start(FAST), {1})
-    train_step(state, batches[0], StageTimer())
-    before = arrays_of(state)
-    train_step(state, batches[1], StageTimer())
-    for name, array in arrays_of(state).items():
-        if "running" not in name and "tracked" not in name:
-            np.testing.assert_array_equal(array, before[name], err_msg=name)
-
-
-def test_statistics_of_a_pass_that_overflows_come_from_the_average(training):
-    start, batches = training
-    state = start(FAST)
-    train_step(state, batches[0], StageTimer())
-    held = nn.state_arrays(state.ema.model)["model.0.bn.running_var"]
-    images = batches[1].images
-    state.forward, plain = lambda x: plain(x * float("inf")), state.forward
-    train_step(state, batches[1], StageTimer())
-    found = nn.state_arrays(state.model)
-    np.testing.assert_array_equal(found["model.0.bn.running_var"], held)
-    assert all(np.isfinite(array).all() for array in found.values())
-    assert images.any()
-
-
 def test_an_update_is_read_once_when_the_next_forward_pass_is_queued(training, monkeypatch):
     start, batches = training
     state, events = start(FAST), []
@@ -230,12 +205,6 @@ def test_ranks_meet_once_a_batch_and_once_more_an_update(training, monkeypatch):
 
 
 @ON_TORCH
-def test_waits_are_counted():
-    found = dispatched(lambda stage: [ops.full((), 2).item(), ops.full((3,), 2).nonzero()])
-    assert waits(total(found)) == 2 and total(found)["full"] == 2
-
-
-@ON_TORCH
 @pytest.mark.parametrize("channels_last", [True, False])
 def test_a_pass_launches_no_more_than_its_layers(training, channels_last):
     start, batches = training
@@ -254,33 +223,6 @@ def test_a_pass_launches_no_more_than_its_layers(training, channels_last):
     assert total(found)["zero_"] == total(found)["_foreach_zero_"] == 0
     # Clipping, whether the update is lost, three groups of weights; the EMA and its statistics.
     assert found["optimizer"].total() <= 30 and found["ema"].total() <= 20
-
-
-@ON_TORCH
-def test_weights_are_cast_together(training):
-    start, batches = training
-
-    def second_step(*flags):
-        state = start(FAST, *flags)
-        train_step(state, batches[0], StageTimer())
-        return dispatched(lambda stage: train_step(state, batches[1], stage))
-
-    plain, half = second_step(), second_step("--amp", "bf16")
-    # The images; rows and objectness of two levels, and the gradients of these rows.
-    assert half["forward"]["_to_copy"] - plain["forward"]["_to_copy"] == 1
-    assert half["loss"]["_to_copy"] - plain["loss"]["_to_copy"] == 4
-    assert half["backward"]["_to_copy"] - plain["backward"]["_to_copy"] == 2
-    assert half["forward"]["_foreach_copy_"] == half["backward"]["_foreach_copy_"] == 1
-
-
-@ON_TORCH
-def test_frozen_layers_stay_out_of_the_backward_pass_of_half_precision(training):
-    start, batches = training
-    state, needs_gradient = start("--amp", "bf16", "--freeze", "1"), []
-    for layer in state.model.model[:2]:
-        layer.register_forward_hook(lambda *given: needs_gradient.append(given[2].requires_grad))
-    train_step(state, batches[0], StageTimer())
-    assert needs_gradient == [False, True]
 
 
 @pytest.mark.parametrize("before", ["float32", "float16"])

@@ -54,7 +54,7 @@ def test_the_means_are_those_that_were_chosen_not_those_that_were_asked_for(
     )
     monkeypatch.setattr("models.training.execution.autograd", compiler)
     monkeypatch.setattr("models.heads.anchor.ciou.is_proved", lambda *arguments: not problem)
-    monkeypatch.setattr("models.training.multi_tensor.find_problem", lambda *arguments: problem)
+    monkeypatch.setattr("models.training.fast.find_problem", lambda *arguments: problem)
     asked = record("--compile", "--bbox_iou_optim", "--multi_tensor_optimizer")
     assert asked["means"] == {
         "compiled": not problem, "box_iou": chosen, "optimizer": chosen, "average": chosen,

@@ -24,7 +24,7 @@ from utils.files.regular import open_regular, read_bytes
 from utils.processes.exit_status import EXIT_FAILED
 from utils.report.results import read_results
 from utils.state.checkpoint import MAX_WEIGHTS_BYTES
-from utils.state.lock import RunLock
+from utils.state.folder import RunLock
 
 RUNS = "runs"
 LOG_LINES = 15

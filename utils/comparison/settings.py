@@ -19,16 +19,11 @@ from utils.data.sources.dataset import BUILT_IN, load_dataset
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
 from utils.files.json import Default, complete, read_json
+from utils.files.models import read_model
 from utils.files.project import PROJECT
 from utils.processes.launch import wanted_processes
 from utils.setup.environments import python_of
-from utils.state.start_checks import (
-    check_device,
-    check_file,
-    check_model_yaml,
-    check_new_folder,
-    check_public_size,
-)
+from utils.state.start_checks import check_device
 
 FILE = "settings.json"
 BESIDE = "python -m benchmarks.beside times another trainer beside ours, and compares their work"
@@ -162,20 +157,17 @@ def parse_flags(arguments: Sequence[str] | None = None) -> tuple[Settings, Path 
             )
         return load_settings(resume), resume, resume
     settings = Settings(**given)
-    check_before_runs(settings, project, name)
+    check_before_runs(settings, name)
     return settings, None, project / name
 
 
-def check_before_runs(settings: Settings, project: Path, name: str) -> None:
+def check_before_runs(settings: Settings, name: str) -> None:
     """Raise UserError for a flag on which every run would fail, before there is one."""
     find_pythons(settings.all_backends, settings.python)
     require_folder_name("--name", name)
-    check_new_folder(project, name)
     check_device(settings.device)
-    if not settings.weights:
-        check_public_size(settings.image_size, settings.cfg)
-    check_model_yaml(settings.cfg)
-    check_file("--weights", settings.weights)
+    if settings.cfg:
+        read_model(settings.cfg)
     if settings.hyp:
         read_hyperparameters(settings.hyp)
     if settings.data != BUILT_IN or settings.train_part:

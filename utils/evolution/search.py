@@ -2,31 +2,65 @@
 
 from __future__ import annotations
 
+import csv
+import dataclasses
 import logging
+import math
+import os
+import shlex
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from backend import select
 from backend.processes import this_process
 from backend.words import count
+from utils.cli.document import as_document, run_settings
+from utils.cli.flags import as_words
 from utils.cli.hyperparameters import Hyperparameters
-from utils.cli.train_config import TrainConfig
+from utils.cli.train_config import AUTO, TrainConfig
 from utils.errors import UserError
-from utils.evolution.folder import command_to_go_on, conclude_search, open_folder, write_table
-from utils.evolution.ranges import searched_ranges
-from utils.evolution.study import SearchStudy
-from utils.evolution.trial_run import TrialRun, remove_weights
-from utils.processes.exit_status import EXIT_DONE
+from utils.evolution.study import FIGURES, SearchStudy, searched_ranges
+from utils.files.atomic import atomic_text_file
+from utils.files.project import PROJECT, from_here
+from utils.files.yaml import write_yaml, yaml_text
+from utils.processes.exit_status import EXIT_DONE, STATUS_FILE
 from utils.processes.launch import rank_variables, wanted_processes
-from utils.processes.process_family import ORPHAN_SECONDS, adopt_orphans, kill_descendants
-from utils.processes.suspend import StopRequests, Suspended
+from utils.processes.process_family import (
+    ORPHAN_SECONDS,
+    adopt_orphans,
+    ask_for_signal_when_parent_ends,
+    kill_descendants,
+    wait_for_descendants,
+)
+from utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended
+from utils.report.plots.results import plot_evolution
+from utils.report.results import read_results
 from utils.screen.progress import joined
-from utils.state.lock import RunLock
+from utils.screen.text import say
+from utils.state.folder import RunLock
+from utils.state.resume import FREE
 from utils.tasks.of_flags import task_of_flags
+from utils.tasks.table import TASKS
 
+PROJECT_FOLDER = Path("runs/evolve")  # in place of --project's default
+STUDY_FILE, TABLE_FILE = "search.journal", "evolve.csv"
+FIGURE_FILE, BEST_FILE = "evolve.png", "hyp_evolve.yaml"
+WORDS = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed"}
 POLL_SECONDS = 0.2
-FAILURES = 5  # in a row, after which a search ends
+# Settings that may change in the middle of a search; the study compares the numbers of --hyp.
+CHANGEABLE = FREE | {"evolve", "storage", "hyp", "override"}
+# What trials have of their own, or not at all; all other settings are the search's.
+OWN = {
+    "evolve", "storage", "hyp", "override", "project", "name", "exist_ok", "resume",
+    "suspend_file", "time_limit", "nproc", "device", "no_plots", "keep", "backend",
+}  # fmt: skip
+# A trial's task would put its own default in their place if they were left out.
+OF_TASKS = {name for task in TASKS.values() for name in task.defaults}
 
 log = logging.getLogger("evolve")
 
@@ -35,57 +69,143 @@ def evolve(config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> Non
     """Search hyper-parameters in --evolve trainings, and write the best ones.
 
     Raises:
-        UserError: the settings do not go together, Optuna is absent, or trials fail.
+        UserError: the settings do not go together, Optuna is absent, the folder has another
+            search, or the first trial fails.
         Suspended: asked to stop; the same command goes on.
     """
     if this_process().world_size > 1:
         raise UserError("--evolve starts its trainings itself; leave the launcher out")
-    devices = devices_of(config)
-    ranges = searched_ranges(hyp, task_of_flags(vars(config)).unused)
+    is_default = config.project == TrainConfig().project
+    folder = (PROJECT_FOLDER if is_default else config.project) / config.name
+    (folder / "trials").mkdir(parents=True, exist_ok=True)
     with RunLock() as lock:
-        folder, study = open_folder(config, hyp, ranges, lock)
-        found = count(len(ranges), "hyper-parameter")
-        log.info("%s are searched; what is 0 in the file stays 0", found)
-        search = Search(config, hyp, folder, study, devices)
+        lock.take(folder)
+        search = Search(config, hyp, folder)
+        log.info("the search is in %s; its trainings print into trials/*.log", from_here(folder))
         adopt_orphans()
         try:
             with stop.saving_at_interrupt():
                 search.run(stop)
         finally:
             kill_descendants()
-        conclude_search(folder, hyp, study)
+        search.conclude()
 
 
-def devices_of(config: TrainConfig) -> list[str]:
-    """Return a device for each trial that runs at the same time."""
-    number = wanted_processes(config.device, config.nproc)
-    named = config.device.split(",")
-    return named if len(named) == number else [config.device] * number
+class TrialRun:
+    """A trial's folder, and its process while it trains.
+
+    Attributes:
+        fitness: of each epoch so far; NaN where there is none.
+        figures: of its best epoch, by column.
+        is_hopeless: it was asked to end because others are better.
+
+    Args:
+        folder: of its run.
+        trial: Optuna's; it gets the fitness of each epoch.
+        reported: epochs whose fitness it has, from an earlier process.
+    """
+
+    def __init__(self, folder: Path, trial: Any, reported: Collection[int] = ()) -> None:
+        self.folder, self.trial, self.device = folder, trial, ""
+        self.log = folder.with_suffix(".log")  # what it prints
+        self._reported = reported
+        self.fitness: list[float] = []
+        self.figures: Mapping[str, float] = {}
+        self.is_hopeless = False
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def best(self) -> float:
+        """The best epoch's fitness; 0 without any."""
+        return max((value for value in self.fitness if value > 0), default=0.0)
+
+    def start(
+        self,
+        config: TrainConfig,
+        hyp: Hyperparameters,
+        device: str,
+        environment: Mapping[str, str],
+    ) -> None:
+        """Begin to train on a device, or go on where an earlier process was stopped.
+
+        Args:
+            config: of the search.
+            hyp: the hyper-parameters to begin with.
+            environment: all variables of the process.
+        """
+        self.device, path = device, self.folder.with_suffix(".yaml")
+        write_yaml(path, as_document(dataclasses.replace(hyp, **self.trial.params)))
+        own = TrainConfig(
+            hyp=path, project=self.folder.parent, name=self.folder.name, exist_ok=True,
+            resume=AUTO, device=device, no_plots=True, keep=1,
+            backend=select.choose(config.backend),
+        )  # fmt: skip
+        shared = as_words(config, leave_out=OWN, in_full=OF_TASKS)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-u", str(PROJECT / "train.py"), *shared, *as_words(own)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment,
+                start_new_session=True,  # Ctrl-C is answered here
+                preexec_fn=ask_for_signal_when_parent_ends,
+            )  # fmt: skip
+
+    def read_epochs(self, weights: Mapping[str, float]) -> bool:
+        """Bring the trial up to date with results.csv; return whether it has more epochs.
+
+        weights: of the figures in the fitness, by name.
+        """
+        path = self.folder / "results.csv"
+        if not path.exists():
+            return False
+        columns, rows = read_results(path)
+        before = len(self.fitness)
+        self.fitness = [sum(x * row[f"metrics/{name}"] for name, x in weights.items())
+                        for row in rows]  # fmt: skip
+        known = [value for value in self.fitness if not math.isnan(value)]
+        if known:
+            best = rows[self.fitness.index(max(known))]
+            shown = [name for name in columns if name.startswith(("metrics/", "val/"))]
+            self.figures = {name: best[name] for name in shown}
+        for epoch, value in enumerate(self.fitness[before:], before):
+            if not math.isnan(value) and epoch not in self._reported:
+                self.trial.report(value, epoch)
+        return len(self.fitness) > before
 
 
 class Search:
     """Trials that run side by side, one per device; a name may repeat."""
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        hyp: Hyperparameters,
-        folder: Path,
-        study: SearchStudy,
-        devices: Sequence[str],
-    ) -> None:
-        self._config, self._hyp, self._folder, self._study = config, hyp, folder, study
-        self._backend = select.choose(config.backend)
-        self._environment = dict(rank_variables(len(devices)))
-        del self._environment["WORLD_SIZE"]  # each trial is a run of its own
-        self._free = list(devices)
+    def __init__(self, config: TrainConfig, hyp: Hyperparameters, folder: Path) -> None:
+        self._config, self._hyp, self._folder = config, hyp, folder
+        task = task_of_flags(vars(config))
+        self._weights = task.fitness
+        ranges = searched_ranges(hyp, task.unused)
+        self._study = SearchStudy(
+            Path(config.storage) if config.storage else folder / STUDY_FILE,
+            {name: getattr(hyp, name) for name in ranges},
+            ranges,
+            config.epochs,
+            config.seed,
+            {
+                name: list(value) if isinstance(value, tuple) else value
+                for name, value in run_settings(config).items()
+                if name not in CHANGEABLE
+            },
+        )
+        found = count(len(ranges), "hyper-parameter")
+        log.info("%s are searched; what is 0 in the file stays 0", found)
+        number = wanted_processes(config.device, config.nproc)
+        named = config.device.split(",")
+        self._free = named if len(named) == number else [config.device] * number
+        self._environment = {**os.environ, **rank_variables(number)}
+        for name in ("WORLD_SIZE", STATUS_FILE, FILE_VARIABLE):  # each trial is a run of its own
+            self._environment.pop(name, None)
         self._running: list[TrialRun] = []
         # Those that an earlier process of this search began here and did not end.
         self._pending = [
-            trial for trial in study.trials("RUNNING") if self._place(trial.number).exists()
+            trial for trial in self._study.trials("RUNNING") if self._place(trial.number).exists()
         ]
-        self._has_begun_well = bool(study.trials("COMPLETE", "PRUNED"))
-        self._failures = 0  # in a row
+        self._has_begun_well = bool(self._study.trials("COMPLETE", "PRUNED"))
 
     def run(self, stop: StopRequests) -> None:
         """Run trials until there are as many as asked for."""
@@ -93,8 +213,8 @@ class Search:
             if (cause := stop.cause()) is not None:
                 self._suspend(cause, stop.interrupted)
             while self._free and (run := self._next()) is not None:
-                run.start(self._config, self._hyp, self._backend, self._free.pop(0),
-                          self._environment)  # fmt: skip
+                run.folder.mkdir(exist_ok=True)
+                run.start(self._config, self._hyp, self._free.pop(0), self._environment)
                 self._running.append(run)
             if not self._running:
                 return
@@ -115,7 +235,7 @@ class Search:
             found = self._pending.pop(0)
             trial, place = self._study.take_up(found), self._place(found.number)
             return TrialRun(place, trial, found.intermediate_values)
-        if len(self._study.trials("COMPLETE", "PRUNED", "RUNNING")) >= self._config.evolve:
+        if len(self._study.trials(*WORDS, "RUNNING")) >= self._config.evolve:
             return None
         trial = self._study.ask()
         return TrialRun(self._place(trial.number), trial)
@@ -125,48 +245,91 @@ class Search:
 
     def _has_ended(self, run: TrialRun) -> bool:
         """Look at a trial that runs; one that is to be pruned is asked to end."""
-        code = run.exit_code  # before results.csv, which the process may write meanwhile
-        has_more = run.read_epochs()
+        assert run.process is not None
+        code = run.process.poll()  # before results.csv, which the process may write meanwhile
+        has_more = run.read_epochs(self._weights)
         self._has_begun_well |= bool(run.fitness)
         if code is None and has_more and not run.is_hopeless and run.trial.should_prune():
             run.is_hopeless = True
-            run.ask_to_end()
+            run.process.send_signal(signal.SIGTERM)
         return code is not None
 
     def _end(self, run: TrialRun) -> None:
         """Keep what a trial found, and of its weights those of the best."""
-        is_done = run.exit_code == EXIT_DONE and bool(run.fitness)
+        assert run.process is not None
+        is_done = run.process.returncode == EXIT_DONE and bool(run.fitness)
         state = "COMPLETE" if is_done else "PRUNED" if run.is_hopeless else "FAIL"
-        self._failures = self._failures + 1 if state == "FAIL" else 0
-        if self._has_begun_well:  # else the same command trains the trial again
-            self._study.tell(run.trial, state, run.best, run.figures)
-        write_table(self._folder, self._hyp, self._study)
+        name = f"trial {run.trial.number + 1}"
+        if not self._has_begun_well:  # the same command trains the trial again
+            raise UserError(f"--evolve: {name} has failed, see {run.log}")
+        self._study.tell(run.trial, state, run.best, run.figures)
+        self._write_table()
+        parts = [f"{name}/{self._config.evolve}", f"fitness {run.best:.4f}"]
+        if not is_done:
+            parts.append(f"{WORDS[state]} in epoch {len(run.fitness) + 1}")
         best = self._study.best()
-        log.info("%s", self._describe(run, state))
-        for trial in self._study.trials("COMPLETE", "PRUNED", "FAIL"):
-            is_best = best is not None and trial.number == best.number
-            remove_weights(self._place(trial.number), keep_best=is_best)
-        if state == "FAIL" and (not self._has_begun_well or self._failures == FAILURES):
-            what = f"trial {run.trial.number + 1} has failed, see {run.log}"
-            raise UserError(f"--evolve: {what}:\n{run.last_lines()}")
-
-    def _describe(self, run: TrialRun, state: str) -> str:
-        parts = [f"trial {run.trial.number + 1}/{self._config.evolve}", f"fitness {run.best:.4f}"]
-        if state != "COMPLETE":
-            how = "pruned" if state == "PRUNED" else "failed"
-            parts.append(f"{how} in epoch {len(run.fitness) + 1}")
-        if (best := self._study.best()) is not None:
+        if best is not None:
             parts.append(f"best {best.value:.4f} of trial {best.number + 1}")
-        return joined(parts)
+        log.info("%s", joined(parts))
+        for trial in self._study.trials(*WORDS):
+            is_best = best is not None and trial.number == best.number
+            for path in self._place(trial.number).glob("weights/*"):
+                if not (is_best and path.stem == "best"):
+                    path.unlink(missing_ok=True)
 
     def _suspend(self, cause: str, by_hand: bool) -> None:
         """Have all trials save their states, and end."""
         for run in self._running:
-            run.ask_to_end()
-        deadline = time.monotonic() + ORPHAN_SECONDS
-        while time.monotonic() < deadline and any(run.exit_code is None for run in self._running):
-            time.sleep(POLL_SECONDS)
-        done = count(len(self._study.trials("COMPLETE", "PRUNED", "FAIL")), "trial")
+            assert run.process is not None
+            run.process.send_signal(signal.SIGTERM)  # nothing for one that has ended
+        wait_for_descendants(ORPHAN_SECONDS)
+        done = count(len(self._study.trials(*WORDS)), "trial")
         raise Suspended(
-            f"the search stops after {done}: {cause}; go on with {command_to_go_on()}", by_hand
+            f"the search stops after {done}: {cause}; go on with "
+            f"{shlex.join([sys.executable, *sys.argv])}",
+            by_hand,
         )
+
+    def _write_table(self) -> None:
+        """Write a row for each trial that has epochs: figures, then all hyper-parameters.
+
+        So has the public YOLOv5's evolve.csv; behind them come what this search knows of the trial.
+        """
+        shown = [trial for trial in self._study.trials(*WORDS) if trial.user_attrs.get(FIGURES)]
+        figures = list(shown[0].user_attrs[FIGURES]) if shown else []
+        with atomic_text_file(self._folder / TABLE_FILE) as file:
+            writer = csv.writer(file)
+            names = [field.name for field in dataclasses.fields(self._hyp)]
+            writer.writerow([*figures, *names, "trial", "state", "fitness"])
+            for trial in shown:
+                values = as_document(dataclasses.replace(self._hyp, **trial.params))
+                found = [trial.user_attrs[FIGURES].get(name, math.nan) for name in figures]
+                cells = [*found, *(values[name] for name in names)]
+                best = max(trial.intermediate_values.values(), default=math.nan)
+                own = [trial.number + 1, WORDS[trial.state.name], _cell(best)]
+                writer.writerow([*map(_cell, cells), *own])
+
+    def conclude(self) -> None:
+        """Write what the search has found, and report it."""
+        best, done = self._study.best(), self._study.trials("COMPLETE")
+        if best is None:
+            raise UserError(f"--evolve: no trial has trained to its end; see {self._folder}/trials")
+        figure, path = self._folder / FIGURE_FILE, self._folder / BEST_FILE
+        values = {name: [trial.params[name] for trial in done] for name in best.params}
+        plot_evolution(values, [trial.value for trial in done], figure)
+        self._write_table()
+        number, begin = len(self._study.trials(*WORDS)), done[0].value
+        with atomic_text_file(path) as file:
+            file.write(f"# fitness {best.value:.4f}: trial {best.number + 1} of {number}; ")
+            file.write(f"{begin:.4f} to begin with\n")
+            file.write(yaml_text(as_document(dataclasses.replace(self._hyp, **best.params))))
+        say(
+            f"best of {number}: trial {best.number + 1} with fitness {best.value:.4f}; the first "
+            f"trial had {begin:.4f}; pruned: {len(self._study.trials('PRUNED'))}",
+            f"its hyper-parameters are in {from_here(path)}; train with --hyp {from_here(path)}",
+            f"all trials in {from_here(self._folder / TABLE_FILE)} and {from_here(figure)}",
+        )
+
+
+def _cell(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.6g}"

@@ -7,28 +7,81 @@ undisturbed one draws, as long as one trial runs at a time.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from utils.data.randomness import nearly_normal, trial_generator
+from utils.cli.hyperparameters import Hyperparameters
+from utils.data.randomness import trial_generator
 from utils.errors import UserError
-from utils.evolution.ranges import Range
 from utils.files.regular import read_text
 from utils.optional import import_optional
 
-NEAR_TRIALS = 10  # that try values near those to begin with, before TPE has enough to go by
-NEAR_STEP = 0.2  # standard deviation of such a value, as a part of the one to begin with
-CHANGED = 0.8  # how many values such a trial changes
 COMPARED_TRIALS = 5  # that the pruner waits for
 FIRST_PART = 3  # it prunes no trial in the first third of its epochs
-STATES = ("COMPLETE", "PRUNED", "RUNNING", "FAIL")  # Optuna's
 NAME, SETTINGS, FIGURES = "duet", "settings", "figures"
 MAX_BYTES = 2**27  # 10,000 trials of 300 epochs have fewer
 REMEDY = "begin a new search under another --name or --storage"
+
+
+class Range(NamedTuple):
+    """The lowest and the highest value of a hyper-parameter in a search."""
+
+    low: float
+    high: float
+    logarithmic: bool = False
+
+
+# Those of the public YOLOv5's evolution, which leaves iou_t, perspective and fliplr alone; it has
+# no randaugment.
+RANGES = {
+    "lr0": Range(1e-5, 1e-1, True),
+    "lrf": Range(0.01, 1, True),
+    "momentum": Range(0.6, 0.98),
+    "weight_decay": Range(0, 0.001),
+    "warmup_epochs": Range(0, 5),
+    "warmup_momentum": Range(0, 0.95),
+    "warmup_bias_lr": Range(0, 0.2),
+    "box": Range(0.02, 0.2, True),
+    "cls": Range(0.2, 4, True),
+    "cls_pw": Range(0.5, 2, True),
+    "obj": Range(0.2, 4, True),
+    "obj_pw": Range(0.5, 2, True),
+    "anchor_t": Range(2, 8, True),
+    "anchors": Range(2, 10),
+    "fl_gamma": Range(0, 2),
+    "hsv_h": Range(0, 0.1),
+    "hsv_s": Range(0, 0.9),
+    "hsv_v": Range(0, 0.9),
+    "degrees": Range(0, 45),
+    "translate": Range(0, 0.9),
+    "scale": Range(0, 0.9),
+    "shear": Range(0, 10),
+    "flipud": Range(0, 1),
+    "mosaic": Range(0, 1),
+    "mixup": Range(0, 1),
+    "copy_paste": Range(0, 1),
+    "randaugment": Range(0, 1),
+}
+
+
+def searched_ranges(hyp: Hyperparameters, unused: Collection[str] = ()) -> dict[str, Range]:
+    """Return the ranges of what a search changes, each wide enough for the value to begin with.
+
+    What is 0 to begin with is off and stays so.
+
+    Args:
+        unused: what changes nothing; as `Task.unused`.
+    """
+    values = dataclasses.asdict(hyp)
+    return {
+        name: found._replace(low=min(found.low, values[name]), high=max(found.high, values[name]))
+        for name, found in RANGES.items()
+        if values[name] > 0 and name not in unused
+    }
 
 
 class SearchStudy:
@@ -41,7 +94,7 @@ class SearchStudy:
         path: of the file; a new search begins where there is none.
         begin: the values to begin with, which the first trial has.
         ranges: of the values, by the same names.
-        epochs: of a trial.
+        flags: JSON values of the settings that all trials share; {} for any.
 
     Raises:
         UserError: Optuna is absent, or the file cannot be read or has another search.
@@ -54,66 +107,40 @@ class SearchStudy:
         ranges: Mapping[str, Range],
         epochs: int,
         seed: int,
+        flags: Mapping[str, Any],
     ) -> None:
-        self._optuna = import_optional("optuna", "--evolve")
+        self._optuna = optuna = import_optional("optuna", "--evolve")
         logging.getLogger("optuna").setLevel(logging.WARNING)
-        warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
-        self.path, self._ranges, self._seed = path, ranges, seed
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        self._ranges, self._seed = ranges, seed
         ranged = {name: list(found) for name, found in ranges.items()}
-        settings = {"begin": dict(begin), "ranges": ranged, "epochs": epochs, "seed": seed}
+        wanted = {"begin": dict(begin), "ranges": ranged, "epochs": epochs, "seed": seed,
+                  "flags": dict(flags)}  # fmt: skip
         try:
-            self._open(epochs)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists():
+                read_text(path, MAX_BYTES)  # raises for what Optuna should not open
+            journal = optuna.storages.journal.JournalFileBackend(str(path))
+            self._study = optuna.create_study(
+                storage=optuna.storages.JournalStorage(journal), study_name=NAME,
+                direction="maximize", load_if_exists=True,
+                pruner=optuna.pruners.MedianPruner(COMPARED_TRIALS, max(epochs // FIRST_PART, 1)),
+            )  # fmt: skip
             if SETTINGS not in self._study.user_attrs:
-                for number in range(NEAR_TRIALS + 1):
-                    self._study.enqueue_trial(_values_near(begin, ranges, seed, number))
-                self._study.set_user_attr(SETTINGS, settings)
-            found = self._study.user_attrs[SETTINGS]
-            self._require_sound_trials()
+                self._study.enqueue_trial(dict(begin))
+                self._study.set_user_attr(SETTINGS, wanted)
+            found = dict(self._study.user_attrs[SETTINGS])
         except OSError as error:
             raise UserError(f"--storage {path}: {error.strerror}") from error
-        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError,
-                ValueError) as error:  # fmt: skip
+        except Exception as error:  # Optuna trusts its file, and fails in many ways
             raise UserError(f"{path} holds no search: {error!s:.200}; {REMEDY}") from error
-        if found != settings:
+        if {"flags": wanted["flags"], **found} != wanted:  # earlier versions kept no flags
             raise UserError(f"{path} has a search of other settings; {REMEDY}")
 
-    def _open(self, epochs: int) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        journal = self._optuna.storages.journal
-        lock = journal.JournalFileSymlinkLock(str(self.path))
-        lock.acquire()
-        try:
-            self._remove_torn_line()
-        finally:
-            lock.release()
-        storage = self._optuna.storages.JournalStorage(journal.JournalFileBackend(str(self.path)))
-        pruner = self._optuna.pruners.MedianPruner(COMPARED_TRIALS, max(epochs // FIRST_PART, 1))
-        self._study = self._optuna.create_study(
-            storage=storage, study_name=NAME, direction="maximize", pruner=pruner,
-            load_if_exists=True,
-        )  # fmt: skip
-
-    def _remove_torn_line(self) -> None:
-        """Remove what a process that was killed left of its last line."""
-        if self.path.exists():
-            text = read_text(self.path, MAX_BYTES)
-            if not text.endswith("\n"):
-                os.truncate(self.path, len(text[: text.rfind("\n") + 1].encode()))
-
-    def _require_sound_trials(self) -> None:
-        for trial in self.trials():
-            for name, value in trial.params.items():
-                if not self._ranges[name].low <= value <= self._ranges[name].high:
-                    raise ValueError(
-                        f"trial {trial.number + 1}: {name} {value} is out of its range"
-                    )
-            for value in trial.user_attrs.get(FIGURES, {}).values():
-                float(value)
-
     def trials(self, *states: str) -> list[Any]:
-        """Return Optuna's trials in one of these states, by default in any of STATES."""
+        """Return Optuna's trials in one of these states: COMPLETE, PRUNED, RUNNING, FAIL."""
         found = self._study.get_trials(deepcopy=False)
-        return [trial for trial in found if trial.state.name in (states or STATES)]
+        return [trial for trial in found if trial.state.name in states]
 
     def best(self) -> Any:
         """Return the trial with the highest fitness of those that trained to their end, or None."""
@@ -142,18 +169,3 @@ class SearchStudy:
         trial.set_user_attr(FIGURES, dict(figures))
         value = fitness if state == "COMPLETE" else None
         self._study.tell(trial, value, self._optuna.trial.TrialState[state])
-
-
-def _values_near(
-    begin: Mapping[str, float], ranges: Mapping[str, Range], seed: int, number: int
-) -> dict[str, float]:
-    """Draw values near those to begin with, which trial 0 has; some stay."""
-    if number == 0:
-        return dict(begin)
-    generator = trial_generator(seed, number)
-    values = {}
-    for name, found in ranges.items():
-        changed, *parts = generator.random(5).tolist()
-        step = NEAR_STEP * nearly_normal(parts) * (changed < CHANGED)
-        values[name] = min(max(begin[name] * (1 + step), found.low), found.high)
-    return values

@@ -28,10 +28,8 @@ from utils.processes.suspend import FILE_VARIABLE
 from utils.processes.world import World
 from utils.report.results import seconds_of
 from utils.state.checkpoint import Checkpoint, Header, load_checkpoint
-from utils.state.ending import Limits, why_ended
 from utils.state.files import StateFiles, number_of
-from utils.state.lock import RunLock
-from utils.state.progress import read_progress
+from utils.state.progress import Limits, read_progress, why_ended
 
 # Settings that may change in the middle of a run. `data` may move: `equal_data.py` compares its
 # content.
@@ -58,7 +56,6 @@ class ResumePoint(NamedTuple):
     folder: Path
     path: Path
     header: Header
-    seen: tuple[Any, ...]  # the states that the run had when this one was looked for
 
     @property
     def is_finished(self) -> bool:
@@ -96,7 +93,10 @@ def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> Re
         point = _point_at(Path(asked))
     if point is None:
         return None
-    point = point._replace(header=_with_limits(_with_all_settings(point.header), given))
+    header = _with_all_settings(point.header)
+    limits = {name: given[name] for name in ("patience", "hours") if name in given}
+    header = dataclasses.replace(header, settings={**header.settings, **limits})
+    point = point._replace(header=header)
     if point.is_finished and asked != AUTO:
         early = point.ended_early()
         raise UserError(
@@ -104,12 +104,6 @@ def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> Re
             + (f": {early}; it goes on with a larger value, or with 0 for none" if early else "")
         )
     return point
-
-
-def _with_limits(header: Header, given: Mapping[str, Any]) -> Header:
-    """Put those limits of the command line that may end a run early into the settings."""
-    limits = {name: given[name] for name in ("patience", "hours") if name in given}
-    return dataclasses.replace(header, settings={**header.settings, **limits})
 
 
 def _newest_run(project: Path, name: str | None, is_auto: bool) -> ResumePoint | None:
@@ -138,8 +132,7 @@ def _point_at(path: Path) -> ResumePoint:
         return read_newest(path)
     path = path.absolute()
     folder = path.parent.parent
-    seen = _look(folder)
-    point = ResumePoint(folder, path, load_state(path).header, seen)
+    point = ResumePoint(folder, path, load_state(path).header)
     if path.parent.name != "weights":
         raise UserError(
             f"--resume {path}: a state goes on in its run's folder, RUN/weights/{path.name}; "
@@ -147,27 +140,12 @@ def _point_at(path: Path) -> ResumePoint:
         )
     later = [x for x in _states(folder) if number_of(x) > point.header.batch_number]
     if later:
-        was = "is finished, but goes" if (folder / RECORD).exists() else "goes"
         _log(
             logging.WARNING,
-            f"--resume: {folder} {was} back to {path.name}: it trains again from there, and its "
+            f"--resume: {folder} goes back to {path.name}: it trains again from there, and its "
             f"later states, {', '.join(x.name for x in reversed(later))}, will be replaced",
         )
     return point
-
-
-def hold(point: ResumePoint, lock: RunLock) -> None:
-    """Lock the folder of a run that goes on.
-
-    Raises:
-        UserError: another process has the lock, or had it after the state was looked for.
-    """
-    lock.take(point.folder)
-    if _look(point.folder) != point.seen:
-        raise UserError(
-            f"--resume: another process wrote states into {point.folder} meanwhile; start again "
-            "to go on from the newest"
-        )
 
 
 def require_same_point(point: ResumePoint | None, world: World) -> None:
@@ -189,9 +167,10 @@ def newest_runs(project: Path, name: str | None) -> list[Path]:
     """
     found = []
     for folder in project.glob("*"):
-        times = [time for _, time, _ in _look(folder)]
-        if times and (name is None or _is_called(folder, name)):
-            found.append((max(times), folder))
+        if name is None or _is_called(folder, name):
+            with contextlib.suppress(OSError):  # another process may remove a state meanwhile
+                times = [path.stat().st_mtime_ns for path in _states(folder)]
+                found += [(max(times), folder)] if times else []
     return [folder for _, folder in sorted(found, reverse=True)]
 
 
@@ -208,10 +187,10 @@ def _is_called(folder: Path, name: str) -> bool:
 
 def read_newest(folder: Path) -> ResumePoint:
     """Find the newest whole state of a run; log each newer one that is damaged."""
-    seen, paths = _look(folder), _states(folder)
+    paths = _states(folder)
     for path in paths:
         try:
-            return ResumePoint(folder, path, load_state(path).header, seen)
+            return ResumePoint(folder, path, load_state(path).header)
         except UserError as error:
             _log(logging.WARNING, f"{error}; trying the state before it")
     if paths:
@@ -265,7 +244,12 @@ def resumed_config(
     Raises:
         UserError: flags would change what the run computes; all are listed.
     """
-    hyp = Hyperparameters(**header.hyperparameters)
+    try:
+        hyp = Hyperparameters(**header.hyperparameters)
+    except TypeError as error:  # it lacks one, or has another
+        raise UserError(
+            f"--resume: the state's hyper-parameters: {error}; {OTHER_VERSION}"
+        ) from error
     problems = list(_changes(given, header.settings, hyp))
     if problems:
         raise UserError(
@@ -292,31 +276,25 @@ def _without_code(loggers: Sequence[str], given: Mapping[str, Any]) -> tuple[str
 def _with_all_settings(header: Header) -> Header:
     """Add the default of each flag that is newer than the state to its header.
 
-    Newer hyper-parameters get their defaults from `Hyperparameters`.
-
     Raises:
         UserError: settings are unknown to this version, or of another type; all are listed.
     """
     flags = read_train_flags([])[0]
     defaults = {name: _plain(x) for name, x in flags.items() if name not in PROCESS_SETTINGS}
     settings = {**defaults, **BEFORE, **header.settings}
-    settings = {name: value for name, value in settings.items() if name in defaults}
-    hyp = {field.name: field.default for field in dataclasses.fields(Hyperparameters)}
-    needed = {name for name, default in hyp.items() if default is dataclasses.MISSING}
+    for name in GONE | PROCESS_SETTINGS:
+        settings.pop(name, None)
     types = get_type_hints(TrainConfig)
-    unlike = {name for name, x in settings.items() if not _is_like(x, defaults[name], types[name])}
-    unlike |= needed - header.hyperparameters.keys()
-    unknown = (header.settings.keys() - flags - GONE) | (header.hyperparameters.keys() - hyp)
-    problems = [
-        text.format(", ".join(sorted(names)))
-        for text, names in (
-            ("no {} as this version knows it", unlike),
-            ("{}, which this version does not know", unknown),
-        )
-        if names
+    unlike = [
+        name
+        for name, value in settings.items()
+        if name not in defaults or not _is_like(value, defaults[name], types[name])
     ]
-    if problems:
-        raise UserError(f"--resume: the state has {' and '.join(problems)}; {OTHER_VERSION}")
+    if unlike:
+        raise UserError(
+            f"--resume: the state has {', '.join(unlike)}, which this version does not know or "
+            f"knows otherwise; {OTHER_VERSION}"
+        )
     return dataclasses.replace(header, settings=settings)
 
 
@@ -356,13 +334,3 @@ def _states(folder: Path) -> list[Path]:
     states = StateFiles(folder, keep=1).newest_first()
     last = folder / "weights" / "last.safetensors"
     return states or ([last] if last.exists() else [])
-
-
-def _look(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Return name, time of change and size of each state; () in a folder that cannot be read."""
-    found = []
-    with contextlib.suppress(OSError):  # another process may remove a state meanwhile
-        for path in _states(folder):
-            status = path.stat()
-            found.append((path.name, status.st_mtime_ns, status.st_size))
-    return tuple(found)

@@ -1,33 +1,37 @@
-"""What a training starts from, and a run: its settings, its folder, and what it has recorded."""
+"""What a training starts from, and a run: its settings, data, folder, and what it has recorded."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from backend.processes import this_process
+from backend.words import count
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.items import BOXES, BoxItems
 from utils.data.loading.order import BatchRecipe
-from utils.data.sources.samples import Sample
+from utils.data.sources.samples import Sample, table_of
+from utils.errors import UserError
 from utils.files.atomic import remove_unfinished
 from utils.processes.suspend import FILE_VARIABLE, StopRequests
 from utils.processes.world import ALONE, World
 from utils.report.loggers.events import Loggers, make_loggers
 from utils.report.results import Results
-from utils.state.checkpoint import Checkpoint
-from utils.state.ending import Limits
-from utils.state.equal_data import describe_samples
+from utils.state.checkpoint import Checkpoint, Header
 from utils.state.files import StateFiles
-from utils.state.folder import create_run_folder
-from utils.state.lock import RunLock
+from utils.state.folder import RunLock, create_run_folder
+from utils.state.progress import Limits
 from utils.state.resume import RECORD, ResumePoint
 from utils.state.work_record import WorkRecord
 
@@ -143,3 +147,47 @@ def clean_up(folder: Path, keep: int, point: ResumePoint | None) -> None:
         states.remove_all()
     else:  # a run that was killed may not have done it
         states.give_names(point.path, point.header.progress["is_best"])
+
+
+def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Count and hash samples: names, sizes and labels in order, but not their folders.
+
+    Polygons have a hash of their own, "" without any: that of the boxes is what it always was.
+    """
+    table = table_of(samples)
+    digest, outlines = hashlib.sha256(), hashlib.sha256()
+    # Of numbers and slices alone: a sample of its own for each image would take ten times as long.
+    classes = table.class_index.view(np.uint8).data
+    boxes = table.boxes_cxcywh_norm.reshape(-1).view(np.uint8).data
+    bounds = pairwise(table.starts.tolist())
+    for number, (size, name, (first, end)) in enumerate(
+        zip(table.sizes.tolist(), table.paths.names, bounds, strict=True)
+    ):
+        line = f"{name} {size[0]} {size[1]}\n"
+        digest.update(line.encode("utf-8", "surrogateescape"))  # a name may be no UTF-8
+        digest.update(classes[8 * first : 8 * end])  # int64
+        digest.update(boxes[16 * first : 16 * end])  # four float32
+        if table.polygons_norm is None:
+            continue
+        if (polygons := table.polygons_norm.range(first, end)) is not None:
+            outlines.update(f"{number}\n".encode())
+            outlines.update(polygons.starts.tobytes() + polygons.points_xy.tobytes())
+    return {
+        "images": len(table),
+        "sha256": digest.hexdigest(),
+        "polygons": "" if table.polygons_norm is None else outlines.hexdigest(),
+    }
+
+
+def require_equal_data(header: Header, class_names: Sequence[str], data: Mapping[str, Any]) -> None:
+    """Raise UserError unless classes, images and labels are those with which the run began."""
+    if tuple(class_names) != header.class_names:
+        raise UserError("--resume: --data has other classes than the run began with")
+    for split, stored in header.progress["data"].items():
+        found = data[split]
+        if found != stored:
+            raise UserError(
+                f"--resume: images or labels of --data, split {split}, are not those that the run "
+                f"began with ({count(found['images'], 'image')} now, "
+                f"{stored['images']} then); restore them, or start a new run from its weights"
+            )

@@ -9,7 +9,7 @@ import pytest
 
 import backend
 from backend import autograd, ops
-from models.training.multi_tensor import backpropagate
+from models.training.fast import backpropagate
 from tests.conformance.all_checks import CHECKS
 from tests.conformance.judging import Backend
 

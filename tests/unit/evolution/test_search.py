@@ -13,9 +13,8 @@ from utils.cli.flags import flags_of
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
 from utils.errors import UserError
-from utils.evolution import folder, search, trial_run
-from utils.evolution.search import devices_of, evolve
-from utils.evolution.trial_run import OWN, TrialRun
+from utils.evolution import search
+from utils.evolution.search import OWN, TrialRun, evolve
 from utils.processes.suspend import StopRequests, Suspended
 from utils.tasks.table import TASKS
 
@@ -35,7 +34,7 @@ class FakeProcess:
     at_once = most = 0
 
     def __init__(self, run, epochs):
-        self.run, self.epochs, self.code = run, epochs, None
+        self.run, self.epochs, self.returncode = run, epochs, None
         FakeProcess.at_once += 1
         FakeProcess.most = max(FakeProcess.most, FakeProcess.at_once)
         FakeProcess.started.append(run.trial.number)
@@ -47,15 +46,14 @@ class FakeProcess:
             self.results.write_text(",".join(["epoch", *FIGURES, "val/box_loss"]) + "\n")
 
     def end(self, code):
-        self.code = code
+        self.returncode = code
         FakeProcess.at_once -= 1
 
     def poll(self):
-        if self.code is not None:
-            return self.code
+        if self.returncode is not None:
+            return self.returncode
         lines = self.results.read_text().splitlines()
         if self.run.trial.number in self.failing:
-            self.run.log.write_text("first\nerror: this is wrong\n")
             self.end(self.failing[self.run.trial.number])
         elif len(lines) - 1 == self.epochs:
             self.end(0)
@@ -63,10 +61,10 @@ class FakeProcess:
             value = self.run.trial.params["lr0"]
             with self.results.open("a") as file:
                 file.write(f"{len(lines) - 1},0.5,0.5,{value},{value},0.1\n")
-        return self.code
+        return self.returncode
 
     def send_signal(self, number):
-        if self.code is None:
+        if self.returncode is None:
             self.end(75)
 
 
@@ -74,16 +72,16 @@ class FakeProcess:
 def fakes(monkeypatch, request):
     """Trainings are played, and no process is looked for or ended."""
 
-    def start(self, config, hyp, backend, device, environment):
-        self.device, self._process = device, FakeProcess(self, config.epochs)
+    def start(self, config, hyp, device, environment):
+        self.device, self.process = device, FakeProcess(self, config.epochs)
 
     if "commands" not in request.fixturenames:
         monkeypatch.setattr(TrialRun, "start", start)
     monkeypatch.setattr(search, "POLL_SECONDS", 0)
     # Drawing takes longer than all else; tests/unit/report/plots/test_results.py has it.
-    monkeypatch.setattr(folder, "plot_evolution", lambda values, fitness, path: path.touch())
-    for name in ("adopt_orphans", "kill_descendants"):
-        monkeypatch.setattr(search, name, lambda: None)
+    monkeypatch.setattr(search, "plot_evolution", lambda values, fitness, path: path.touch())
+    for name in ("adopt_orphans", "kill_descendants", "wait_for_descendants"):
+        monkeypatch.setattr(search, name, lambda *seconds: None)
     FakeProcess.started, FakeProcess.failing = [], {}
     FakeProcess.at_once = FakeProcess.most = 0
 
@@ -106,13 +104,13 @@ def run(place, *flags, stop=None):
 
 
 def rows_of(place):
-    with open(place / "evolve.csv", newline="") as file:
+    with open(place / "exp" / "evolve.csv", newline="") as file:
         return list(csv.DictReader(file))
 
 
 def test_a_search_leaves_a_table_a_figure_the_best_hyper_parameters_and_weights(tmp_path, capsys):
     run(tmp_path)
-    place, rows = tmp_path / "exp", rows_of(tmp_path / "exp")
+    place, rows = tmp_path / "exp", rows_of(tmp_path)
     assert len(rows) == 6 and list(rows[0])[:4] == FIGURES
     assert float(rows[0]["lr0"]) == HYP.lr0 and rows[0]["state"] == "done"
     best = max(range(6), key=lambda number: float(rows[number]["lr0"]))
@@ -121,41 +119,31 @@ def test_a_search_leaves_a_table_a_figure_the_best_hyper_parameters_and_weights(
     found = read_hyperparameters(place / "hyp_evolve.yaml")
     assert found.lr0 == pytest.approx(float(rows[best]["lr0"]), rel=1e-5) and found.lr0 > HYP.lr0
     assert (found.degrees, found.fliplr) == (HYP.degrees, HYP.fliplr)
-    assert read_hyperparameters(place / "hyp.yaml") == HYP and (place / "evolve.png").exists()
+    assert (place / "evolve.png").exists()
     assert f"trial {best + 1} with fitness" in capsys.readouterr().out
     left = [path.relative_to(place / "trials") for path in place.rglob("*.safetensors")]
     assert [str(path) for path in left] == [f"trial-{best:04d}/weights/best.safetensors"]
 
 
-@pytest.mark.parametrize("stop", [1, 2, 5, 9, 14])
+@pytest.mark.parametrize("stop", [1, 5, 14])
 def test_a_search_that_was_stopped_goes_on_to_the_same_end(tmp_path, stop):
     run(tmp_path / "whole", "--nproc", "1")
     with pytest.raises(Suspended, match=r"stops after \d trials?: the test asks; go on with "):
         run(tmp_path / "cut", stop=StopAt(stop))
     assert FakeProcess.at_once == 0
     run(tmp_path / "cut")
-    assert [path.name for path in (tmp_path / "cut").iterdir()] == ["exp"]
     for name in ("evolve.csv", "hyp_evolve.yaml"):
         left, right = ((tmp_path / part / "exp" / name).read_text() for part in ("whole", "cut"))
         assert left == right
 
 
-def test_a_search_that_is_done_is_followed_by_a_new_one_or_by_more_trials(tmp_path):
+def test_a_search_that_is_done_takes_more_trials_of_the_same_settings_alone(tmp_path):
     run(tmp_path)
-    run(tmp_path, "--evolve", "8")
-    assert len(rows_of(tmp_path / "exp")) == 8
-    run(tmp_path)
-    assert len(rows_of(tmp_path / "exp2")) == 6
-
-
-@pytest.mark.parametrize("flags", [["--epochs", "4"], ["--img", "320"], ["--seed", "1"]])
-def test_other_settings_are_another_search(tmp_path, flags):
-    for words in ([], flags):
-        with pytest.raises(Suspended):
-            run(tmp_path, *words, stop=StopAt(5))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["exp", "exp2"]
-    with pytest.raises(UserError, match="has another search; give another --name"):
-        run(tmp_path, *flags, "--exist-ok", "--optimizer", "Adam")
+    run(tmp_path, "--evolve", "8", "--workers", "1")
+    assert len(rows_of(tmp_path)) == 8
+    for flags in (["--epochs", "4"], ["--img", "320"], ["--seed", "1"]):
+        with pytest.raises(UserError, match="has a search of other settings; begin a new search"):
+            run(tmp_path, *flags)
 
 
 def test_searches_with_one_storage_share_their_trials(tmp_path):
@@ -167,40 +155,34 @@ def test_searches_with_one_storage_share_their_trials(tmp_path):
     assert FakeProcess.started == list(range(6)) and begun > 1
     run(tmp_path / "one", *storage)  # it ends the trial that it was stopped in
     assert FakeProcess.started == [*range(6), begun - 1]
-    assert len(rows_of(tmp_path / "one" / "exp")) == 6
-    with pytest.raises(UserError, match="shared has a search of other settings"):
-        run(tmp_path / "two", *storage, "--epochs", "4")
+    assert len(rows_of(tmp_path / "one")) == 6
 
 
 def test_trials_run_side_by_side_one_a_device_once_the_first_has_an_epoch(tmp_path):
     run(tmp_path, "--nproc", "3")
     assert FakeProcess.most == 3 and sorted(FakeProcess.started) == list(range(6))
-    assert devices_of(parse_train_flags(["--device", "0,2"])) == ["0", "2"]
-    assert devices_of(parse_train_flags([])) == [""]
 
 
 def test_a_search_whose_first_trial_failed_alone_tries_it_again(tmp_path):
     FakeProcess.failing = {0: 2}
-    with pytest.raises(UserError, match=r"trial 1 has failed, see .*\.log:\nfirst\nerror: this is"):
+    with pytest.raises(UserError, match=r"trial 1 has failed, see .*\.log"):
         run(tmp_path, "--nproc", "3")
     assert FakeProcess.started == [0]
     FakeProcess.failing = {}
     run(tmp_path, "--nproc", "3")
-    assert len(rows_of(tmp_path / "exp")) == 6 and not (tmp_path / "exp2").exists()
+    assert len(rows_of(tmp_path)) == 6
 
 
-def test_a_failed_trial_is_passed_over_and_five_in_a_row_end_the_search(tmp_path):
+def test_a_later_trial_that_fails_is_one_of_those_asked_for(tmp_path):
     FakeProcess.failing = {2: 1, 4: -9}
-    run(tmp_path / "a")
-    assert [row["trial"] for row in rows_of(tmp_path / "a" / "exp")] == list("124678")
-    FakeProcess.failing = dict.fromkeys(range(1, 10), 1)
-    with pytest.raises(UserError, match="trial 6 has failed"):
-        run(tmp_path / "b", "--evolve", "20")
+    run(tmp_path)
+    assert [row["trial"] for row in rows_of(tmp_path)] == list("1246")
+    assert FakeProcess.started == list(range(6))
 
 
 def test_hopeless_trials_are_ended_early(tmp_path):
     run(tmp_path, "--evolve", "16", "--epochs", "9")
-    assert {"pruned", "done"} == {row["state"] for row in rows_of(tmp_path / "exp")}
+    assert {"pruned", "done"} == {row["state"] for row in rows_of(tmp_path)}
 
 
 def test_a_process_of_a_launcher_and_flags_that_go_on_are_refused(tmp_path, monkeypatch):
@@ -225,23 +207,13 @@ class StubTrial:
 
 
 @pytest.mark.parametrize(
-    ("columns", "fitness"),
-    [
-        ({"precision": 0.9, "recall": 0.9, "mAP_0.5": 0.5, "mAP_0.5:0.95": 0.25}, 0.275),
-        ({"mAP_0.5": 0.0, "mAP_0.5:0.95": math.nan}, math.nan),
-        ({"mAP_0.5": 0.5}, None),
-    ],
+    ("low", "high", "fitness"), [(0.5, 0.25, 0.275), (0.0, math.nan, math.nan)]
 )
-def test_a_trial_is_judged_by_the_figures_of_its_task(tmp_path, columns, fitness):
+def test_a_trial_is_judged_by_the_figures_of_its_task(tmp_path, low, high, fitness):
+    (tmp_path / "results.csv").write_text(f"epoch,{','.join(FIGURES)}\n0,0.9,0.9,{low},{high}\n")
     run = TrialRun(tmp_path, StubTrial())
-    names = ",".join(f"metrics/{name}" for name in columns)
-    values = ",".join(map(str, columns.values()))
-    (tmp_path / "results.csv").write_text(f"epoch,{names}\n0,{values}\n")
-    if fitness is None:
-        with pytest.raises(UserError, match="none of the figures that a task is judged by"):
-            run.read_epochs()
-    else:
-        assert run.read_epochs() and run.fitness == pytest.approx([fitness], nan_ok=True)
+    assert run.read_epochs(TASKS["detect"].fitness)
+    assert run.fitness == pytest.approx([fitness], nan_ok=True)
 
 
 @pytest.fixture
@@ -249,7 +221,7 @@ def commands(monkeypatch):
     """The commands of the processes that would have been started."""
     found = []
     start = lambda command, **options: found.append(command)  # noqa: E731
-    monkeypatch.setattr(trial_run.subprocess, "Popen", start)
+    monkeypatch.setattr(search.subprocess, "Popen", start)
     return found
 
 
@@ -262,7 +234,7 @@ def test_a_trial_has_the_flags_of_its_search(task, given, commands, tmp_path):
         words += [flags[name].names[0], str(COMMON[name])]
     config = TrainConfig(**task.completed(*read_train_flags(words)))
     hyp = read_hyperparameters(config.hyp)
-    TrialRun(tmp_path / "trial", StubTrial()).start(config, hyp, "torch", "cpu", {})
+    TrialRun(tmp_path / "trial", StubTrial()).start(config, hyp, "cpu", {})
     trial = TrainConfig(**task.completed(*read_train_flags(commands[0][3:])))
     for name in COMMON.keys() - OWN:
         assert getattr(trial, name) == getattr(config, name), name

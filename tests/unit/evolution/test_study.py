@@ -12,8 +12,7 @@ import pytest
 
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.errors import UserError
-from utils.evolution.ranges import RANGES, Range, searched_ranges
-from utils.evolution.study import NEAR_TRIALS, SearchStudy
+from utils.evolution.study import RANGES, Range, SearchStudy, searched_ranges
 from utils.tasks.classification import CLASSIFICATION, HYPERPARAMETERS
 
 HYP = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
@@ -22,7 +21,7 @@ BEGIN = {"x": 0.2, "y": 1.0}
 
 
 def open_study(path: Path, seed: int = 0, epochs: int = 1) -> SearchStudy:
-    return SearchStudy(path, BEGIN, RANGED, epochs, seed)
+    return SearchStudy(path, BEGIN, RANGED, epochs, seed, {})
 
 
 def train(study: SearchStudy) -> None:
@@ -37,7 +36,7 @@ def tried(path: Path, trials: int, seed: int = 0, cut: int = 0) -> list[dict[str
         study = open_study(path, seed)
         for _ in range(count):
             train(study)
-    return [trial.params for trial in study.trials()]
+    return [trial.params for trial in study.trials("COMPLETE")]
 
 
 def test_what_is_zero_to_begin_with_and_what_changes_nothing_in_a_task_are_not_searched():
@@ -58,21 +57,18 @@ def test_a_range_is_wide_enough_for_the_value_to_begin_with_and_both_ends_are_ac
             assert getattr(dataclasses.replace(HYP, **{name: value}), name) == value
 
 
-def test_the_first_trials_are_near_the_values_to_begin_with_and_later_ones_near_the_best(tmp_path):
-    values = tried(tmp_path / "search", 40)
-    assert values[0] == BEGIN and values[1 : NEAR_TRIALS + 1].count(BEGIN) < NEAR_TRIALS / 2
-    for found in values[: NEAR_TRIALS + 1]:
-        # Four uniform numbers are at most 2 from their mean: 0.2 * 2 * 3 ** 0.5 is 0.69.
-        assert all(0.3 <= found[name] / BEGIN[name] <= 1.7 for name in BEGIN)
+def test_the_first_trial_has_the_values_to_begin_with_and_later_ones_come_near_the_best(tmp_path):
+    values = tried(tmp_path / "search", 30)
+    assert values[0] == BEGIN
     assert min(abs(found["x"] - 0.7) for found in values) < 0.05
     assert all(0.01 <= found["y"] <= 10 for found in values)
 
 
 def test_draws_depend_on_the_seed_and_a_search_goes_on_as_if_undisturbed(tmp_path):
-    whole = tried(tmp_path / "whole", 16)
-    assert tried(tmp_path / "other", 16, seed=1) != whole
-    for cut in (1, 13):
-        assert tried(tmp_path / f"cut-{cut}", 16, cut=cut) == whole
+    whole = tried(tmp_path / "whole", 6)
+    assert tried(tmp_path / "other", 6, seed=1) != whole
+    for cut in (1, 4):
+        assert tried(tmp_path / f"cut-{cut}", 6, cut=cut) == whole
 
 
 def test_a_trial_below_the_median_is_hopeless_but_not_in_its_first_third(tmp_path):
@@ -108,7 +104,7 @@ def test_nothing_is_unpickled(tmp_path, monkeypatch):
         assert isinstance(json.loads(line), dict)
 
 
-@pytest.mark.parametrize("content", ["{\n{}\n", "[1]\n", '{"op_code": 4}\n', "\1\n\1\n"])
+@pytest.mark.parametrize("content", ["{\n{}\n", "[1]\n"])
 def test_a_file_that_is_damaged_or_of_another_search_is_refused(tmp_path, content):
     (tmp_path / "damaged").write_text(content)
     with pytest.raises(UserError, match="holds no search: .*; begin a new search under another"):
@@ -118,13 +114,6 @@ def test_a_file_that_is_damaged_or_of_another_search_is_refused(tmp_path, conten
         open_study(tmp_path / "search", seed=1)
     with pytest.raises(UserError, match="--storage"):
         open_study(tmp_path)
-
-
-def test_a_last_line_that_is_torn_is_taken_away(tmp_path):
-    whole = tried(tmp_path / "search", 3)
-    with open(tmp_path / "search", "a") as file:
-        file.write('{"op_code"')
-    assert tried(tmp_path / "search", 1)[:3] == whole
 
 
 def test_without_optuna_the_install_command_is_named(tmp_path, monkeypatch):

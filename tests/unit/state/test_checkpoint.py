@@ -66,11 +66,6 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, check
     assert [entry.name for entry in tmp_path.iterdir()] == ["last.safetensors"]
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"gone.safetensors: no such file"):
-        load_checkpoint(tmp_path / "gone.safetensors")
-
-
 def test_a_pickle_is_refused_unopened(tmp_path):
     path = tmp_path / "yolov5n.pt"
     path.write_bytes(b"cos\nsystem\n(S'touch pwned'\ntR.")
@@ -105,13 +100,14 @@ def test_a_file_without_a_checksum_opens(tmp_path, checkpoint):
     assert not loaded.ema and not loaded.optimizer
 
 
-@pytest.mark.parametrize("keep", [0, 4, 100, -1])
-def test_a_truncated_file_is_refused(tmp_path, checkpoint, keep):
+def test_a_truncated_file_is_refused(tmp_path, checkpoint):
     path = tmp_path / "last.safetensors"
     save_checkpoint(path, checkpoint)
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(UserError, match="damaged or no safetensors file"):
-        load_checkpoint(path)
+    content = path.read_bytes()
+    for keep in (0, 4, 100, -1):
+        path.write_bytes(content[:keep])
+        with pytest.raises(UserError, match="damaged or no safetensors file"):
+            load_checkpoint(path)
 
 
 NUMBERS = ("epoch", "batch_number", "last_update", "ema_updates", "best_fitness", "loss_scale")

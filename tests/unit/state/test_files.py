@@ -66,14 +66,6 @@ def test_a_state_under_a_further_name_outlives_its_state(tmp_path):
     assert numbers(tmp_path) == {"epoch0": 3, "last": 6}
 
 
-def test_names_can_be_given_again_to_the_same_file(tmp_path):
-    files = StateFiles(tmp_path, keep=2)
-    path = files.save(state(5), is_best=True)
-    files.give_names(path, is_best=True)
-    files.give_names(tmp_path / "weights" / "last.safetensors", is_best=False)
-    assert numbers(tmp_path) == {"best": 5, "last": 5, "state-00000005": 5}
-
-
 def test_states_of_a_future_that_was_left_go_once_there_is_a_new_one(tmp_path):
     files = StateFiles(tmp_path, keep=2)
     for number in (7, 8):

@@ -20,12 +20,11 @@ from utils.files.yaml import write_yaml
 from utils.processes.suspend import FILE_VARIABLE
 from utils.processes.world import ALONE
 from utils.report.stage_timer import StageTimer
-from utils.state.checkpoint import Checkpoint, save_checkpoint
+from utils.state.checkpoint import Checkpoint
 from utils.state.files import StateFiles
-from utils.state.lock import RunLock
+from utils.state.progress import read_progress
 from utils.state.resume import (
     find_resume_point,
-    hold,
     load_state,
     require_same_point,
     resumed_config,
@@ -88,25 +87,8 @@ def test_a_run_whose_name_goes_on_with_digits_is_another(tmp_path):
     write_yaml(tmp_path / "duet-72" / "opt.yaml", {"name": "duet-7"})
     assert point(tmp_path, "auto", "--name", "duet-7").folder == tmp_path / "duet-72"
     assert point(tmp_path, "auto", "--name", "duet-72") is None
-
-
-@pytest.mark.parametrize(
-    "content", [b"[" * 3000, b"name: 2024-01-01", b"name: caf\xe9", b"\x1b", b"name: [duet]", b""]
-)
-def test_a_broken_record_of_settings_beside_it_does_not_hinder_a_run(tmp_path, content):
-    write_run(tmp_path / "duet", 1, time=1)
-    write_run(tmp_path / "duet2", 2, time=2)
-    for folder in ("duet", "duet2"):
-        (tmp_path / folder / "opt.yaml").write_bytes(content)
-    other = content == b"name: [duet]"  # a name, though an odd one
-    assert (point(tmp_path, "auto", "--name", "duet") is None) == other
-    (tmp_path / "duet" / "opt.yaml").write_text("name: duet")
-    assert point(tmp_path, "auto", "--name", "duet").folder.name == ("duet" if other else "duet2")
-
-
-def test_a_run_keeps_the_name_by_which_it_is_found():
-    config, _ = resumed("--name", "other")
-    assert config.name == "exp"
+    (tmp_path / "duet-72" / "opt.yaml").write_bytes(b"[" * 3000)  # what is damaged tells nothing
+    assert point(tmp_path, "auto", "--name", "duet-7").folder == tmp_path / "duet-72"
 
 
 def test_a_state_outside_of_a_run_is_refused_and_nothing_beside_it_is_touched(tmp_path):
@@ -117,12 +99,6 @@ def test_a_state_outside_of_a_run_is_refused_and_nothing_beside_it_is_touched(tm
         point(tmp_path, str(moved))
 
 
-def test_a_state_named_from_inside_its_folder_belongs_to_its_run(tmp_path, monkeypatch):
-    write_run(tmp_path / "exp", 7)
-    monkeypatch.chdir(tmp_path / "exp" / "weights")
-    assert point(tmp_path, "state-00000007.safetensors").folder == tmp_path / "exp"
-
-
 def point(folder, asked, *flags):
     return find_resume_point(
         *read_train_flags(["--project", str(folder), "--resume", asked, *flags])
@@ -131,11 +107,6 @@ def point(folder, asked, *flags):
 
 def batch_number(found):
     return found.header.batch_number
-
-
-def test_without_the_flag_nothing_is_looked_for(tmp_path):
-    write_run(tmp_path / "exp", 1)
-    assert find_resume_point(*read_train_flags(["--project", str(tmp_path)])) is None
 
 
 def test_the_newest_run_of_the_name_goes_on_from_its_newest_state(tmp_path):
@@ -160,67 +131,19 @@ def test_resume_alone_takes_the_newest_run_of_the_project_that_can_go_on(tmp_pat
     assert f"--resume: {tmp_path / 'night'} is the newest run that is not finished" in caplog.text
 
 
-def test_where_every_run_is_finished_resume_alone_names_the_newest(tmp_path):
-    for name, time in (("exp", 2), ("night", 1)):
-        write_run(tmp_path / name, 9, epoch=3, time=time)
-        (tmp_path / name / "work.json").touch()
-    with pytest.raises(UserError, match=f"{tmp_path / 'exp'} is finished, nothing is left"):
-        point(tmp_path, "newest")
-
-
-def test_a_state_that_goes_while_runs_are_compared_is_passed_over(tmp_path, monkeypatch):
-    write_run(tmp_path / "exp", 7, time=2)
-    write_run(tmp_path / "busy", 8, time=3)  # by another process, which removes old states
-    own = Path.stat
-
-    def stat(path, **options):
-        if path.name == "state-00000008.safetensors":
-            raise FileNotFoundError(path)
-        return own(path, **options)
-
-    monkeypatch.setattr(Path, "stat", stat)
-    assert point(tmp_path, "newest").folder == tmp_path / "exp"
-
-
-def test_a_run_that_another_process_wrote_meanwhile_does_not_go_on(tmp_path):
-    write_run(tmp_path / "exp", 7, 8)
-    found = point(tmp_path, "auto")
-    write_run(tmp_path / "exp", 9, time=1)
-    with RunLock() as lock, pytest.raises(UserError, match="another process wrote states into"):
-        hold(found, lock)
-    with RunLock() as lock:
-        hold(point(tmp_path, "auto"), lock)
-
-
 def test_going_back_to_an_older_state_says_what_it_replaces(tmp_path, caplog):
     write_run(tmp_path / "exp", 7, 8, 9)
     weights = tmp_path / "exp" / "weights"
     assert batch_number(point(tmp_path, str(weights / "state-00000009.safetensors"))) == 9
     assert not caplog.records
     older = str(weights / "state-00000007.safetensors")
-    for was in ("goes", "is finished, but goes"):
-        caplog.clear()
-        assert batch_number(point(tmp_path, older)) == 7
-        (record,) = caplog.records
-        assert record.message == (
-            f"--resume: {tmp_path / 'exp'} {was} back to state-00000007.safetensors: it trains "
-            "again from there, and its later states, state-00000008.safetensors, "
-            "state-00000009.safetensors, will be replaced"
-        )
-        (tmp_path / "exp" / "work.json").touch()
-
-
-@pytest.mark.parametrize("asked", ["nowhere", "runs/exp/weights/state-9.safetensors", "newst"])
-def test_what_is_not_there_cannot_be_resumed(tmp_path, asked):
-    with pytest.raises(UserError, match=f"--resume {asked}: there is no such folder or file; give"):
-        point(tmp_path, asked)
-
-
-def test_a_folder_and_a_file_can_be_named(tmp_path):
-    write_run(tmp_path / "exp", 7, 8)
-    assert batch_number(point(tmp_path, str(tmp_path / "exp"))) == 8
-    found = point(tmp_path, str(tmp_path / "exp/weights/state-00000007.safetensors"))
-    assert (found.folder, batch_number(found)) == (tmp_path / "exp", 7)
+    assert batch_number(point(tmp_path, older)) == 7
+    (record,) = caplog.records
+    assert record.message == (
+        f"--resume: {tmp_path / 'exp'} goes back to state-00000007.safetensors: it trains "
+        "again from there, and its later states, state-00000008.safetensors, "
+        "state-00000009.safetensors, will be replaced"
+    )
 
 
 def test_the_last_weights_serve_where_there_is_no_state(tmp_path):
@@ -237,8 +160,9 @@ def test_where_there_is_nothing_auto_starts_anew_and_the_others_say_so(tmp_path)
         point(tmp_path, "newest", "--name", "night")
     with pytest.raises(UserError, match="no states"):
         point(tmp_path, str(tmp_path))
-    with pytest.raises(UserError, match=r"--resume .*gone.safetensors: there is no such"):
-        point(tmp_path, str(tmp_path / "gone.safetensors"))
+    for gone in ("gone.safetensors", "newst"):
+        with pytest.raises(UserError, match=f"--resume {gone}: there is no such folder or file"):
+            point(tmp_path, gone)
 
 
 def test_a_finished_run_is_nothing_to_resume(tmp_path):
@@ -282,7 +206,7 @@ def test_a_run_of_before_early_stopping_has_no_patience_and_its_count_begins_ane
     assert (config.patience, config.hours) == (0, 0.0)
 
 
-@pytest.mark.parametrize("cell", ["x" * 10_000, "1;2", "0x10"])
+@pytest.mark.parametrize("cell", ["x" * 10_000, "0x10"])
 def test_a_cell_of_the_results_that_is_no_number_is_refused_in_few_words(tmp_path, cell):
     progress = {**PROGRESS_OF_ONE_BATCH, "columns": ["c"], "results": [["0.5"], [cell]]}
     path = write_header(tmp_path / "exp", progress=progress)
@@ -346,36 +270,32 @@ def without(document, *names):
 
 
 @pytest.mark.parametrize(
-    ("part", "name", "lie", "told"),
+    ("name", "lie"),
     [
-        *(
-            ("settings", name, lie, f"has no {name} as this version knows it")
-            for name, lies in {
-                "epochs": (None, 1.5), "freeze": (None, 1.5, [1], [["a"]]), "data": (None, 1.5),
-                "seed": (True,), "backend": (1, []), "workers": ("8", 1.5, True),
-            }.items()
-            for lie in lies
-        ),
-        ("settings", "of_another_version", 1, "has of_another_version, which this version"),
-        ("hyperparameters", "lr9", 0.1, "has lr9, which this version does not know"),
+        *(("epochs", lie) for lie in (None, 1.5)),
+        *(("freeze", lie) for lie in (None, 1.5, [1], [["a"]])),
+        *(("workers", lie) for lie in ("8", 1.5, True)),
+        *(("data", None), ("seed", True), ("backend", []), ("of_another_version", 1)),
     ],
-)  # fmt: skip
-def test_settings_of_a_later_version_or_of_another_kind_are_refused(
-    tmp_path, part, name, lie, told
-):
-    path = write_header(tmp_path / "exp", **{part: {**getattr(state().header, part), name: lie}})
-    with pytest.raises(UserError, match=f"--resume: the state {told}.*--weights"):
+)
+def test_settings_of_a_later_version_or_of_another_kind_are_refused(tmp_path, name, lie):
+    settings = {**state().header.settings, name: lie}
+    path = write_header(tmp_path / "exp", settings=settings)
+    with pytest.raises(UserError, match=f"--resume: the state has {name}, which this version .*--"):
         point(tmp_path, str(path))
 
 
-@pytest.mark.parametrize("workers", [8, None])
-def test_loader_processes_of_a_state_are_a_number_or_none(tmp_path, workers):
-    path = write_header(tmp_path / "exp", settings={**state().header.settings, "workers": workers})
-    assert point(tmp_path, str(path)).header.settings["workers"] == workers
+def test_hyper_parameters_of_another_version_are_refused(tmp_path):
+    stored = state().header.hyperparameters
+    for changed, name in (({**stored, "lr9": 0.1}, "lr9"), (without(stored, "lr0"), "lr0")):
+        header = dataclasses.replace(state().header, hyperparameters=changed)
+        with pytest.raises(UserError, match=f"hyper-parameters: .*'{name}'.*--weights"):
+            resumed_config(*read_train_flags(["--resume"]), header)
 
 
 def test_a_setting_that_came_after_the_state_has_the_value_of_a_run_without_its_flag(tmp_path):
     settings = without(state().header.settings, "amp", "save_steps", "half_gradients")
+    settings["time_limit"] = 5.0  # later versions keep it out of the state
     write_header(tmp_path / "exp", settings=settings)
     header = point(tmp_path, "auto").header
     assert header.settings == {
@@ -392,12 +312,6 @@ def test_a_setting_that_came_after_the_state_has_the_value_of_a_run_without_its_
         resumed_config(*read_train_flags(["--resume", "--amp", "bf16"]), header)
 
 
-def test_a_setting_that_came_to_be_of_the_process_alone_is_passed_over(tmp_path):
-    settings = {**state().header.settings, "time_limit": 5.0}
-    write_header(tmp_path / "exp", settings=settings)
-    assert resumed_config(*read_train_flags(["--resume"]), point(tmp_path, "auto").header)
-
-
 def test_a_hyper_parameter_that_came_after_the_state_has_its_neutral_value(tmp_path, monkeypatch):
     @dataclasses.dataclass(frozen=True)
     class Later(Hyperparameters):
@@ -407,12 +321,6 @@ def test_a_hyper_parameter_that_came_after_the_state_has_its_neutral_value(tmp_p
     write_run(tmp_path / "exp", 1)
     _, hyp = resumed_config(*read_train_flags(["--resume"]), point(tmp_path, "auto").header)
     assert hyp.label_smoothing == 0 and hyp.lr0 == 0.01
-
-
-def test_a_hyper_parameter_without_a_neutral_value_must_be_there(tmp_path):
-    write_header(tmp_path / "exp", settings={}, hyperparameters={})
-    with pytest.raises(UserError, match="the state has no anchor_t, .*lr0.* as this version knows"):
-        point(tmp_path, "auto")
 
 
 def test_progress_that_came_after_the_state_has_the_value_of_the_runs_before(tmp_path):
@@ -452,19 +360,15 @@ def value_paths(document, path=()):
             yield from value_paths(value, (*path, name))
 
 
-def test_progress_that_lies_anywhere_is_refused(tmp_path):
-    path = tmp_path / "exp" / "weights" / "state-00000001.safetensors"
-    write_run(tmp_path / "exp", 1)
-    assert batch_number(point(tmp_path, str(path))) == 1
+def test_progress_that_lies_anywhere_is_refused():
+    assert read_progress(PROGRESS_OF_ONE_BATCH)["world_size"] == 1
     tried = 0
     for *parents, last in value_paths(PROGRESS_OF_ONE_BATCH):
         for lie in (None, {"a": 1}, [[]], 10**18):
             progress = copy.deepcopy(PROGRESS_OF_ONE_BATCH)
             functools.reduce(operator.getitem, parents, progress)[last] = lie
-            header = dataclasses.replace(state().header, progress=progress)
-            save_checkpoint(path, Checkpoint(header, {}, {}, {}))
-            with pytest.raises(UserError, match="its progress is not written as this version"):
-                point(tmp_path, str(path))
+            with pytest.raises(ValueError):
+                read_progress(progress)
             tried += 1
     assert tried > 150
 
@@ -481,24 +385,14 @@ def resumed(*flags):
 
 
 def test_settings_are_the_runs_own_and_those_that_change_no_result_can_be_given():
-    config, hyp = resumed("--workers", "3", "--time-limit", "5", "--project", "elsewhere")
+    words = ("--workers", "3", "--time-limit", "5", "--project", "elsewhere", "--name", "other")
+    config, hyp = resumed(*words)
+    assert config.name == "exp"  # by which --resume finds it
     assert (config.cfg, config.epochs, config.freeze, config.batch_size) == ("x.yaml", 3, ("2",), 8)
     assert (config.keep, config.save_steps, config.hyp) == (5, 0, DEFAULT_HYPERPARAMETERS)
     assert (config.workers, config.time_limit) == (3, 5)
     assert config.project == Path("elsewhere")
     assert hyp == read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-
-
-def test_the_same_command_line_resumes_as_it_began():
-    config, _ = resumed(*BEGUN, "--hyp", str(DEFAULT_HYPERPARAMETERS))
-    assert run_settings(config) == state().header.settings
-
-
-def test_the_time_limit_of_the_first_part_does_not_hold_for_the_next():
-    config, _ = resumed_config(
-        *read_train_flags(["--resume"]), state(flags=[*BEGUN, "--time-limit", "3"]).header
-    )
-    assert config.time_limit is None
 
 
 def test_a_state_names_no_code_to_be_imported(caplog):

@@ -49,13 +49,6 @@ def test_two_updates_give_the_weighted_mean_and_leave_the_model_alone(model):
     assert average.updates == 2
 
 
-def test_the_average_is_in_evaluation_mode_and_needs_no_gradient(model):
-    average = ModelEMA(model)
-    assert not average.model.training and model.training
-    assert not any(p.requires_grad for _, p in nn.named_parameters(average.model))
-    assert all(p.requires_grad for _, p in nn.named_parameters(model))
-
-
 def test_only_statistics_that_are_not_finite_are_taken_from_the_average(model):
     average = ModelEMA(model)
     started = nn.state_arrays(model)

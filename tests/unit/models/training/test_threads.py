@@ -11,19 +11,11 @@ backend.use()
 from backend import openmp  # noqa: E402
 from models.graph import plan_layers, read_model_yaml  # noqa: E402
 from models.operations import count_gflops  # noqa: E402
-from models.training.execution import choose_step_threads, fitting_threads  # noqa: E402
+from models.training.execution import choose_step_threads  # noqa: E402
 from utils.cli.train_config import parse_train_flags  # noqa: E402
 from utils.processes.launch import rank_variables  # noqa: E402
 
 SPEC = read_model_yaml("models/yolov5n.yaml")
-
-
-@pytest.mark.parametrize(
-    ("gflops", "most", "number"),
-    [(0.1, 4, 1), (0.99, 4, 1), (1.0, 4, 2), (1.6, 4, 3), (18, 4, 4), (18, 64, 36), (0.1, 1, 1)],
-)
-def test_a_thread_for_each_half_gflop(gflops, most, number):
-    assert fitting_threads(gflops, most) == number
 
 
 @pytest.fixture
