@@ -55,7 +55,7 @@ OF_NONE = {
         "unit/results",
         "unit/screen",
         "unit/setup",
-        "unit/state/test_lock.py",
+        "unit/state/test_folder.py",
         "unit/tracking",
     ),
 }

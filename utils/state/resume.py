@@ -31,7 +31,7 @@ from utils.state.checkpoint import Checkpoint, Header, load_checkpoint
 from utils.state.files import StateFiles, number_of
 from utils.state.progress import Limits, read_progress, why_ended
 
-# Settings that may change in the middle of a run. `data` may move: `equal_data.py` compares its
+# Settings that may change in the middle of a run. `data` may move: `run.py` compares its
 # content.
 FREE = PROCESS_SETTINGS | {
     "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
