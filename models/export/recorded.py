@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -25,14 +25,14 @@ from models.inference.predictor import fold_batch_norm
 from models.stored import detector_of_weights
 from utils.cli.export_config import ExportConfig
 from utils.errors import UserError
-from utils.export import metadata
-from utils.export.outputs import DETECTION_COLUMNS, output_names
+from utils.export.metadata import DETECTIONS, EFFICIENT, MASKS, ROWS
+from utils.export.outputs import DETECTION_COLUMNS, KINDS
 from utils.state.checkpoint import Checkpoint
 
 IMAGES = "images"  # the input of the graph, as the public YOLOv5 names it
 FREE = {0: "batch", 2: "height", 3: "width"}  # dimensions of the images with --dynamic
 FREE_SIDES = {0: "height", 1: "width"}  # of the image with --letterbox
-ROWS = "rows"  # the name of their number with --dynamic
+NUM_ROWS = "rows"  # the name of their number with --dynamic
 BEYOND_HALF = 65_520  # what rounds to infinity in float16
 LAYER = "layer_{}"  # what a layer returns, and the beginning of its nodes' names
 LETTERBOX, DECODING, FINISH = "letterbox", "decode", "finish"  # parts of a graph
@@ -46,8 +46,8 @@ def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
     kind = model.head.exported_kind(config.nms, config.efficient_nms, config.letterbox)
     given, images, placement = given_images(config)
     predicted = predictions(model, images, config.half)
-    outputs = FINISHES[kind](predicted, Finish(config, images, model.head.num_classes, placement))
-    for output, name in zip(outputs, output_names(kind), strict=True):
+    outputs = finished(kind, predicted, config, images.shape[2:], model.head.num_classes, placement)
+    for output, (name, _) in zip(outputs, KINDS[kind].outputs, strict=True):
         output.name = name
     name_part(outputs, FINISH)
     return build_model(outputs, [given], config.opset).SerializeToString(deterministic=True)
@@ -65,57 +65,37 @@ def given_images(config: ExportConfig) -> tuple[Any, Any, Placement | None]:
     return images, images, None
 
 
-class Finish(NamedTuple):
-    """What the last operations of a graph need."""
+def finished(
+    kind: str,
+    predicted: tuple[Any, ...],
+    config: ExportConfig,
+    input_size: Sequence[int],
+    num_classes: int,
+    placement: Placement | None,
+) -> tuple[Any, ...]:
+    """Return what a graph returns of what the head predicts.
 
-    config: ExportConfig
-    images: Any  # (B, 3, H, W), what the network takes
-    num_classes: int
-    placement: Placement | None  # with --letterbox: boxes are in pixels of the image
-
-
-def as_predicted(outputs: tuple[Any, ...], finish: Finish) -> tuple[Any, ...]:
-    return outputs
-
-
-def rows(outputs: tuple[Any, ...], finish: Finish) -> tuple[Any, ...]:
-    (found,) = outputs
-    return (rows_in_image(found, finish.placement) if finish.placement else found,)
-
-
-def with_nms(outputs: tuple[Any, ...], finish: Finish) -> tuple[Any, ...]:
-    (found,), config = outputs, finish.config
-    found = detections(found, config.suppression, config.top_per_class)
-    return (detections_in_image(found, finish.placement) if finish.placement else found,)
-
-
-def with_efficient_nms(outputs: tuple[Any, ...], finish: Finish) -> tuple[Any, ...]:
-    number, boxes, *others = efficient_detections(outputs[0], finish.config.suppression)
-    if finish.placement:
-        boxes = boxes_in_image(boxes, finish.placement)
-    return number, boxes, *others
-
-
-def with_masks(outputs: tuple[Any, ...], finish: Finish) -> tuple[Any, ...]:
-    (found, prototypes), config = outputs, finish.config
-    columns = 5 + finish.num_classes
-    found = detections(
-        found[..., :columns], config.suppression, config.top_per_class, found[..., columns:]
-    )
-    boxes_xyxy, coefficients = found[..., 0:4], found[..., DETECTION_COLUMNS:]
-    masks = masks_in_boxes(prototypes, coefficients, boxes_xyxy, finish.images.shape[2:])
-    return found[..., :DETECTION_COLUMNS], masks
-
-
-# By the kind of output: what the graph returns of what the head predicts.
-FINISHES: dict[str, Callable[[tuple[Any, ...], Finish], tuple[Any, ...]]] = {
-    metadata.ROWS: rows,
-    metadata.DETECTIONS: with_nms,
-    metadata.EFFICIENT: with_efficient_nms,
-    metadata.MASK_ROWS: as_predicted,
-    metadata.MASKS: with_masks,
-    metadata.LOGITS: as_predicted,
-}
+    Args:
+        kind: of output.
+        placement: with --letterbox, which is for models of boxes alone: they are in its pixels.
+    """
+    first, *others = predicted
+    settings, top = config.suppression, config.top_per_class
+    if kind == ROWS:
+        return (rows_in_image(first, placement) if placement else first,)
+    if kind == DETECTIONS:
+        found = detections(first, settings, top)
+        return (detections_in_image(found, placement) if placement else found,)
+    if kind == EFFICIENT:
+        number, boxes, *numbers = efficient_detections(first, settings)
+        return number, boxes_in_image(boxes, placement) if placement else boxes, *numbers
+    if kind == MASKS:
+        columns = 5 + num_classes
+        found = detections(first[..., :columns], settings, top, first[..., columns:])
+        boxes_xyxy, coefficients = found[..., 0:4], found[..., DETECTION_COLUMNS:]
+        masks = masks_in_boxes(others[0], coefficients, boxes_xyxy, input_size)
+        return found[..., :DETECTION_COLUMNS], masks
+    return predicted
 
 
 def predictions(model: Any, images: Tensor, half: bool) -> tuple[Any, ...]:
@@ -126,7 +106,7 @@ def predictions(model: Any, images: Tensor, half: bool) -> tuple[Any, ...]:
     predicted: tuple[Any, ...] = model.head.exported(raw_maps(model, images, half))
     first = predicted[0]
     if isinstance(first.shape[1], Size):
-        first.shape[1].name = ROWS
+        first.shape[1].name = NUM_ROWS
     name_part(predicted, DECODING)
     return predicted
 

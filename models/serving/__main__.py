@@ -30,8 +30,7 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
     config = parse_serve_flags()
     backend.use(config.backend)
-    from models.serving.model import load_model
-    from models.serving.worker import Worker
+    from models.serving.worker import Worker, load_model
 
     models = [load_model(source, config) for source in config.models]
     Worker(models, config, answers).run(sys.stdin.buffer)

@@ -7,8 +7,13 @@ from urllib.parse import parse_qsl
 
 from tests.fuzz.reader import Reader
 from utils.errors import UserError
-from utils.serve.access import check_access, read_tokens
-from utils.serve.requests import RequestError, answer_kind, read_query
+from utils.serve.requests import (
+    RequestError,
+    answer_kind,
+    check_access,
+    read_query,
+    read_tokens,
+)
 
 
 def read_words(path: Path) -> None:

@@ -86,7 +86,7 @@ TRIED_BY = {
     "utils.export.tensorrt": "exported-metadata",
     "utils.export.torchscript": "exported-zip",
     "utils.export.opening": "onnx",
-    "utils.serve.access": "serve-tokens",
+    "utils.serve.requests": "serve-tokens",
     "utils.serve.app": "labels",  # the project's own page
     "utils.serve.frames": "serve-query",  # between processes of ours
     "utils.state.checkpoint": "own-state",

@@ -68,9 +68,8 @@ def describe(model: Any, metadata: Metadata) -> None:
         model.metadata_props.add(key=name, value=text)
     for value in model.graph.input:
         value.doc_string = MEANINGS[metadata.image]
-    outputs = KINDS[metadata.output].outputs
-    for value, output in zip(model.graph.output, outputs, strict=True):
-        value.doc_string = output.meaning
+    for value, (_, meaning) in zip(model.graph.output, KINDS[metadata.output].outputs, strict=True):
+        value.doc_string = meaning
 
 
 class OnnxModel(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -48,30 +48,18 @@ class Runtime(Protocol):
         """
 
 
-class Output(NamedTuple):
-    """A tensor that a file returns."""
-
-    name: str  # in a graph, as the public YOLOv5 has it
-    meaning: str  # for people who look at the graph
-    sides: Callable[[Metadata], Shape]  # behind the batch
-
-
 class Kind(NamedTuple):
-    """A kind of output; `has_nms`: it has only what NMS left, at most `most` per image."""
+    """A kind of output.
 
-    outputs: tuple[Output, ...]
+    Attributes:
+        outputs: names in a graph, as the public YOLOv5 has them, with what each tensor means.
+        has_nms: it has only what NMS left, at most `most` per image.
+    """
+
+    outputs: tuple[tuple[str, str], ...]
     has_nms: bool = False
     runs_here: bool = True
     most: int | None = None
-
-
-def _row(metadata: Metadata) -> Shape:
-    columns = BOX_COLUMNS + len(metadata.class_names)
-    return None, columns if metadata.head == HEAD else None
-
-
-def _detection(metadata: Metadata) -> Shape:
-    return None, DETECTION_COLUMNS
 
 
 _DETECTION = (
@@ -82,39 +70,42 @@ _PLUGIN = "as TensorRT's EfficientNMS returns it"
 
 KINDS = {
     ROWS: Kind((
-        Output("output0", "(batch, rows, 5 + classes): cx, cy, width, height in pixels of the "
-            "input, objectness, class scores", _row),
+        ("output0", "(batch, rows, 5 + classes): cx, cy, width, height in pixels of the input, "
+            "objectness, class scores"),
     )),
-    DETECTIONS: Kind((Output("output0", _DETECTION, _detection),), has_nms=True),
-    EFFICIENT: Kind((
-        Output("num_dets", _PLUGIN, lambda metadata: (1,)),
-        Output("det_boxes", _PLUGIN, lambda metadata: (None, 4)),
-        Output("det_scores", _PLUGIN, lambda metadata: (None,)),
-        Output("det_classes", _PLUGIN, lambda metadata: (None,)),
-    ), has_nms=True, runs_here=False),
+    DETECTIONS: Kind((("output0", _DETECTION),), has_nms=True),
+    EFFICIENT: Kind(
+        tuple((name, _PLUGIN) for name in ("num_dets", "det_boxes", "det_scores", "det_classes")),
+        has_nms=True, runs_here=False,
+    ),
     MASK_ROWS: Kind((
-        Output("output0", "(batch, rows, 5 + classes + prototypes): cx, cy, width, height in "
-            "pixels of the input, objectness, class scores, coefficients",
-            lambda metadata: (None, None)),
-        Output("output1", "(batch, prototypes, height, width): a mask is the sigmoid of their sum "
-            "by a row's coefficients, inside its box", lambda metadata: (None, None, None)),
+        ("output0", "(batch, rows, 5 + classes + prototypes): cx, cy, width, height in pixels of "
+            "the input, objectness, class scores, coefficients"),
+        ("output1", "(batch, prototypes, height, width): a mask is the sigmoid of their sum by a "
+            "row's coefficients, inside its box"),
     )),
     MASKS: Kind((
-        Output("output0", _DETECTION, _detection),
-        Output("output1", "(batch, detections, height, width): how probable each place of the "
-            "input is the object's; 0 outside its box",
-            lambda metadata: (None, None, None)),
+        ("output0", _DETECTION),
+        ("output1", "(batch, detections, height, width): how probable each place of the input is "
+            "the object's; 0 outside its box"),
     ), has_nms=True, most=MOST_MASKS),
-    LOGITS: Kind((
-        Output("output0", "(batch, classes): logits, of which softmax makes probabilities",
-            lambda metadata: (len(metadata.class_names),)),
-    )),
+    LOGITS: Kind((("output0", "(batch, classes): logits, of which softmax makes probabilities"),)),
 }  # fmt: skip
 
 
-def output_names(kind: str) -> tuple[str, ...]:
-    """Return the names of a graph's outputs."""
-    return tuple(output.name for output in KINDS[kind].outputs)
+def shapes_of(metadata: Metadata) -> tuple[Shape, ...]:
+    """Return the shapes of a file's outputs, without the batch."""
+    classes, anything = len(metadata.class_names), (None, None, None)
+    columns = BOX_COLUMNS + classes if metadata.head == HEAD else None
+    shapes: dict[str, tuple[Shape, ...]] = {
+        ROWS: ((None, columns),),
+        DETECTIONS: ((None, DETECTION_COLUMNS),),
+        EFFICIENT: ((1,), (None, 4), (None,), (None,)),
+        MASK_ROWS: ((None, None), anything),
+        MASKS: ((None, DETECTION_COLUMNS), anything),
+        LOGITS: ((classes,),),
+    }
+    return shapes[metadata.output]
 
 
 def example_images(metadata: Metadata) -> np.ndarray:
@@ -135,13 +126,16 @@ def noise(shape: Sequence[int]) -> np.ndarray:
 
 def fault_of_returned(metadata: Metadata, returned: Sequence[Shape], batch_size: int) -> str:
     """Return what is wrong with the shapes that a file returned for a batch; "" if nothing is."""
-    kind = KINDS[metadata.output]
-    if len(returned) != len(kind.outputs):
+    expected = shapes_of(metadata)
+    if len(returned) != len(expected):
         number = count(len(returned), "output")
-        return f"it returns {number}, and its metadata says {len(kind.outputs)}"
-    for found, output in zip(returned, kind.outputs, strict=True):
-        wanted = batch_size, *output.sides(metadata)
-        if not _agree(found, wanted):
+        return f"it returns {number}, and its metadata says {len(expected)}"
+    for found, sides in zip(returned, expected, strict=True):
+        wanted = batch_size, *sides
+        pairs = zip(found, wanted, strict=False)
+        if len(found) != len(wanted) or not all(
+            None in pair or len({*pair}) == 1 for pair in pairs
+        ):
             return f"it returns {_text(found)}, and its metadata says {_text(wanted)}"
     if metadata.output in (MASK_ROWS, MASKS):
         return _fault_of_masks(metadata, *returned)
@@ -161,12 +155,6 @@ def _fault_of_masks(metadata: Metadata, rows: Shape, masks: Shape) -> str:
     return (
         f"it returns rows of {rows[2]} numbers, but {count(classes, 'class', 'classes')} and "
         f"{count(number or 0, 'prototype')} need {BOX_COLUMNS + classes + (number or 0)}"
-    )
-
-
-def _agree(found: Shape, expected: Shape) -> bool:
-    return len(found) == len(expected) and all(
-        None in pair or pair[0] == pair[1] for pair in zip(found, expected, strict=True)
     )
 
 

@@ -21,7 +21,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     config = parse_serve_flags(arguments)
     import_optional("starlette", PROGRAM)
-    from utils.serve.access import read_tokens
+    from utils.serve.requests import read_tokens
     from utils.serve.server import listening_socket, serve
 
     tokens = read_tokens(config.token_file)

@@ -31,11 +31,15 @@ from utils.errors import brief
 from utils.files.project import PROJECT
 from utils.files.regular import read_text
 from utils.screen.text import printable, printable_lines
-from utils.serve.access import check_access
 from utils.serve.frames import Frame
-from utils.serve.metrics import HELD, REQUEST_SECONDS, REQUESTS, count_answer
-from utils.serve.requests import RequestError, answer_kind, read_image, read_query
-from utils.serve.worker import Worker
+from utils.serve.requests import (
+    RequestError,
+    answer_kind,
+    check_access,
+    read_image,
+    read_query,
+)
+from utils.serve.worker import HELD, REQUEST_SECONDS, REQUESTS, Worker, count_answer
 
 FOLDER = PROJECT / "utils" / "serve"
 DETECT = "/v1/detect"

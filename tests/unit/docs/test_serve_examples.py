@@ -10,7 +10,7 @@ import pytest
 
 from utils.cli.serve_config import PROGRAM, ServeConfig, parse_serve_flags
 from utils.files.project import PROJECT
-from utils.serve.access import OPEN_PATHS
+from utils.serve.requests import OPEN_PATHS
 
 EXAMPLES = PROJECT / "docs" / "examples" / "serve"
 PAGE = (PROJECT / "docs" / "en" / "serve.md").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.serve.conftest import TOKENS
 from tests.unit.serve.running import DETECT, image_file
 from utils.errors import UserError
-from utils.serve.access import read_tokens
+from utils.serve.requests import read_tokens
 
 
 @pytest.mark.parametrize(
