@@ -136,8 +136,8 @@ class ExportConfig:
         for name in self.include:
             row = format_named(name)
             for ability in ("half", "int8", "dynamic", "letterbox", "nms", "efficient_nms"):
-                if getattr(self, ability) and not getattr(row, ability):
-                    fit = ", ".join(other.name for other in FORMATS if getattr(other, ability))
+                if getattr(self, ability) and ability not in row.flags:
+                    fit = ", ".join(other.name for other in FORMATS if ability in other.flags)
                     word = ability.replace("_", "-")
                     raise UserError(
                         f"--include {name} does not support --{word}; formats that do: {fit}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import sys
+import platform
 import threading
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from utils.export.quantization import Calibration
 from utils.optional import import_optional
 
 INPUT, OUTPUT = "images", "output0"
-SYSTEM = "darwin"
 COREML_FILES = (  # of a package, as coremltools writes it
     "Manifest.json",
     "Data/com.apple.CoreML/model.mlmodel",
@@ -61,8 +60,8 @@ class CoreMlRuntime:
     """A model that macOS runs; see `outputs.py::Runtime`. One thread at a time."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
-        if why := why_no_coreml():
-            raise UserError(why)
+        if platform.system() != "Darwin":
+            raise UserError("CoreML runs only on macOS")
         tools = import_optional("coremltools", f"--weights {path}")
         self._model: Any = tools.models.MLModel(str(path), compute_units=tools.ComputeUnit.CPU_ONLY)
         self.metadata = metadata_of(dict(self._model.user_defined_metadata))
@@ -72,8 +71,3 @@ class CoreMlRuntime:
     def __call__(self, images: np.ndarray) -> Outputs:
         with self._turn:
             return (np.asarray(self._model.predict({INPUT: images})[OUTPUT], np.float32),)
-
-
-def why_no_coreml() -> str:
-    """Return why this machine cannot run CoreML; "" if it can."""
-    return "" if sys.platform == SYSTEM else "CoreML runs only on macOS"

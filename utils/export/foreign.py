@@ -18,26 +18,20 @@ LONGEST = 1 << 20  # characters of a text
 
 
 class Form(NamedTuple):
-    """The form of a task's files.
-
-    Attributes:
-        dimensions: of each output.
-        example: side of an image, where that is free.
-    """
+    """The form of a task's files; `example` is the side of an image, where that is free."""
 
     task: str
     head: str
     output: str
-    dimensions: tuple[int, ...]
     image: str = FLOATS
     example: int = EXAMPLE
 
 
-FORMS = (
-    Form("detect", "Detect", ROWS, (3,)),
-    Form("segment", "Segment", MASK_ROWS, (3, 4)),
-    Form("classify", "Classify", LOGITS, (2,), NORMALIZED, EXAMPLE_OF_CLASSES),
-)
+FORMS = {  # by the dimensions of the outputs
+    (3,): Form("detect", "Detect", ROWS),
+    (3, 4): Form("segment", "Segment", MASK_ROWS),
+    (2,): Form("classify", "Classify", LOGITS, NORMALIZED, EXAMPLE_OF_CLASSES),
+}
 
 
 def is_foreign(texts: Mapping[str, str]) -> bool:
@@ -64,7 +58,13 @@ def foreign_metadata(
     """
     names = _names(_value("names", texts["names"]))
     stride = _value("stride", texts.get("stride", "32"))
-    form = _form_of(shape, outputs)
+    form = FORMS.get(tuple(map(len, outputs)))
+    if form is None or len(shape) != 4:
+        raise UserError(
+            f"it takes {brief(list(shape))}, and it returns {brief(list(map(list, outputs)))}; a "
+            "model of the public YOLOv5 takes images (B, 3, H, W) and returns rows "
+            "(B, N, 5 + classes), these and prototypes (B, M, h, w), or logits (B, classes)"
+        )
     if form.output == LOGITS and last == "Softmax":
         raise UserError("it ends in Softmax; a classifier of the public YOLOv5 returns logits")
     task = str(_value("task", texts["task"])) if "task" in texts else form.task
@@ -90,19 +90,8 @@ def foreign_metadata(
             "output": form.output,
             "precision": kind or "float32",
             "head": form.head,
+            "suppression": {},
         }
-    )
-
-
-def _form_of(shape: Sequence[int | None], outputs: Sequence[Sequence[int | None]]) -> Form:
-    dimensions = tuple(map(len, outputs))
-    for form in FORMS:
-        if len(shape) == 4 and dimensions == form.dimensions:
-            return form
-    raise UserError(
-        f"it takes {brief(list(shape))}, and it returns {brief(list(map(list, outputs)))}; a "
-        "model of the public YOLOv5 takes images (B, 3, H, W) and returns rows "
-        "(B, N, 5 + classes), these and prototypes (B, M, h, w), or logits (B, classes)"
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from utils.errors import UserError
-from utils.export.coreml import COREML_FILES, CoreMlRuntime, why_no_coreml, write_coreml
+from utils.export.coreml import COREML_FILES, CoreMlRuntime, write_coreml
 from utils.export.litert import PROGRAM, LiteRtRuntime, write_litert
 from utils.export.metadata import Metadata
 from utils.export.ncnn import NCNN_FILES, NcnnRuntime, write_ncnn
@@ -23,11 +24,6 @@ Convert = Callable[[Path, Path, Metadata, Calibration | None], None]
 GRAPH, TRACE = "ONNX graph", "TorchScript trace"  # what files of other formats are made of
 
 
-def anywhere() -> str:
-    """Return "": the runtime of most formats runs on any machine that has its package."""
-    return ""
-
-
 @dataclass(frozen=True)
 class Format:
     """A kind of exported file.
@@ -37,11 +33,12 @@ class Format:
         title: as people call it.
         ending: of the file, or folder, that replaces the ending of the weights.
         packages: what converting and running import, each a key of `utils/optional.py::INSTALL`.
-        programs: that convert, found on PATH; likewise keys.
         convert: takes the model's file, where to write, what the new file is to say of itself, and
             for int8 the images.
         open: loads one to run it, with a number of threads.
-        why_not_run: says why this machine cannot run one; "" if it can.
+        flags: those of export.py that work with it, of --half --int8 --dynamic --letterbox --nms
+            --efficient-nms.
+        programs: that convert, found on PATH; likewise keys.
         folder: the files in it, where a format is a folder; () if it is a file.
         also_reads: endings of other files that its runtime opens, where --runtime names it.
         source: of which kind of file it is made: GRAPH, or TRACE, which needs PyTorch.
@@ -50,8 +47,7 @@ class Format:
         is_tried: a child runs a file first (`opening.py`), but not on a GPU, whose driver maps more
             memory than any limit.
         several_outputs: its files may return several tensors.
-        half, int8, dynamic, letterbox, nms, efficient_nms: whether the flags of these names work
-            with it.
+        needs_macos: other systems write files, but cannot run them.
     """
 
     name: str
@@ -60,6 +56,7 @@ class Format:
     packages: tuple[str, ...]
     convert: Convert
     open: Callable[[Path, int | None], Runtime]
+    flags: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     folder: tuple[str, ...] = ()
     also_reads: tuple[str, ...] = ()
@@ -68,13 +65,12 @@ class Format:
     is_program: bool = False
     is_tried: bool = True
     several_outputs: bool = False
-    half: bool = False
-    int8: bool = False
-    dynamic: bool = False
-    letterbox: bool = False
-    nms: bool = False
-    efficient_nms: bool = False
-    why_not_run: Callable[[], str] = anywhere
+    needs_macos: bool = False
+
+    def why_not_run(self) -> str:
+        """Return why this machine cannot run a file; "" if it can."""
+        away = self.needs_macos and platform.system() != "Darwin"
+        return f"{self.title} runs only on macOS" if away else ""
 
     def has_written(self, path: Path) -> bool:
         """Return whether a file's name is that of this format, in letters of either case."""
@@ -87,22 +83,22 @@ class Format:
 
 FORMATS = (
     Format("onnx", "ONNX", ".onnx", ("onnx", "onnxruntime"), write_onnx, OnnxRuntime,
-        half=True, int8=True, dynamic=True, letterbox=True, nms=True, efficient_nms=True,
+        ("half", "int8", "dynamic", "letterbox", "nms", "efficient_nms"),
         side_by_side=True, several_outputs=True),
     Format("openvino", "OpenVINO", "_openvino_model", ("openvino",), write_openvino,
-        OpenVinoRuntime, folder=OPENVINO_FILES, also_reads=(".onnx",), half=True, int8=True,
-        dynamic=True, letterbox=True, nms=True, several_outputs=True),
+        OpenVinoRuntime, ("half", "int8", "dynamic", "letterbox", "nms"), folder=OPENVINO_FILES,
+        also_reads=(".onnx",), several_outputs=True),
     Format("torchscript", "TorchScript", ".torchscript", (), keep_trace, TorchScriptRuntime,
         source=TRACE, is_program=True, several_outputs=True),
-    Format("ncnn", "ncnn", "_ncnn_model", ("pnnx", "ncnn"), write_ncnn, NcnnRuntime,
-        folder=NCNN_FILES, source=TRACE, half=True),
-    Format("tflite", "LiteRT", ".tflite", ("ai_edge_litert",), write_litert,
-        LiteRtRuntime, programs=(PROGRAM,)),
+    Format("ncnn", "ncnn", "_ncnn_model", ("pnnx", "ncnn"), write_ncnn, NcnnRuntime, ("half",),
+        folder=NCNN_FILES, source=TRACE),
+    Format("tflite", "LiteRT", ".tflite", ("ai_edge_litert",), write_litert, LiteRtRuntime,
+        programs=(PROGRAM,)),
     Format("coreml", "CoreML", ".mlpackage", ("coremltools",), write_coreml, CoreMlRuntime,
-        folder=COREML_FILES, source=TRACE, half=True, why_not_run=why_no_coreml),
+        ("half",), folder=COREML_FILES, source=TRACE, needs_macos=True),
     Format("engine", "TensorRT", "_tensorrt_model", ("tensorrt", "cuda"), write_engine,
-        TensorRtRuntime, folder=TENSORRT_FILES, is_program=True, is_tried=False, half=True,
-        nms=True, efficient_nms=True),
+        TensorRtRuntime, ("half", "nms", "efficient_nms"), folder=TENSORRT_FILES, is_program=True,
+        is_tried=False),
 )  # fmt: skip
 
 
@@ -151,7 +147,9 @@ def require_free_place(path: Path, row: Format) -> None:
     if not path.exists() and not path.is_symlink():
         return
     is_folder = path.is_dir() and not path.is_symlink()
-    if is_folder != bool(row.folder) or is_folder and _holds_more(path, row.folder):
+    known = {str(each) for file in row.folder for each in (file, *PurePosixPath(file).parents)}
+    inside = {each.relative_to(path).as_posix() for each in path.rglob("*") if is_folder}
+    if is_folder != bool(row.folder) or inside - known:
         raise UserError(f"{path} exists, and export.py did not write it; move it away")
 
 
@@ -159,9 +157,3 @@ def size_of(path: Path) -> int:
     """Return the bytes of a file, or of all files in a folder."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
-
-
-def _holds_more(folder: Path, files: tuple[str, ...]) -> bool:
-    """Return whether something else is in a folder than these files and their folders."""
-    known = {str(each) for file in files for each in (file, *PurePosixPath(file).parents)}
-    return any(path.relative_to(folder).as_posix() not in known for path in folder.rglob("*"))

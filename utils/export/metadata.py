@@ -84,14 +84,11 @@ def _as_json(value: Any) -> str:
 def metadata_of(texts: Mapping[str, str]) -> Metadata:
     """Return what `Metadata.texts` wrote; UserError names a field that is absent or wrong."""
     values: dict[str, Any] = {}
-    for field in dataclasses.fields(Metadata):
-        if field.name not in texts:
-            raise UserError(f"its metadata lacks {field.name}; export it with export.py")
+    for name in _ACCEPTED.keys() & texts.keys():
         try:
-            values[field.name] = parse_json(texts[field.name])
+            values[name] = parse_json(texts[name])
         except ValueError as error:
-            text = brief(texts[field.name])
-            raise UserError(f"its metadata has {field.name} {text}: {error}") from error
+            raise UserError(f"its metadata has {name} {brief(texts[name])}: {error}") from error
     return checked(values)
 
 
@@ -109,7 +106,7 @@ def metadata_of_json(content: str | bytes) -> Metadata:
         raise UserError(f"its {METADATA_FILE} is no JSON: {error}") from error
     if not isinstance(fields, dict):
         raise UserError(f"its {METADATA_FILE} holds no object; export it with export.py")
-    return metadata_of({name: json.dumps(value) for name, value in fields.items()})
+    return checked(fields)
 
 
 def metadata_of_folder(folder: Path, files: Sequence[str]) -> Metadata:
@@ -140,12 +137,16 @@ def metadata_in_zip(content: bytes, ending: str) -> Metadata:
 
 
 def checked(values: Mapping[str, Any]) -> Metadata:
-    """Return metadata of plain values by name; UserError names one that is wrong."""
-    for name, value in values.items():
-        if not _ACCEPTED[name](value):
-            raise UserError(f"its metadata has {name} {brief(value)}; export it again")
-    sides = {"image_size": tuple(values["image_size"])}
-    metadata = Metadata(**{**values, "class_names": tuple(values["class_names"]), **sides})
+    """Return metadata of plain values; UserError names a field that is absent or wrong."""
+    for name, is_accepted in _ACCEPTED.items():
+        if name not in values:
+            raise UserError(f"its metadata lacks {name}; export it with export.py")
+        if not is_accepted(values[name]):
+            raise UserError(f"its metadata has {name} {brief(values[name])}; export it again")
+    fields = {name: values[name] for name in _ACCEPTED}
+    for name in ("class_names", "image_size"):
+        fields[name] = tuple(fields[name])
+    metadata = Metadata(**fields)
     if any(side % metadata.stride for side in metadata.image_size):
         raise UserError(
             f"its metadata has image_size {list(metadata.image_size)}, no multiples of its stride "
@@ -172,12 +173,6 @@ def _is_fraction(value: Any) -> bool:
     return type(value) in (int, float) and 0 <= value <= 1
 
 
-def _is_suppression(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        name in _SUPPRESSION and _SUPPRESSION[name](setting) for name, setting in value.items()
-    )
-
-
 def _is_switch(value: Any) -> bool:
     return isinstance(value, bool)
 
@@ -190,6 +185,14 @@ _SUPPRESSION: dict[str, Callable[[Any], bool]] = {
     "max_detections": _is_whole(1, MOST),
     "multi_label": _is_switch,
 }
+
+
+def _is_suppression(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        name in _SUPPRESSION and _SUPPRESSION[name](setting) for name, setting in value.items()
+    )
+
+
 _ACCEPTED: dict[str, Callable[[Any], bool]] = {
     "class_names": _is_list(_is_text(LONGEST_NAME), 1, MOST),
     "stride": _is_whole(1, LARGEST_SIDE),

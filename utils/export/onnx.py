@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -72,16 +72,11 @@ def describe(model: Any, metadata: Metadata) -> None:
         value.doc_string = meaning
 
 
-class OnnxModel(NamedTuple):
-    """An ONNX file that was read."""
-
-    content: bytes  # one message, with its external data
-    metadata: Metadata
-    input_type: str  # NumPy's name
-
-
-def read_onnx(path: Path) -> OnnxModel:
+def read_onnx(path: Path) -> tuple[bytes, Metadata, str]:
     """Read an ONNX file; whether it can be run is for `opening.py` to try.
+
+    Returns:
+        One message with all external data, the metadata, and the NumPy type of the images.
 
     Raises:
         UserError: damaged, of another task, with custom operators, or with data elsewhere.
@@ -95,14 +90,16 @@ def read_onnx(path: Path) -> OnnxModel:
             raise
         raise UserError("damaged, or no ONNX file") from error
     given = _images_of(model)
-    _require_standard(model)
+    if model.functions or model.graph.sparse_initializer:
+        raise UserError("it has functions or sparse tensors; a detector has none of them")
+    _require_standard(model.graph)
     _read_external(model, path.parent)
     names = {number: name for name, number in onnx.TensorProto.DataType.items()}
     kind = INPUTS.get(names.get(given.type.tensor_type.elem_type, ""), "")
     metadata = _metadata_of(model, given, kind)
     if kind not in (("uint8",) if metadata.image == PIXELS else ("float32", "float16")):
         raise UserError(f"it takes numbers of a type that is not its metadata's {metadata.image}")
-    return OnnxModel(model.SerializeToString(), metadata, kind)
+    return model.SerializeToString(), metadata, kind
 
 
 def _images_of(model: Any) -> Any:
@@ -117,24 +114,17 @@ def _images_of(model: Any) -> Any:
     return inputs[0]
 
 
-def _require_standard(model: Any) -> None:
+def _require_standard(graph: Any) -> None:
     """Raise UserError for operators that are not ONNX's own, in subgraphs too."""
-    if model.functions or model.graph.sparse_initializer:
-        raise UserError("it has functions or sparse tensors; a detector has none of them")
-    for node in _all_nodes(model.graph):
+    for node in graph.node:
         if node.domain not in DOMAINS:
             raise UserError(
                 f"its operator {brief(node.op_type)} is of {brief(node.domain)}; only ONNX's own "
                 "operators are run here"
             )
-
-
-def _all_nodes(graph: Any) -> Iterator[Any]:
-    for node in graph.node:
-        yield node
         for attribute in node.attribute:
             for inner in (attribute.g, *attribute.graphs):
-                yield from _all_nodes(inner)
+                _require_standard(inner)
 
 
 def _read_external(model: Any, folder: Path) -> None:
@@ -168,9 +158,6 @@ def _metadata_of(model: Any, given: Any, kind: str) -> Metadata:
     if len(model.metadata_props) > MOST_TEXTS:
         raise UserError(f"its metadata has {len(model.metadata_props):,} texts")
     texts = {entry.key: entry.value for entry in model.metadata_props}
-    for name, text in texts.items():  # some builds of protobuf leave what is no text as bytes
-        if not isinstance(name, str) or not isinstance(text, str):
-            raise UserError(f"its metadata has {brief(name)} that is not UTF-8")
     if not is_foreign(texts):
         return metadata_of(texts)
     graph = model.graph
@@ -196,21 +183,18 @@ class OnnxRuntime:
     def __init__(self, path: Path, threads: int | None = None) -> None:
         """Load a file; UserError as `read_onnx`, or if ONNX Runtime refuses it."""
         runtime = import_optional("onnxruntime", f"--weights {path}")
-        model = read_onnx(path)
+        content, self.metadata, self._input_type = read_onnx(path)
         options = runtime.SessionOptions()
         options.intra_op_num_threads = threads or 0
         options.log_severity_level = SILENT
         for name, value in NO_SPINNING.items():
             options.add_session_config_entry(name, value)
         try:
-            self._session = runtime.InferenceSession(
-                model.content, options, ["CPUExecutionProvider"]
-            )
+            self._session = runtime.InferenceSession(content, options, ["CPUExecutionProvider"])
         except Exception as error:  # of classes that it does not export
             raise UserError(f"ONNX Runtime does not take it: {brief(str(error))}") from error
-        self.metadata = model.metadata
         self.name = f"ONNX Runtime {runtime.__version__}, CPU"
-        self._input, self._input_type = self._session.get_inputs()[0].name, model.input_type
+        self._input = self._session.get_inputs()[0].name
 
     def __call__(self, images: np.ndarray) -> Outputs:
         try:

@@ -66,7 +66,11 @@ class OpenVinoRuntime:
         if threads:
             settings["INFERENCE_NUM_THREADS"] = str(threads)
         try:
-            model, self.metadata = read_folder(core, path) if path.is_dir() else of_onnx(core, path)
+            if path.is_dir():
+                model, self.metadata = read_folder(core, path)
+            else:
+                content, self.metadata, _ = read_onnx(path)
+                model = core.read_model(content)
             if len(model.inputs) != 1:
                 raise UserError(f"it has {len(model.inputs)} inputs; a detector has one")
             self._type = np.dtype(model.input().get_element_type().to_dtype())
@@ -104,12 +108,6 @@ def read_folder(core: Any, folder: Path) -> tuple[Any, Metadata]:
         raise UserError(f"its {MODEL} is not UTF-8") from error
     model = core.read_model(text.encode(), weights)
     return model, metadata_of(texts_of(model))
-
-
-def of_onnx(core: Any, path: Path) -> tuple[Any, Metadata]:
-    """Return the model of an ONNX file and its metadata; UserError as `read_onnx`."""
-    file = read_onnx(path)
-    return core.read_model(file.content), file.metadata
 
 
 def reason(error: Exception) -> str:

@@ -28,7 +28,12 @@ def run_program(command: Sequence[str | Path], folder: Path) -> None:
             errors="replace",
             start_new_session=True,  # with what it starts it is one group
         ) as process:
-            output, errors = _outputs_of(process)
+            try:
+                output, errors = process.communicate(timeout=LONGEST_SECONDS)
+            except BaseException:  # a timeout, Ctrl-C or SIGTERM
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise
     except subprocess.TimeoutExpired as error:
         raise UserError(f"{name} has not ended after {LONGEST_SECONDS} s") from error
     except OSError as error:
@@ -36,13 +41,3 @@ def run_program(command: Sequence[str | Path], folder: Path) -> None:
     if process.returncode:
         *_, last = (errors.strip() or output.strip() or "no message").splitlines()
         raise UserError(f"{name} failed with status {process.returncode}: {brief(last)}")
-
-
-def _outputs_of(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Wait for a program; on a timeout or an interrupt, end all processes that it started."""
-    try:
-        return process.communicate(timeout=LONGEST_SECONDS)
-    except BaseException:  # Ctrl-C and SIGTERM too
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        raise

@@ -131,20 +131,6 @@ def find_ranges(model: Any, names: Sequence[str], images: Calibration) -> Ranges
     Raises:
         UserError: a map is not finite.
     """
-    run = runner(model, names)
-    extremes: dict[str, tuple[float, float]] = {}
-    for batch in images():
-        for name, values in run(batch).items():
-            extremes[name] = _wider(name, extremes.get(name, (0.0, 0.0)), values)
-    counts = {name: np.zeros(BINS, np.int64) for name in names}
-    for batch in images():
-        for name, values in run(batch).items():
-            counts[name] += histogram(values, *extremes[name])
-    return {name: _trimmed(counts[name], *extremes[name]) for name in names}
-
-
-def runner(model: Any, names: Sequence[str]) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
-    """Return what computes maps of a graph from one input."""
     onnx = import_optional("onnx", "--int8")
     runtime = import_optional("onnxruntime", "--int8")
     shown = onnx.ModelProto()
@@ -157,11 +143,18 @@ def runner(model: Any, names: Sequence[str]) -> Callable[[np.ndarray], dict[str,
         shown.SerializeToString(), providers=["CPUExecutionProvider"]
     )
 
-    def run(images: np.ndarray) -> dict[str, np.ndarray]:
-        maps = dict(zip(computed, session.run(computed, {source: images}), strict=True))
-        return {name: maps.get(name, images) for name in names}
+    def maps() -> Iterator[tuple[str, np.ndarray]]:
+        for batch in images():
+            found = dict(zip(computed, session.run(computed, {source: batch}), strict=True))
+            yield from ((name, found.get(name, batch)) for name in names)
 
-    return run
+    extremes: dict[str, tuple[float, float]] = {}
+    for name, values in maps():
+        extremes[name] = _wider(name, extremes.get(name, (0.0, 0.0)), values)
+    counts = {name: np.zeros(BINS, np.int64) for name in names}
+    for name, values in maps():
+        counts[name] += histogram(values, *extremes[name])
+    return {name: _trimmed(counts[name], *extremes[name]) for name in names}
 
 
 def _wider(name: str, extremes: tuple[float, float], values: np.ndarray) -> tuple[float, float]:

@@ -22,14 +22,14 @@ def refused(path, text):
 
 
 def test_a_public_segmenter_is_known_by_its_outputs(tmp_path):
-    metadata = read_onnx(write_segmenter(tmp_path / "a.onnx")).metadata
+    metadata = read_onnx(write_segmenter(tmp_path / "a.onnx"))[1]
     assert (metadata.head, metadata.output) == ("Segment", MASK_ROWS)
     assert metadata.class_names == ("cat", "dog") and metadata.image_size == (SIDE, SIDE)
 
 
 def test_a_public_classifier_takes_normalized_images(tmp_path):
     path = write_classifier(tmp_path / "a.onnx")
-    metadata = read_onnx(path).metadata
+    metadata = read_onnx(path)[1]
     assert (metadata.head, metadata.output, metadata.image) == ("Classify", LOGITS, NORMALIZED)
     predictor = ExportedPredictor(OnnxRuntime(path, 1))
     images = np.full((1, 3, SIDE, SIDE), 255, np.uint8)
@@ -43,7 +43,7 @@ def test_a_public_classifier_takes_normalized_images(tmp_path):
 
 def test_the_images_of_a_classifier_of_any_size_are_those_of_its_task(tmp_path):
     path = write_classifier(tmp_path / "a.onnx", shape=("b", 3, "h", "w"))
-    metadata = read_onnx(path).metadata
+    metadata = read_onnx(path)[1]
     assert metadata.dynamic and metadata.image_size == (224, 224)
 
 

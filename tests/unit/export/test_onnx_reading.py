@@ -138,7 +138,7 @@ def test_images_of_another_type_are_refused(tmp_path, kind):
 
 def test_the_graph_tells_what_the_public_exporter_does_not(tmp_path):
     texts = {"stride": "32", "names": "{0: 'it''s', 1: \"étoile\"}"}
-    metadata = read_onnx(write_detector(tmp_path / "a.onnx", 4, texts=texts)).metadata
+    metadata = read_onnx(write_detector(tmp_path / "a.onnx", 4, texts=texts))[1]
     assert metadata.class_names == ("it's", "étoile") and not metadata.dynamic
     assert (metadata.stride, metadata.image_size, metadata.batch_size) == (32, (SIDE, SIDE), 4)
 
@@ -149,7 +149,7 @@ def test_a_dynamic_file_of_the_public_exporter_is_dynamic(tmp_path):
         tmp_path / "a.onnx", nodes, initial, ("batch", 3, "height", "width"), (("b", "n", 7),),
         {"names": "['cat', 'dog']", "stride": "32"},
     )  # fmt: skip
-    metadata = read_onnx(path).metadata
+    metadata = read_onnx(path)[1]
     assert metadata.dynamic and metadata.class_names == ("cat", "dog")
     (found,) = OnnxRuntime(path, 1)(np.zeros((2, 3, 64, 96), np.float32))
     assert found.shape == (2, 1, 7)
