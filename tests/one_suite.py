@@ -20,7 +20,6 @@ OF_BOTH = {
     "torch": (
         "export/examples/test_cpp_example.py",
         "conformance/test_onnx_backend.py",
-        "parity/test_optimizer_state_crosses.py",
         "parity/test_parity_command.py",
         "parity/test_resume_crosses.py",
         "train/test_compare_backends.py",

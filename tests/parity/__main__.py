@@ -3,8 +3,7 @@
     .venv/torch/bin/python -m tests.parity --steps 20
 
 Runs PyTorch and OneFlow at the same time, each in its own environment, on the same weights and
-batches; `rows.py` says what is compared, and why each tolerance is what it is. Outputs stored
-from the public YOLOv5 are compared too where SHARED_DIR, by default ../shared, has them.
+batches; `table.py` says what is compared, and why each tolerance is what it is.
 """
 
 from __future__ import annotations
@@ -21,9 +20,7 @@ from pathlib import Path
 
 from tests.environments import BACKENDS
 from tests.parity.both import compare_sides, run_sides
-from tests.parity.settings import Settings
-from tests.parity.table import formatted
-from tests.shared_files import shared_folder
+from tests.parity.table import Settings, formatted
 from utils.cli.flags import new_parser, require_from
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.errors import UserError
@@ -41,23 +38,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--img", dest="image_size", type=int, default=64, help="side of the images")
     add("--batch", dest="batch_size", type=int, default=16, help="images a batch")
     flags = parser.parse_args(arguments)
-    golden: Path | None = shared_folder() / "golden"
     try:
         require_from("--steps", flags.steps, 1)
         require_from("--batch", flags.batch_size, 1)
         check_image_size(flags.image_size, 32)
         read_model(flags.cfg)
-        if not golden.exists():
-            print(f"no outputs of the public YOLOv5 in {golden}: not compared (see SHARED_DIR)")
-            golden = None
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             shapes = ShapesConfig(num_train=16, num_val=1, image_side=flags.image_size)
             data = draw_dataset(folder / "shapes", shapes)
-            stored = str(golden.resolve()) if golden else None
-            settings = Settings(data=str(data), golden=stored, **vars(flags))
-            run_sides(settings, folder, *BACKENDS)
-            lines = compare_sides(folder, golden)
+            run_sides(Settings(data=str(data), **vars(flags)), folder, *BACKENDS)
+            lines = compare_sides(folder)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_USER_ERROR

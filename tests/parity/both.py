@@ -12,10 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.environments import BACKENDS
-from tests.parity import stored
-from tests.parity.rows import SECTIONS
-from tests.parity.settings import Settings
-from tests.parity.table import Line, compare
+from tests.parity.table import SECTIONS, Line, Settings, compare
 from utils.errors import UserError
 from utils.files.project import PROJECT
 
@@ -71,16 +68,10 @@ def run_sides(settings: Settings, folder: Path, *backends: str) -> None:
             process.wait()
 
 
-def compare_sides(folder: Path, golden: Path | None) -> list[Line]:
-    """The lines of the table: OneFlow against PyTorch, then each against the stored outputs."""
-    files = {backend: folder / f"{backend}.npz" for backend in BACKENDS}
+def compare_sides(folder: Path) -> list[Line]:
+    """The lines of the table: OneFlow against PyTorch."""
     lines = []
-    for section in ("exact", "float64", "float32"):
-        reference, actual = (Result(files[backend], section) for backend in BACKENDS)
-        lines += compare(section, SECTIONS[section], actual, reference)
-    if golden is not None:
-        expected = stored.expected(golden)
-        for backend, file in files.items():
-            measured = Result(file, "stored")
-            lines += compare(f"stored {backend}", SECTIONS["stored"], measured, expected)
+    for section, rows in SECTIONS.items():
+        reference, actual = (Result(folder / f"{name}.npz", section) for name in BACKENDS)
+        lines += compare(section, rows, actual, reference)
     return lines

@@ -1,7 +1,7 @@
 """One backend's side of `python -m tests.parity`: run everything, write every number.
 
 `python -m tests.parity.side SETTINGS OUT` under YOLO_BACKEND. SETTINGS is a JSON file with the
-fields of `settings.py`; OUT.npz names its arrays "SECTION/ROW/ITEM", as `rows.py` has them.
+fields of `Settings`; OUT.npz names its arrays "SECTION/ROW/ITEM", as `table.py` has them.
 """
 
 # ruff: noqa: E402
@@ -27,9 +27,7 @@ from models.heads.base import LossTerms
 from models.training.state import TrainState, build_state
 from models.training.step import train_step
 from tests.losses import arrays_of
-from tests.parity import stored
-from tests.parity.rows import DTYPES
-from tests.parity.settings import Settings
+from tests.parity.table import DTYPES, Settings
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters, read_hyperparameters
 from utils.cli.recipe_config import OPTIMIZERS
 from utils.cli.train_config import parse_train_flags
@@ -95,9 +93,6 @@ def main(settings_path: str, out: str) -> None:
         for optimizer in OPTIMIZERS:
             found |= compare_steps(side, dtype, optimizer)
         arrays |= {f"{dtype}/{name}": array for name, array in found.items()}
-    if settings.golden is not None:
-        found = stored.measure(Path(settings.golden))
-        arrays |= {f"stored/{name}": array for name, array in found.items()}
     np.savez(Path(out), **arrays)
 
 

@@ -12,9 +12,7 @@ import pytest
 from tests.environments import BACKENDS, python_of
 from tests.parity.__main__ import main
 from tests.parity.both import compare_sides, run_sides
-from tests.parity.rows import FLOAT64, Row
-from tests.parity.settings import Settings
-from tests.parity.table import compare, difference, formatted
+from tests.parity.table import FLOAT64, Row, Settings, compare, difference, formatted
 from tests.small import write_small_dataset, write_small_model
 from utils.errors import UserError
 
@@ -34,7 +32,6 @@ def agreeing(tmp_path_factory):
         image_size=64,
         batch_size=16,
         steps=STEPS,
-        golden=None,
     )
     run_sides(settings, folder, *BACKENDS)
     return folder, settings
@@ -45,7 +42,7 @@ def differing(lines):
 
 
 def test_both_backends_agree_in_every_row(agreeing):
-    lines = compare_sides(agreeing[0], golden=None)
+    lines = compare_sides(agreeing[0])
     text = list(formatted(lines))
     assert differing(lines) == set(), "\n".join(text)
     assert text[-1] == f"{len(lines)} rows, all agree"
@@ -76,7 +73,7 @@ def test_a_side_with_one_other_weight_is_told_from_the_first_layer_on(agreeing, 
     folder, settings = agreeing
     shutil.copy(folder / "oneflow.npz", tmp_path)
     run_sides(dataclasses.replace(settings, nudge=1e-3), tmp_path, "torch")
-    lines = compare_sides(tmp_path, golden=None)
+    lines = compare_sides(tmp_path)
     found = differing(lines)
     # In float32 a thousandth of one weight still shows where nothing has been averaged yet.
     wanted = {("exact", "weights"), ("float32", "layer 00"), ("float64", "gradients")}
@@ -118,36 +115,20 @@ def test_a_row_that_finds_nothing_disagrees():
     assert not line.agrees
 
 
-def test_magnitudes_below_the_floor_count_as_the_floor():
-    assert difference(np.array([1e-4]), np.array([0.0]), floor=0.1) == (1e-4, pytest.approx(1e-3))
-    assert difference(np.array([1e-4]), np.array([0.0]), floor=0.0)[1] == np.inf
-
-
 @pytest.fixture
 def canned(agreeing, tmp_path, monkeypatch):
     """The command over sides that have run already; returns the folder of their files."""
     for backend in BACKENDS:
         shutil.copy(agreeing[0] / f"{backend}.npz", tmp_path)
-    monkeypatch.setenv("SHARED_DIR", str(tmp_path / "absent"))
     monkeypatch.setattr("tests.parity.__main__.run_sides", lambda *arguments: None)
-    monkeypatch.setattr(
-        "tests.parity.__main__.compare_sides",
-        lambda folder, golden: compare_sides(tmp_path, golden),
-    )
+    monkeypatch.setattr("tests.parity.__main__.compare_sides", lambda _: compare_sides(tmp_path))
     return tmp_path
 
 
-def test_the_command_prints_the_table_and_ends_with_zero(canned, capsys):
+def test_the_command_prints_the_table_and_ends_with_one_when_a_number_differs(canned, capsys):
     assert main(["--steps", str(STEPS)]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[0].startswith("no outputs of the public YOLOv5 in")
-    assert printed[1].split() == [
-        "compared", "row", "worst", "tensor", "absolute", "relative", "tolerance", "verdict"
-    ]  # fmt: skip
-    assert printed[-1].endswith("all agree")
-
-
-def test_the_command_ends_with_one_when_a_number_differs(canned, capsys):
+    head, *_, last = capsys.readouterr().out.splitlines()
+    assert head.split()[:3] == ["compared", "row", "worst"] and last.endswith("all agree")
     arrays = dict(np.load(canned / "oneflow.npz"))
     arrays["float64/AdamW parameters/model.24.m.0.bias"][0] += 1e-6
     np.savez(canned / "oneflow.npz", **arrays)
@@ -156,29 +137,21 @@ def test_the_command_ends_with_one_when_a_number_differs(canned, capsys):
     assert len(marked) == 1 and "model.24.m.0.bias" in marked[0]
 
 
-def test_a_side_that_fails_ends_the_command_with_two(agreeing, tmp_path, monkeypatch, capsys):
-    settings = dataclasses.replace(agreeing[1], cfg="absent.yaml")
-    with pytest.raises(UserError, match=r"the side of torch failed:[\s\S]*absent\.yaml"):
-        run_sides(settings, tmp_path, "torch")
-    assert main(["--steps", "0"]) == 2
-    assert "--steps 0" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
+        (["--steps", "0"], "--steps 0"),
         (["--cfg", "absent.yaml"], "--cfg absent.yaml: there is no such file"),
         (["--img", "33"], "--img 33"),
-        (["--batch", "0"], "--batch 0"),
     ],
 )
-def test_a_wrong_flag_is_told_before_a_side_runs(flags, message, monkeypatch, capsys):
+def test_a_wrong_flag_is_reported_before_a_side_runs(flags, message, monkeypatch, capsys):
     monkeypatch.setattr("tests.parity.__main__.run_sides", lambda *arguments: pytest.fail())
     assert main(flags) == 2
     assert capsys.readouterr().err.startswith(f"error: {message}")
 
 
-def test_a_user_error_in_a_side_is_told_without_a_traceback(agreeing, tmp_path):
+def test_a_user_error_in_a_side_is_reported_without_a_traceback(agreeing, tmp_path):
     settings = dataclasses.replace(agreeing[1], cfg="absent.yaml")
     with pytest.raises(UserError, match=r"the side of torch failed:\nerror: --cfg absent\.yaml"):
         run_sides(settings, tmp_path, "torch")
