@@ -27,10 +27,8 @@ MAX_NODES = 300_000  # values and keys; an alias counts as all that it stands fo
 MAX_NUMBER_LENGTH = 64  # characters
 LARGEST_INTEGER = 2**63 - 1
 
-_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _RESOLVER = yaml.resolver.Resolver()
 _SCALARS = yaml.constructor.SafeConstructor()
-_MERGE = "tag:yaml.org,2002:merge"
 _QUOTES = "put it in quotes if it is text"
 # libyaml compares each with all before it, and no plain file needs any but the version.
 _DIRECTIVE = re.compile(r"^%(?!YAML )", re.MULTILINE)
@@ -123,7 +121,7 @@ class _Reader:
     """The parser's events -> values, counted before they are built."""
 
     def __init__(self, text: str) -> None:
-        self._events: Iterator[Any] = yaml.parse(text, _LOADER)
+        self._events: Iterator[Any] = yaml.parse(text, yaml.CSafeLoader)
         self._anchors: dict[str, tuple[Any, int]] = {}  # a value and its number of nodes
         self._nodes = 0
         self._place: list[str | int] = []  # keys and positions, from the outside
@@ -157,10 +155,8 @@ class _Reader:
             return self._alias(event)
         before = self._nodes
         self._count(1, event)
-        if isinstance(event, yaml.ScalarEvent):
-            value = self._scalar(event)
-        else:
-            value = self._collection(event)
+        is_scalar = isinstance(event, yaml.ScalarEvent)
+        value = self._scalar(event) if is_scalar else self._collection(event)
         if event.anchor is not None:
             self._anchors[event.anchor] = value, self._nodes - before
         return value
@@ -180,7 +176,7 @@ class _Reader:
             raise self._refused(event, f"the tag {brief(event.tag)} is not accepted; remove it")
         if len(self._place) >= MAX_DEPTH:
             raise self._refused(event, f"nested deeper than {MAX_DEPTH}")
-        return self._list() if is_list else self._mapping(event)
+        return self._list() if is_list else self._mapping()
 
     def _list(self) -> list[Any]:
         values: list[Any] = []
@@ -190,22 +186,18 @@ class _Reader:
             self._place.pop()
         return values
 
-    def _mapping(self, start: Any) -> dict[str | int, Any]:
-        merged: dict[str | int, Any] = {}
-        own: dict[str | int, Any] = {}
+    def _mapping(self) -> dict[str | int, Any]:
+        values: dict[str | int, Any] = {}
         texts: set[str] = set()  # in JSON 1 and "1" are one key
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            if self._is_merge(event):
-                merged.update(self._merged(next(self._events)))
-                continue
             key = self._key(event)
             if str(key) in texts:
                 raise self._refused(event, f"the key {brief(key)} appears twice")
             texts.add(str(key))
             self._place.append(key)
-            own[key] = self._value(next(self._events))
+            values[key] = self._value(next(self._events))
             self._place.pop()
-        return {**merged, **own}
+        return values
 
     def _key(self, event: Any) -> str | int:
         if not isinstance(event, yaml.ScalarEvent | yaml.AliasEvent):
@@ -217,17 +209,6 @@ class _Reader:
             )
         return key
 
-    def _is_merge(self, event: Any) -> bool:
-        return isinstance(event, yaml.ScalarEvent) and _tag_of(event) == _MERGE
-
-    def _merged(self, event: Any) -> dict[str | int, Any]:
-        """Return the mapping that `<<` names; of several, the first has the last word."""
-        value = self._value(event)
-        parts = value if isinstance(value, list) else [value]
-        if not all(isinstance(part, dict) for part in parts):
-            raise self._refused(event, "'<<' takes a mapping, or a list of mappings")
-        return {key: item for part in reversed(parts) for key, item in part.items()}
-
     def _scalar(self, event: Any) -> Any:
         tag, text = _tag_of(event).removeprefix("tag:yaml.org,2002:"), event.value
         if tag == "str":
@@ -236,6 +217,8 @@ class _Reader:
             return text
         if tag == "timestamp":
             raise self._refused(event, f"{brief(text)} is a date; {_QUOTES}")
+        if tag == "merge":
+            raise self._refused(event, "'<<' is not accepted; write the keys out")
         if tag not in ("null", "bool", "int", "float"):
             raise self._refused(event, f"{brief(text)} has the tag {brief(tag)}; {_QUOTES}")
         if len(text) > MAX_NUMBER_LENGTH:

@@ -1,15 +1,11 @@
-"""Frames -> videos that keep their times: H.264 in MP4, which browsers and players open.
-
-A video grows in pieces that are whole by themselves, so that what a killed process leaves under its
-temporary name can be played; at the end it becomes a plain MP4.
-"""
+"""Frames -> videos that keep their times: H.264 in MP4, which browsers and players open."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import cv2
 import numpy as np
@@ -21,7 +17,6 @@ from utils.media.video import load_av
 MAX_SIDE = 16384  # of H.264
 _TICKS = 90_000  # a second; MPEG's own clock, which 24, 25, 30 and 30000/1001 frames divide
 _DEFAULT_RATE = Fraction(30)
-_PIECE_BYTES = 1 << 22  # larger than a second of video, so that it is written at once
 _THREADS = 2
 # Measured on 720p: "veryfast" takes 0.6 of the time of "fast"; without B-frames none is held back.
 _H264 = {"preset": "veryfast", "crf": "20", "bf": "0"}
@@ -97,11 +92,7 @@ class VideoWriter:
 
     def _begin(self) -> None:
         file = self._stack.enter_context(atomic_file(self._path))
-        # Pieces, one about every second, that begin with a frame that needs no other one.
-        options = {"movflags": "hybrid_fragmented"}
-        self._container = self._av.open(
-            _Flushed(file), "w", format="mp4", options=options, buffer_size=_PIECE_BYTES
-        )
+        self._container = self._av.open(file, "w", format="mp4")
         stream = self._stream = self._container.add_stream("libx264", rate=self._rate)
         stream.height, stream.width = (side + side % 2 for side in self._size)
         stream.pix_fmt = "yuv420p"
@@ -126,20 +117,3 @@ class VideoWriter:
                 self._mux(None)
                 self._container.close()
                 self._container = None
-
-
-class _Flushed:
-    """A file for PyAV whose pieces reach the system at once, whole."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.seek, self.tell = file.seek, file.tell
-
-    @property
-    def closed(self) -> bool:
-        return self._file.closed
-
-    def write(self, content: bytes) -> int:
-        self._file.write(content)
-        self._file.flush()
-        return len(content)

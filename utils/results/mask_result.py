@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from utils.data.loading.memory import require_memory
 from utils.detections import Segmentations
 from utils.drawing.annotate import draw_masks
 from utils.masks.runs import mask_of_runs, to_text
@@ -39,14 +38,7 @@ class Masks:
         return (mask_of_runs(row, self._size) for row in self._runs.rows())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Return all masks; UserError if this machine has no memory for them."""
-        shape = (len(self), *self._size)
-        require_memory(
-            int(np.prod(shape, dtype=np.int64)),
-            f"{len(self)} masks of {self._size[1]}x{self._size[0]} px",
-            "go through the masks one by one, or through `outlines`",
-        )
-        masks = np.empty(shape, bool)
+        masks = np.empty((len(self), *self._size), bool)
         for index, mask in enumerate(self):
             masks[index] = mask
         return masks if dtype is None else masks.astype(dtype, copy=False)

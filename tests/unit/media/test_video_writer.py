@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from fractions import Fraction
@@ -63,31 +62,6 @@ def test_an_exception_leaves_a_whole_video_of_what_was_written(tmp_path):
         raise KeyboardInterrupt
     assert len(list(VideoFile(path, PIXELS).frames())) == 5
     assert list(tmp_path.iterdir()) == [path]
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-import numpy as np
-from tests.unit.media.videos import picture
-from utils.media.video_writer import VideoWriter
-writer = VideoWriter(Path(sys.argv[1]), (48, 64), 10)
-for index in range(100):
-    writer.write(picture(index % 24), index / 10)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_what_a_killed_process_leaves_can_be_played(tmp_path):
-    path = tmp_path / "a.mp4"
-    ended = subprocess.run([sys.executable, "-c", KILLED, str(path)], cwd=PROJECT, check=False)
-    assert ended.returncode == -signal.SIGKILL
-    (left,) = tmp_path.iterdir()
-    assert left.name.startswith(".a.mp4.")  # not under the name of a complete file
-    frames = list(VideoFile(left, PIXELS).frames())
-    # What is lost: the last second, which is not whole, and what the encoder looks ahead.
-    assert len(frames) >= 100 - 10 - 20
-    assert [number_in(frame.image) for frame in frames] == [n % 24 for n in range(len(frames))]
 
 
 FULL = """
