@@ -6,12 +6,25 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import backend
 from backend import nn
-from benchmarks import ciou, detect, ema, epoch, loader, optimizer, side_by_side, train_step, val
+from benchmarks import (
+    ciou,
+    detect,
+    ema,
+    epoch,
+    loader,
+    optimizer,
+    ring,
+    side_by_side,
+    train_step,
+    val,
+)
+from benchmarks.ring import Link, ring_bytes, ring_seconds
+from benchmarks.serve import Load
 from tests.small import write_small_dataset, write_small_model
 from utils.data.loading.batch import Batch, Targets
 from utils.data.sources.dataset import load_dataset
-from utils.errors import UserError
 
 
 def run(monkeypatch, module, tmp_path, *flags):
@@ -127,23 +140,18 @@ def test_detection_is_timed_beside_the_forward_pass(monkeypatch, tmp_path, capsy
     assert sum(len(tensor) for tensor in detect.build(flags, "cpu").batches()) == 5
 
 
-def fake_training(monkeypatch, seconds, failing="", other_work=""):
-    """train.py whose epochs take these seconds; returns the commands that were run.
-
-    One that has the flag `failing` ends as for want of memory; one with `other_work` works less.
-    """
+def fake_training(monkeypatch, seconds):
+    """train.py whose epochs take these seconds; returns the commands that were run."""
     commands = []
 
     def run_train(command, **_):
         commands.append(command)
-        if failing in command:
-            return SimpleNamespace(returncode=1, stderr="out of memory\n")
         folder = epoch.Path(command[command.index("--project") + 1]) / "epoch"
         folder.mkdir()
         lines = ["seconds/epoch", *map(str, seconds[len(commands) - 1])]
         (folder / "results.csv").write_text("\n".join(lines))
-        work = {"batches_sha1": "ab", "optimizer_steps": 6 - (other_work in command)}
-        (folder / "work.json").write_text(json.dumps({"work": {**work, "parameters": 9}}))
+        work = {"batches_sha1": "ab", "optimizer_steps": 6, "parameters": 9}
+        (folder / "work.json").write_text(json.dumps({"work": work}))
         return SimpleNamespace(returncode=0, stderr="")
 
     monkeypatch.setattr(epoch.subprocess, "run", run_train)
@@ -152,7 +160,7 @@ def fake_training(monkeypatch, seconds, failing="", other_work=""):
 
 def test_epochs_are_timed_in_turns_without_the_first(monkeypatch, tmp_path, capsys):
     data = write_small_dataset(tmp_path)
-    commands = fake_training(monkeypatch, [(9, 4, 6), (9, 1, 2), (9, 5, 5), (9, 3, 2)], "-", "-")
+    commands = fake_training(monkeypatch, [(9, 4, 6), (9, 1, 2), (9, 5, 5), (9, 3, 2)])
     run(monkeypatch, epoch, tmp_path, "--data", data, "--repeats", 2, "--fast", "--a --b")
     plain, fast = json.loads((tmp_path / "rows.json").read_text())["timings"]
     assert (plain["median"], plain["fastest"], plain["slowest"]) == (5e3, 4e3, 6e3)
@@ -162,20 +170,32 @@ def test_epochs_are_timed_in_turns_without_the_first(monkeypatch, tmp_path, caps
     assert "plain: 2 images/s" in capsys.readouterr().out  # 12 images in 5 s
 
 
-@pytest.mark.parametrize(
-    ("failing", "other_work", "said"),
-    [("--cache", "-", "ended with 1: out of memory"),
-     ("-", "--cache", "unequal work: optimizer_steps is 5, and 6 in the first run")],
-)  # fmt: skip
-def test_epochs_that_fail_or_do_other_work_have_no_figure(
-    monkeypatch, tmp_path, capsys, failing, other_work, said
-):
-    fake_training(monkeypatch, [(2, 1)] * 2, failing, other_work)
-    with pytest.raises(SystemExit, match="1"):
-        run(monkeypatch, epoch, tmp_path, "--data", write_small_dataset(tmp_path))
-    (row,) = json.loads((tmp_path / "rows.json").read_text())["timings"]
-    assert row["name"] == "plain"
-    printed = capsys.readouterr().out
-    assert "fast: not measured: " in printed and said in printed
-    with pytest.raises(UserError, match="2 are needed"):
-        run(monkeypatch, epoch, tmp_path, "--epochs", 1)
+def test_accepted_refused_and_lost_requests_are_counted_apart():
+    load = Load(2.0, [(200, 0.1), (200, 0.3), (429, 0.001), (0, 0.5), (503, 0.1)])
+    assert load.rate == 1.0
+    assert load.words() == (
+        "5 requests in 2.0 s: 2 answered, 1.0 a second; latency median 200 ms, p99 298 ms; "
+        "1 refused, 2 lost"
+    )
+
+
+def test_a_ring_moves_the_bytes_twice_less_one_share_in_messages_around_it_twice():
+    assert [ring_bytes(80, members) for members in (1, 2, 4, 8)] == [0, 80, 120, 140]
+    # 6 messages of 1 ms and 120 bytes at 1,000 bytes a second.
+    assert ring_seconds(80, 4, Link(latency=1e-3, bandwidth=1e3)) == pytest.approx(0.006 + 0.12)
+
+
+def test_several_ranks_run_the_same_command_line(monkeypatch, capsys):
+    started = []
+    monkeypatch.setattr(ring, "run_ranks", lambda *call: started.append(call) or 3)
+    monkeypatch.setattr("sys.argv", ["ring", "--ranks", "2"])
+    with pytest.raises(SystemExit, match="^3$"):
+        ring.main()
+    ((command, name, variables),) = started
+    assert command[1:] == ["-m", "benchmarks.ring", "--ranks", "2"]
+    assert (name, variables) == (backend.use(), {"WORLD_SIZE": "2"})
+    monkeypatch.setattr("sys.argv", ["ring", "--ranks", "1", "--mb", "1"])
+    ring.main()
+    assert capsys.readouterr().out == (
+        "1 ranks sum 1 MB: rank 0 sent 0.00 MB; a ring sends 0.00 MB\n"
+    )

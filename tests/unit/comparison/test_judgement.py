@@ -3,7 +3,7 @@
 import pytest
 
 from utils.comparison.document import HALF_TOLERANCE, TOLERANCE, differences, loss_gap
-from utils.comparison.statistics import epoch_ratios, process_ratios, spread, verdict
+from utils.comparison.statistics import epoch_ratios, process_ratios, verdict
 
 
 def run(cell="torch", work=None, losses=((1.0, 2.0, 3.0),), seconds=(), number=1, process=1.0):
@@ -53,11 +53,6 @@ def test_every_difference_in_work_is_a_line(change, line):
     assert differences(run(work=work), run("oneflow", {**work, **change}), {name}) == []
 
 
-def test_a_false_setting_is_not_taken_for_an_absent_one():
-    found = differences(run(work={"a": None}), run(work={"b": 0}), set())
-    assert [line.partition(":")[0] for line in found] == ["a", "b"]
-
-
 def test_losses_are_compared_over_the_same_batches_and_the_worst_is_told():
     gap = loss_gap(run(losses=[[1, 2, 3], [1, 1, 2]]), run(losses=[[1, 2, 3], [1, 1, 2.02]]))
     assert (gap["batches"], gap["worst_batch"], gap["diverged"]) == (2, 2, False)
@@ -93,11 +88,6 @@ def test_ratios_pair_the_same_epoch_of_the_same_round_without_warm_up():
     pairs = epoch_ratios(reference[:1], candidate[:1], "processor_seconds")
     assert pairs == [0.75]  # no ratio to an epoch that took no tick
     assert process_ratios([run(process=2.0)], [run(process=5.0), run(number=2)]) == [2.5]
-
-
-def test_spread_is_median_and_range():
-    assert spread([3.0, 1.0, 2.0, 10.0]) == {"median": 2.5, "min": 1.0, "max": 10.0, "count": 4}
-    assert spread([]) is None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from utils.comparison import load
-from utils.comparison.load import LoadWatch, disturbs
+from utils.comparison.load import LoadWatch
 
 WORK = "import time\nend = time.process_time() + 0.6\nwhile time.process_time() < end: pass"
 
@@ -56,7 +56,3 @@ def test_own_work_and_that_of_processes_that_run_or_have_ended_is_not_of_others(
         one.stdin.close()
         one.wait()
     assert load._own_seconds() - ended > 0.5
-
-
-def test_a_tenth_of_the_cores_disturbs():
-    assert [disturbs(others, 4) for others in (None, 0.0, 0.4, 0.41)] == [False, False, False, True]

@@ -1,13 +1,10 @@
 """compare.py's flags, the runs that they plan, and the command of each."""
 
-import json
 import re
 import sys
 
 import pytest
-import yaml
 
-from tests.small import write_small_dataset
 from utils.comparison.document import cells_of
 from utils.comparison.plan import VARIANTS, Cell, Pair, Turn, make_cells, make_pairs, turns
 from utils.comparison.runs import devices_of, load_record, record_path, train_command
@@ -69,19 +66,6 @@ def test_settings_are_read_from_the_flags_and_back_from_their_file(flags, tmp_pa
     assert set(ablated.all_variants) == VARIANTS.keys() - {"fused"}
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("batch", []), ("batch", 4), ("nproc", "2"), ("epochs", 1.5), ("python", [4]),
-     ("variants", [[]]), ("seed", 10**400), ("more", 1)],
-)  # fmt: skip
-def test_damaged_settings_of_a_comparison_are_one_error(flags, tmp_path, name, value):
-    parse_flags(flags)[0].save(tmp_path)
-    path = tmp_path / "settings.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
-    with pytest.raises(UserError, match=f"--resume {tmp_path}: no comparison"):
-        load_settings(tmp_path)
-
-
 @pytest.mark.parametrize("content", ["[" * 9000, "{", "[]", "{}", '{"failure": "x"}'])
 def test_a_damaged_record_is_measured_again(flags, tmp_path, content):
     turn = next(iter(turns(cells_of(parse_flags(flags)[0]), 1)))
@@ -109,19 +93,6 @@ def test_processes_are_asked_for_by_their_number_or_by_their_devices(
     command = train_command(settings, Turn(Cell("torch", "plain", 4), 1), tmp_path)
     given = command[command.index("--nproc") + 1] if "--nproc" in command else "1"
     assert given == str(processes)
-
-
-def test_runs_draw_the_split_that_is_asked_for(flags, tmp_path):
-    yaml_path = write_small_dataset(tmp_path)
-    drawn = [*flags, "--data", str(yaml_path), "--split", "0.65"]
-    with pytest.raises(UserError, match="--split 0.65: .* has a split for validation"):
-        parse_flags(drawn)
-    document = yaml.safe_load(yaml_path.read_text())
-    document.pop("val")
-    yaml_path.write_text(yaml.safe_dump(document))
-    settings, _, _ = parse_flags(drawn)
-    command = train_command(settings, Turn(Cell("torch", "plain", 4), 1), tmp_path)
-    assert command[command.index("--split") + 1] == "0.65"
 
 
 @pytest.mark.parametrize(

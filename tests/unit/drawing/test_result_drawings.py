@@ -1,6 +1,5 @@
 """`Result.plot` and `Result.crop`: what YOLOv5 writes on boxes, and what it cuts out of images."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -65,15 +64,6 @@ def test_labels_are_those_of_the_public_yolov5(drawn_labels):
     for case in stored()["label_text"]:
         result_of(None, (0, 0, 9, 9), [case["confidence"]], names=[case["name"]]).plot()
         assert drawn_labels == [case["text"]]
-
-
-def test_the_label_of_a_track_begins_with_its_number(drawn_labels):
-    result = result_of(None, [(0, 0, 9, 9)] * 2, classes=[0, 1])
-    result = dataclasses.replace(result, track_ids=np.array([7, 12]))
-    result.plot()
-    assert drawn_labels == ["7 person 0.87", "12 bus 0.87"]
-    result.plot(scores=False)
-    assert drawn_labels == ["7 person", "12 bus"]
 
 
 def test_plot_draws_on_a_copy():

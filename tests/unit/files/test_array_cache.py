@@ -67,13 +67,6 @@ def test_every_damage_is_found(folder):
         assert kept() is None
 
 
-def test_what_is_no_file_is_nothing(folder):
-    (folder / "name.safetensors").mkdir(parents=True)
-    os.mkfifo(folder / "fifo.safetensors")
-    (folder / "loop.safetensors").symlink_to("loop.safetensors")
-    assert [kept(name) for name in ("name", "fifo", "loop", "x" * 300)] == [None] * 4
-
-
 @pytest.mark.parametrize("fault", ["no folder", "full disk", "too large"])
 def test_what_cannot_be_kept_is_a_line_in_the_log(folder, tmp_path, monkeypatch, caplog, fault):
     def full(arrays):

@@ -1,15 +1,18 @@
-"""What utils/report/console.py prints of a validation, and what it writes of a run's epochs."""
+"""What utils/report prints of a validation and of epochs, and how stages are timed."""
 
 import csv
+import itertools
 
 import pytest
 
+import backend
 import models.graph  # noqa: F401  registers all heads
 from models.registry import find_block
 from tests.coco_reference import detections, evaluate, ground_truth
 from tests.small import RESULT_COLUMNS
 from utils.report.console import ROWS_A_HEADING, EpochTable, metrics_table
 from utils.report.results import Results
+from utils.report.stage_timer import UNREAD_STAGES, StageTimer
 from utils.tasks.table import TASKS
 
 SMALL, LARGE = [10, 10, 30, 30], [50, 50, 250, 280]
@@ -91,6 +94,20 @@ def test_the_heading_comes_again():
     assert due == [0, ROWS_A_HEADING, 2 * ROWS_A_HEADING]
 
 
-def test_what_was_not_measured_keeps_its_place():
-    heading, row = EpochTable({"box": "box"}, {"acc": "acc"}).lines(1, 2, [float("nan"), 0.5], 1, 0)
-    assert row.split() == ["1/2", "-", "0.500", "1.0"] and len(heading) == len(row)
+def test_marks_are_read_late_and_none_is_lost(monkeypatch):
+    clock, read = itertools.count(), []
+    monkeypatch.setattr(backend.device, "mark", lambda device: next(clock))
+    monkeypatch.setattr(
+        backend.device, "seconds_between", lambda start, end: read.append(end) or end - start
+    )
+    timer = StageTimer("cpu")
+    for _ in range(UNREAD_STAGES):
+        with timer("forward"):
+            pass
+    assert read == []
+    with timer("backward"):
+        next(clock)
+    assert read == [1]  # the oldest stage alone, which a device has long done
+    assert timer.seconds["forward"] == UNREAD_STAGES
+    assert timer.seconds["backward"] == 2
+    assert timer.seconds["forward"] == UNREAD_STAGES  # reading twice adds nothing

@@ -11,7 +11,7 @@ import pytest
 from utils.detections import Detections
 from utils.errors import UserError
 from utils.media.source import Frame
-from utils.results.result import Detection, Result
+from utils.results.result import Result
 
 BOXES = [[10.5, 20.25, 80, 100], [1, 2, 3, 4], [5, 6, 60, 50]]
 SCORES = [0.75, 0.5, 0.25]
@@ -27,15 +27,6 @@ def result(source="street.jpg", number=None, seconds=None, found=3):
     return Result(
         Frame(np.zeros((120, 160, 3), np.uint8), source, number, seconds), detections, NAMES
     )
-
-
-def test_a_result_yields_its_detections():
-    found = result()
-    assert len(found) == 3 and len(result(found=0)) == 0
-    first, second, _ = found
-    assert first == Detection((10.5, 20.25, 80.0, 100.0), 0.75, 0, "person")
-    assert second.name == "自行车" and type(second.class_index) is int
-    assert list(result(found=0)) == []
 
 
 def test_a_result_as_plain_values():

@@ -67,12 +67,6 @@ def test_drawings_follow_the_flags(tmp_path):
         np.testing.assert_array_equal(found, drawn)
 
 
-def test_crops_of_images_called_like_numbered_crops_do_not_replace_each_other(tmp_path):
-    results = [make_result(Path(f"{name}.jpg"), PERSON, PERSON) for name in ("a", "a2")]
-    found = write(tmp_path, *results, save_crop=True, nosave=True)
-    assert found == [f"crops/person/{name}.jpg" for name in ("a", "a2", "a22", "a23")]
-
-
 def test_each_class_has_a_safe_folder_of_its_own(tmp_path):
     names = ("../up", "a/b", "a_b", "人", "", "\x1b[31m")
     rows = [(10, 10, 30, 30, 0.5, index) for index in range(len(names))]
@@ -156,14 +150,6 @@ def test_the_json_file_has_all_of_a_detection(tmp_path):
     ]  # fmt: skip
     assert (tmp_path / "predictions.csv").read_text() == "\\x1b人.jpg,person,0.50,7\n"
     assert (tmp_path / "labels/\x1b人.txt").read_text().endswith(" 7\n")
-
-
-@pytest.mark.parametrize("stem", ["x" * 251, "人" * 83, "a\udce9", "a\nb"])
-def test_odd_names_of_sources_give_files(tmp_path, stem):
-    found = write(tmp_path, make_result(Path(f"{stem}.jpg"), PERSON), **ALL)
-    assert len(found) == 5
-    assert len(json.loads((tmp_path / "detections.json").read_text())["images"]) == 1
-    assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 1
 
 
 def test_a_source_is_never_replaced_by_its_drawing(tmp_path):

@@ -1,13 +1,10 @@
 """A bar, and lines beside it, on terminals of all widths; lines alone where there is none."""
 
 import logging
-import subprocess
-import sys
 
 import pytest
 
 from tests.unit.screen.terminal import run_on_terminal
-from utils.files.project import PROJECT
 from utils.screen import progress
 from utils.screen.progress import Progress
 
@@ -96,20 +93,6 @@ logging.getLogger("train").warning("a label is wrong")
 logging.getLogger("train").info("not shown")
 """
     assert run_on_terminal(code, 80).shown() == ["rank 1: a label is wrong"]
-
-
-def test_a_log_has_no_code_of_a_terminal():
-    done = subprocess.run(
-        [sys.executable, "-c", WORK.format(note=LOSSES)],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-    )
-    assert (done.stderr, done.returncode) == ("", 0)
-    assert done.stdout.splitlines()[:2] == [
-        "compiled the step in 12 s", "update skipped: a loss is not finite",
-    ]  # fmt: skip
-    assert "\033" not in done.stdout and "\r" not in done.stdout
 
 
 PARTS = ["epoch 100/300", "box 0.1234", "obj 0.2345", "cls 0.0456", "P 0.100", "R 0.200",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from utils.detections import Detections
 from utils.errors import UserError
 from utils.media.source import Frame
-from utils.tracking.tracker import NO_ID, SourceTrackers, Tracker, needed_threshold
+from utils.tracking.tracker import NO_ID, SourceTrackers, Tracker
 
 CONFIDENCE = 0.25
 RATE = 25
@@ -63,13 +62,6 @@ def test_a_weak_detection_continues_a_track_and_begins_none():
         found, ids = tracker.update(boxes(unknown, (10, 10, 0.12)), frame(number))
         assert ids.tolist() == [1]  # what has a score below --conf and no id is left out
         assert found.scores.tolist() == pytest.approx([0.12])
-
-
-@pytest.mark.parametrize(
-    ("confidence", "needed"), [(0.25, 0.1), (0.1, 0.1), (0.001, 0.001), (0, 0)]
-)
-def test_a_tracker_needs_detections_below_conf(confidence, needed):
-    assert needed_threshold(confidence) == needed
 
 
 def test_an_object_keeps_its_id_through_a_gap_below_a_second():
@@ -148,19 +140,6 @@ def test_without_the_package_the_message_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "trackers", None)
     with pytest.raises(UserError, match="--track needs trackers: pip install --no-deps -r"):
         new_tracker()
-
-
-@pytest.mark.parametrize("rate", [None, 0, -5, math.nan, math.inf, 90000])
-@pytest.mark.parametrize(
-    "seconds", [[None] * 6, [0.0, -5.0, -5.0, -6.0, -7.0, -8.0], [math.nan] * 6, [1e9] * 6]
-)
-def test_rates_and_times_that_cannot_be_lose_no_object(rate, seconds):
-    tracker = Tracker(rate, CONFIDENCE)
-    ids = [
-        tracker.update(boxes((10, 10, 0.9)), Frame(IMAGE, "x", n, time))[1].tolist()
-        for n, time in enumerate([0.0, 0.04, *seconds])
-    ]
-    assert ids == [[NO_ID]] + [[1]] * 7
 
 
 IN_VIEW, NEW, KNOWN = boxes((10, 10, 0.9)), [NO_ID], [1]

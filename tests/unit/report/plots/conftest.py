@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.drawing.stand_in_fonts import forget_fonts, make_font, use_folder
+from tests.unit.drawing.stand_in_fonts import forget_fonts, use_folder
 
 
 @pytest.fixture
@@ -13,12 +13,3 @@ def only_dejavu(tmp_path, monkeypatch):
     use_folder(monkeypatch, folder)
     yield folder
     forget_fonts()
-
-
-@pytest.fixture(params=["one font", "a font for every name"])
-def has_font(request, only_dejavu):
-    """Without and with a font that draws Chinese characters, as black squares of 0.8 em."""
-    if request.param == "a font for every name":
-        make_font("红细胞0123456789. lp").save(only_dejavu / "squares.ttf")
-        forget_fonts()
-    return request.param == "a font for every name"

@@ -18,11 +18,6 @@ def read_rgb(path: Path) -> np.ndarray:
     return cv2.imread(str(path))[:, :, ::-1].astype(int)
 
 
-def black_squares(picture: np.ndarray, side: int) -> int:
-    """How many places hold a dark square of so many pixels."""
-    return int(cv2.erode((picture.max(axis=2) < 90).astype(np.uint8), np.ones((side, side))).sum())
-
-
 def result_of(class_names: list[str], objects: list[int] | None = None) -> EvaluationResult:
     """A result of images with one object each, found with score 0.5: one image a class, or so
     many as `objects` says of each.

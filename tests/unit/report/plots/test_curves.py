@@ -60,19 +60,6 @@ def test_curves_over_confidence_go_through_the_points_that_the_detections_give(
     assert [kept[name].axes[0].get_ylabel() for name in CURVES] == ["precision", "recall", "F1"]
 
 
-def test_precision_over_recall_has_the_curves_of_the_average_precision(monkeypatch, tmp_path):
-    kept = kept_figures(monkeypatch, curves)
-    result = two_classes()
-    plot_precision_recall(result, tmp_path / "PR_curve.png")
-    first, second, mean = kept["PR_curve.png"].axes[0].get_lines()
-    np.testing.assert_array_equal(first.get_ydata(), result.precision_curves[0, 0])
-    np.testing.assert_allclose(np.mean(first.get_ydata()), 51 / 101)  # recalls 0 to 0.5
-    np.testing.assert_allclose(
-        mean.get_ydata(), (np.asarray(first.get_ydata()) + second.get_ydata()) / 2
-    )
-    assert legend_of(kept["PR_curve.png"]) == ["0.505  a", "1.000  b", "0.752  mean of 2 classes"]
-
-
 def test_of_many_classes_those_with_the_most_labels_have_names_and_the_others_are_thin(
     monkeypatch, tmp_path
 ):

@@ -5,15 +5,8 @@ import logging
 import numpy as np
 import pytest
 
-from tests.unit.report.plots.drawn import NAMES, black_squares, read_rgb, result_of
+from tests.unit.report.plots.drawn import NAMES
 from utils.report.plots import style
-from utils.report.plots.curves import plot_precision_recall
-
-
-def test_names_in_any_script_are_written_in_a_figure(tmp_path, has_font):
-    plot_precision_recall(result_of(NAMES), tmp_path / "pr.png")
-    # Letters are 8 pixels high at least.
-    assert (black_squares(read_rgb(tmp_path / "pr.png"), 6) > 0) == has_font
 
 
 def test_a_name_without_a_font_is_its_number_and_a_line_says_so(only_dejavu, caplog):

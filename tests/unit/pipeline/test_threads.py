@@ -1,17 +1,17 @@
-"""Sources are read ahead in threads: in order, in bounded memory, and until somebody stops."""
+"""Sources are read ahead in threads, and results written in others: in order, in bounded memory."""
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from contextlib import closing
+from functools import partial
 
 import pytest
 
 from tests.unit.pipeline.fake_sources import SIDE, FakeSource
-from utils.pipeline import reading
-from utils.pipeline.background import StageSeconds
+from utils.pipeline import background, reading
+from utils.pipeline.background import StageSeconds, Writer
 from utils.pipeline.reading import Reader
 
 
@@ -70,14 +70,6 @@ def test_a_source_that_breaks_is_an_entry_and_the_rest_goes_on():
     assert all((read.frame is None) == bool(read.problem) for read in reads)
 
 
-def test_an_endless_list_begins_at_once_and_is_read_a_little_ahead(opened):
-    with make_reader(batch_size=2, threads=3) as reader:
-        sources = map(FakeSource, itertools.count())
-        with closing(reader.batches(sources)) as batches:
-            assert names([next(batches)]) == [[("image 0", None), ("image 1", None)]]
-            assert len(opened) <= 2 + 2 + 3 + 1
-
-
 def test_large_images_are_not_read_ahead(opened, monkeypatch):
     monkeypatch.setattr(reading, "MOST_BYTES", 100)
     side = 6  # 108 bytes
@@ -123,3 +115,62 @@ def test_a_defect_of_a_thread_ends_the_work(kind):
 
     with pytest.raises(RuntimeError, match="defect"):
         read_all([FakeSource(number, kind, 2) for number in range(3)], prepare=fail)
+
+
+def slowly(number, seconds=0.0):
+    time.sleep(seconds or 0.001 * (number * 7 % 5))
+    return number
+
+
+def fail(number):
+    raise OSError(28, "No space left on device", f"{number}.jpg")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_work_is_told_in_order(threads):
+    told = []
+    with Writer(told.append, threads, most=5) as writer:
+        for number in range(40):
+            writer.add(partial(slowly, number), in_turn=number % 3 == 0, num_bytes=1)
+            assert number + 1 - len(told) <= 5
+    assert told == list(range(40))
+
+
+def test_what_is_done_in_turn_does_not_overlap():
+    running, most, order = [], [], []
+
+    def work(number):
+        running.append(number)
+        most.append(len(running))
+        time.sleep(0.002)
+        order.append(number)
+        running.remove(number)
+
+    with Writer(lambda done: None, 4, most=10) as writer:
+        for number in range(20):
+            writer.add(partial(work, number), in_turn=True, num_bytes=0)
+    assert max(most) == 1 and order == list(range(20))
+
+
+def test_large_images_wait_for_each_other(monkeypatch):
+    monkeypatch.setattr(background, "MOST_BYTES", 100)
+    told = []
+    with Writer(told.append, 2, most=50) as writer:
+        for number in range(6):
+            writer.add(partial(slowly, number), in_turn=False, num_bytes=60)
+            assert len(told) >= number  # a second one is never kept beside the first
+
+
+def test_a_failure_ends_the_work_and_what_was_before_it_is_told():
+    told, begun = [], []
+
+    def work(number):
+        begun.append(number)
+        return slowly(number, 0.005)
+
+    with pytest.raises(OSError, match="4.jpg"), Writer(told.append, 1, most=30) as writer:
+        for number in range(30):
+            task = partial(fail, number) if number == 4 else partial(work, number)
+            writer.add(task, in_turn=False, num_bytes=0)
+    assert told == [0, 1, 2, 3]
+    assert len(begun) < 30  # what had not begun was dropped
