@@ -93,6 +93,11 @@ def examine(found: Detections, labels: GroundTruth) -> Evidence:
     shifted = np.where(same & touches & is_free & (iou >= best_same), scores, 0)
     own = np.where(same & finds, scores, 0).max(axis=0)
     explained = finds | (same & touches & (own < WEAK * scores))
+    left_over = np.flatnonzero(~explained.any(axis=1))
+    numbered = found.take(left_over)._replace(class_index=left_over)
+    one_a_place = SuppressionSettings(
+        iou_threshold=ONE_PLACE, class_agnostic=True, max_detections=len(left_over)
+    )
     return Evidence(
         own,
         np.where(same & is_near, scores, 0).max(axis=0),
@@ -101,17 +106,8 @@ def examine(found: Detections, labels: GroundTruth) -> Evidence:
         other.argmax(axis=0),
         shifted.max(axis=0),
         shifted.argmax(axis=0),
-        _one_a_place(found, np.flatnonzero(~explained.any(axis=1))),
+        suppress_overlapping(numbered, one_a_place).class_index,
     )
-
-
-def _one_a_place(found: Detections, rows: np.ndarray) -> np.ndarray:
-    """Return the best detection for each place, rows ascending, scores descending."""
-    numbered = found.take(rows)._replace(class_index=rows)
-    settings = SuppressionSettings(
-        iou_threshold=ONE_PLACE, class_agnostic=True, max_detections=len(rows)
-    )
-    return suppress_overlapping(numbered, settings).class_index
 
 
 class Auditor:

@@ -173,8 +173,14 @@ def _find_unpaired(sources: Sequence[ImageSource]) -> Iterator[Finding]:
     labels = {_label_file(source.path) for source in sources if isinstance(source, ImageFile)}
     known = labels.union(map(_label_file, unused))
     for path in _beside(labels):
-        if path.suffix == ".txt" and path not in known and _holds_labels(path):
-            yield Finding("lost_labels", "", str(path), "no image of this name")
+        if path.suffix == ".txt" and path not in known:
+            try:
+                content = read_label_bytes(path) or b""
+                columns = list(map(float, content.lstrip().partition(b"\n")[0].split()))
+            except (BrokenLabelError, ValueError):
+                continue
+            if len(columns) >= COLUMNS:
+                yield Finding("lost_labels", "", str(path), "no image of this name")
     for path in unused:
         text = "no split, list or annotation names it"
         yield Finding("unused_image", "", str(path), text)
@@ -193,13 +199,3 @@ def _beside(paths: Iterable[Path]) -> list[Path]:
         except OSError:
             continue
     return [folder / name for folder in sorted(found) for name in sorted(found[folder])]
-
-
-def _holds_labels(path: Path) -> bool:
-    """Return whether the first line of a file is one of labels."""
-    try:
-        content = read_label_bytes(path) or b""
-        columns = content.lstrip().partition(b"\n")[0].split()
-        return len([float(column) for column in columns]) >= COLUMNS
-    except (BrokenLabelError, ValueError):
-        return False

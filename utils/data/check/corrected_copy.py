@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -146,18 +145,14 @@ class _Copy:
             for file in (link, labels):
                 file.parent.mkdir(parents=True, exist_ok=True)
             os.symlink(path, link)
-            if not is_unlabelled(image.source):
-                labels.write_text("".join(self._corrected(rows)), encoding="utf-8")
-            self._taken |= {link, labels}
-            self.num_images += 1
-
-    def _corrected(self, rows: Sequence[Row]) -> list[str]:
-        """Return the lines of a label file with what is right, clipped."""
-        for row in rows:
-            if row.kind:
+            for row in filter(lambda row: row.kind, rows):
                 title = KINDS[row.kind].title.lower()
                 self.changes[f"dropped ({title})" if row.kind in DROPPED else "clipped"] += 1
-        return [line for row in rows if row.is_decided if (line := _line(row))]
+            if not is_unlabelled(image.source):
+                lines = [_line(row) for row in rows if row.is_decided]
+                labels.write_text("".join(lines), encoding="utf-8")
+            self._taken |= {link, labels}
+            self.num_images += 1
 
 
 def _line(row: Row) -> str:

@@ -74,7 +74,14 @@ def inspect(
     except BrokenImageError as error:
         finding = Finding(_kind_of_fault(source, max_pixels), split, path, str(error))
         return CheckedImage(split, source, None), [finding]
-    found = list(_label_findings(split, source, num_classes, size))
+    found = []
+    for row in read_rows(source, num_classes, size):
+        if row.kind:
+            where = ": ".join(filter(None, [source.labels_at, row.place]))
+            box = row.box_xyxy_norm
+            found.append(Finding(row.kind, split, where, row.fault, box_xyxy_norm=box))
+    if is_unlabelled(source):
+        found.append(Finding("no_label_file", split, path, f"there is no {source.labels_at}"))
     try:
         fingerprint, is_turned = read_as(source.path, partial(_look_at, source, size))
     except (BrokenImageError, OtherSizeError) as error:
@@ -119,18 +126,6 @@ def _look_at(source: ImageSource, size: tuple[int, int]) -> tuple[Fingerprint, b
     if found.look == UNKNOWN and size[0] * size[1] <= MOST_DECODED:
         decode_bytes(content, size, choose_reduction(size, SMALL))
     return found, read_header(io.BytesIO(content.data)).orientation != UPRIGHT
-
-
-def _label_findings(
-    split: str, source: ImageSource, num_classes: int, size: tuple[int, int]
-) -> Iterator[Finding]:
-    """Yield what is wrong with the labels of an image."""
-    for row in read_rows(source, num_classes, size):
-        if row.kind:
-            where = ": ".join(filter(None, [source.labels_at, row.place]))
-            yield Finding(row.kind, split, where, row.fault, box_xyxy_norm=row.box_xyxy_norm)
-    if is_unlabelled(source):
-        yield Finding("no_label_file", split, str(source.path), f"there is no {source.labels_at}")
 
 
 def count_objects(images: Sequence[CheckedImage], split: str, num_classes: int) -> np.ndarray:

@@ -141,7 +141,14 @@ def check_page(check: Check, image_size: int) -> str:
 
 def _kind(check: Check, kind: str, found: Sequence[Finding]) -> Html:
     shown = found[: PAIRS if found[0].other >= 0 else CROPS]
-    crops = [crop for finding in shown for crop in _crops(check, finding)]
+    crops = []
+    for one in shown:
+        if one.image >= 0:
+            image = check.images[one.image]
+            crops.append(_crop(check, image, line(check, one), one.box_xyxy_norm))
+        if one.other >= 0:  # the image that it copies
+            other = check.images[one.other]
+            crops.append(_crop(check, other, f"in {other.split}", ()))
     is_all_shown = crops and len(shown) == len(found)
     more = f"The first {LISTED}; findings.csv has all." if len(found) > LISTED else ""
     return section(
@@ -152,15 +159,6 @@ def _kind(check: Check, kind: str, found: Sequence[Finding]) -> Html:
         paragraph(more),
         level=3,
     )
-
-
-def _crops(check: Check, found: Finding) -> Iterator[Crop]:
-    """Yield a crop of a finding, and of the image that it copies."""
-    if found.image >= 0:
-        yield _crop(check, check.images[found.image], line(check, found), found.box_xyxy_norm)
-    if found.other >= 0:
-        other = check.images[found.other]
-        yield _crop(check, other, f"in {other.split}", ())
 
 
 def _crop(check: Check, image: CheckedImage, detail: str, faulty: Sequence[float]) -> Crop:

@@ -129,24 +129,19 @@ def _names_of(image: Element, is_whole: bool) -> Iterator[str]:
 
 def _add_shapes(labels: ImageLabels, image: Element) -> None:
     called = f"image {brief(image.get('id'))}"
-    try:
-        labels.size = _size_of(image)
-    except ValueError as error:
-        return labels.refuse(f"{called}: {error}")
+    if image.get("width") is not None or image.get("height") is not None:
+        try:
+            height, width = _integers(image, "height", "width")
+        except ValueError as error:
+            return labels.refuse(f"{called}: {error}")
+        if not (height and width):
+            return labels.refuse(f"{called}: its size is {width} x {height} px")
+        labels.size = height, width
     for shape in image:
         try:
             _add_shape(labels, shape)
         except ValueError as error:
             labels.refuse(f"{called}, {shape.tag}: {error}")
-
-
-def _size_of(image: Element) -> tuple[int, int]:
-    if image.get("width") is None and image.get("height") is None:
-        return UNKNOWN
-    height, width = _integers(image, "height", "width")
-    if not (height and width):
-        raise ValueError(f"its size is {width} x {height} px")
-    return height, width
 
 
 def _add_shape(labels: ImageLabels, shape: Element) -> None:

@@ -69,7 +69,10 @@ def parse(path: Path) -> Parsed | None:
     shapes = document.get("shapes") if isinstance(document, dict) else None
     if not isinstance(shapes, list):
         return None
-    labels = ImageLabels(Path(), _size(document))
+    sides: list[Any] = [document.get(name) for name in ("imageHeight", "imageWidth")]
+    # Scripts leave the size out.
+    is_known = all(type(side) in (int, float) and 1 < side <= LARGEST for side in sides)
+    labels = ImageLabels(Path(), (int(sides[0]), int(sides[1])) if is_known else UNKNOWN)
     objects: dict[tuple[str, str], list[_Shape]] = {}
     masks: list[int] = []  # the pixels of each
     for number, shape in enumerate(shapes, start=1):
@@ -92,15 +95,6 @@ def parse(path: Path) -> Parsed | None:
             labels.add(label, box)
     name = document.get("imagePath")
     return name if isinstance(name, str) else "", labels
-
-
-def _size(document: Mapping[str, Any]) -> tuple[int, int]:
-    """Return (height, width), which scripts leave out."""
-    sides: list[Any] = [document.get(name) for name in ("imageHeight", "imageWidth")]
-    if not all(type(side) in (int, float) and 1 < side <= LARGEST for side in sides):
-        return UNKNOWN
-    height, width = map(int, sides)
-    return height, width
 
 
 def _label(shape: Any) -> str:

@@ -10,6 +10,7 @@ if __name__ == "__main__":
 import argparse
 import logging
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from backend.words import count
@@ -42,11 +43,6 @@ log = logging.getLogger("records")
 
 
 def main() -> None:
-    flags = parse_flags()
-    flags.run(flags)
-
-
-def parse_flags() -> argparse.Namespace:
     parser = new_parser("python -m utils.data.records", "Datasets packed into FFRecord files.")
     commands = parser.add_subparsers(required=True, metavar="pack | verify | list | unpack")
     for run, about in (
@@ -71,7 +67,8 @@ def parse_flags() -> argparse.Namespace:
                 help="size at which a new file begins")  # fmt: skip
             add("--max-pixels", type=from_one, default=MAX_PIXELS, metavar="N",
                 help="leave out images with more pixels than this")  # fmt: skip
-    return parser.parse_args()
+    flags = parser.parse_args()
+    flags.run(flags)
 
 
 def load_images(
@@ -168,13 +165,11 @@ def find_files(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def verify(flags: argparse.Namespace) -> None:
-    damages = []
-    for path in find_files(flags.paths):
-        found = find_damages(path)
-        damages += found
+    damages = {path: find_damages(path) for path in find_files(flags.paths)}
+    for path, found in damages.items():
         say(f"{path}: {f'{len(found)} damaged' if found else 'whole'}")
-    if damages:
-        raise DatasetError("\n".join(damages))
+    if any(damages.values()):
+        raise DatasetError("\n".join(chain.from_iterable(damages.values())))
 
 
 def find_damages(path: Path) -> list[str]:
@@ -198,8 +193,7 @@ def find_damages(path: Path) -> list[str]:
 
 
 def list_records(flags: argparse.Namespace) -> None:
-    for path in find_files(flags.paths):
-        say(*describe_file(path))
+    say(*chain.from_iterable(map(describe_file, find_files(flags.paths))))
 
 
 def describe_file(path: Path) -> Iterator[str]:

@@ -98,9 +98,7 @@ def pack_samples(
     }
     moved, dropped = sum(x.num_moved for x in texts), sum(x.num_dropped for x in texts)
     if moved or dropped:
-        text = (
-            "outlines must lie exactly within their boxes: %s moved by up to a pixel, %s left out"
-        )
+        text = "outlines must lie within their boxes: %s moved by up to a pixel, %s left out"
         log.warning(text, count(moved, "outline"), count(dropped, "outline"))
     with new_folder(yaml_path.parent) as folder:
         for split, samples in splits.items():

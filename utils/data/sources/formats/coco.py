@@ -49,22 +49,22 @@ def accepts(path: Path) -> bool:
 
 
 def find(path: Path) -> Splits:
-    """Return the splits of a file, or of a folder as Roboflow, COCO or CVAT lay it out."""
+    """Return the splits of a file, or of a folder as Roboflow, COCO or CVAT lay it out.
+
+    The images of a file lie beside it, or where its names lead.
+    """
     if not path.is_dir():
-        return {"": [_beside(path)]} if accepts(path) else {}
+        if not accepts(path):
+            return {}
+        above = path.parent.parent if path.parent.name == "annotations" else path.parent
+        places = [path.parent, path.parent / "images", *_folders_of(above, _tag_of(path))]
+        return {"": [AnnotatedFolder(NAME, path, _image_folder(path, places) or path.parent)]}
     found: dict[str, list[AnnotatedFolder]] = {}
     for folder in (*split_folders(path), path):
         if accepts(file := folder / ROBOFLOW):
             split = "" if folder == path else split_of(folder.name)
             found.setdefault(split, []).append(AnnotatedFolder(NAME, file, folder))
     return found or _public_layout(path)
-
-
-def _beside(file: Path) -> AnnotatedFolder:
-    """Return a file with the folder of its images: beside it, or where its names lead."""
-    above = file.parent.parent if file.parent.name == "annotations" else file.parent
-    folders = [file.parent, file.parent / "images", *_folders_of(above, _tag_of(file))]
-    return AnnotatedFolder(NAME, file, _image_folder(file, folders) or file.parent)
 
 
 def _public_layout(root: Path) -> dict[str, list[AnnotatedFolder]]:

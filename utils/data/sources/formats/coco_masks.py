@@ -49,9 +49,10 @@ def read_runs(segmentation: Mapping[str, Any]) -> MaskRuns:
         ValueError: runs that are damaged, or do not fill the size.
     """
     size = segmentation.get("size")
-    if not (isinstance(size, list) and len(size) == 2 and all(map(_is_side, size))):
+    sides = size if isinstance(size, list) and len(size) == 2 else [0]
+    if not all(type(side) is int and 0 < side <= MAX_SIDE for side in sides):
         raise ValueError(f"a mask of size {brief(size)}; [height, width] is needed")
-    height, width = size
+    height, width = sides
     counts = segmentation.get("counts")
     try:
         runs = from_text(counts).astype(np.int64) if isinstance(counts, str) else np.array(counts)
@@ -63,10 +64,6 @@ def read_runs(segmentation: Mapping[str, Any]) -> MaskRuns:
     if (runs < 0).any() or runs.clip(0, MOST_PIXELS + 1).sum() != height * width:
         raise ValueError(f"the runs of its mask do not fill {width}x{height} px")
     return MaskRuns(runs, (height, width))
-
-
-def _is_side(value: Any) -> bool:
-    return type(value) is int and 0 < value <= MAX_SIDE
 
 
 def outline_of_runs(mask: MaskRuns) -> np.ndarray:

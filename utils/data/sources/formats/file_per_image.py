@@ -132,7 +132,9 @@ class FilePerImage:
             labels.path = places[name]
             read.append(labels)
         if folder.image_list is None:
-            if not _is_shared(folder):
+            # Images of other splits may lie in the same folder.
+            is_of_split = split_in(folder.annotations.name) and not split_in(folder.images.name)
+            if not (folder.is_shared or is_of_split):
                 read += map(ImageLabels, {*images.paths} - {*places.values()})
             read.sort(key=lambda labels: labels.path.parts)  # as label files' images are
         yield from read
@@ -167,12 +169,6 @@ def _file_of(name: str, files: FileNames, images: FileNames) -> Path | None:
     own = os.path.splitext(near.relative_to(files.folder).as_posix())[0]
     image, other = (images.at(each) or images.near(each) for each in (name, own))
     return near if image and other and image.with_suffix("") == other.with_suffix("") else None
-
-
-def _is_shared(folder: AnnotatedFolder) -> bool:
-    """Return whether images of other splits may lie in the same folder."""
-    is_of_split = split_in(folder.annotations.name) and not split_in(folder.images.name)
-    return folder.is_shared or bool(is_of_split)
 
 
 def _child(folder: Path, names: Sequence[str]) -> Path | None:

@@ -74,10 +74,6 @@ class FileNotes:
     is_complete: bool = True  # False: a file could not be read, and perhaps can be next time
 
 
-def _nothing_else(folder: AnnotatedFolder) -> Iterable[Path]:
-    return ()
-
-
 class Format(NamedTuple):
     """One label format."""
 
@@ -89,7 +85,7 @@ class Format(NamedTuple):
     "" where nothing says which images are for what. Empty where there is none of this format."""
     read: Callable[[AnnotatedFolder, FileNotes], Iterator[ImageLabels]]
     """Yield what is said of each image; OSError or ValueError when the file itself is broken."""
-    also_reads: Callable[[AnnotatedFolder], Iterable[Path]] = _nothing_else
+    also_reads: Callable[[AnnotatedFolder], Iterable[Path]] = lambda folder: ()
     """What `read` opens beside the annotations and the list; a change there is a change of them."""
 
 

@@ -66,7 +66,8 @@ def find_files(
     for file in places:
         if not (file.suffix.lower() == suffix and file.is_file() and accepts(file)):
             continue
-        name = _split_of_file(file, path)
+        on_the_way = file.relative_to(path).parts[:-1]
+        name = split_in(file.stem) or next(filter(None, map(split_of, on_the_way)), "")
         split = "" if file == path else name
         if split in found:
             raise DatasetError(
@@ -75,12 +76,6 @@ def find_files(
             )
         found[split] = [AnnotatedFolder(format_name, file, _images_near(file, name, nearby))]
     return found
-
-
-def _split_of_file(file: Path, folder: Path) -> str:
-    """Return the split that the name of a file says, or a folder on the way to it."""
-    on_the_way = file.relative_to(folder).parts[:-1]
-    return split_in(file.stem) or next(filter(None, map(split_of, on_the_way)), "")
 
 
 def _files_in(folder: Path, suffix: str, nearby: Collection[str]) -> Iterator[Path]:

@@ -7,7 +7,7 @@ labelImg, Roboflow and CVAT write them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -42,17 +42,14 @@ def find(path: Path) -> Splits:
     if not path.is_dir():
         return {}
     splits: dict[str, list[AnnotatedFolder]] = {}
-    for folder in _years(path) or [path]:
+    kits = chain(path.iterdir(), path.glob("VOCdevkit/*"))
+    years = sorted(kit for kit in kits if _YEAR.fullmatch(kit.name) and kit.is_dir())
+    for folder in years or [path]:
         for split, parts in _splits(folder).items():
             splits.setdefault(split, []).extend(parts)
     if len(splits) > 1 and "" in splits:  # one year has lists, another none
         splits.setdefault("train", []).extend(splits.pop(""))
     return splits
-
-
-def _years(path: Path) -> list[Path]:
-    kits = chain(path.iterdir(), path.glob("VOCdevkit/*"))
-    return sorted(folder for folder in kits if _YEAR.fullmatch(folder.name) and folder.is_dir())
 
 
 def _splits(root: Path) -> Splits:
@@ -81,18 +78,15 @@ def _lists(root: Path) -> Iterator[tuple[str, Path]]:
         found.setdefault(split_of(name), []).append(path)
     if "trainval" in lists and not {"train", "val"} & set(found):
         yield "train", lists["trainval"]
-    yield from ((split, _list_of(split, paths)) for split, paths in found.items() if split)
-
-
-def _list_of(split: str, paths: Sequence[Path]) -> Path:
-    """Return the list of a split: the one of its name, or the only one."""
-    found = [path for path in paths if path.stem == split] or paths
-    if len(found) > 1:
-        raise DatasetError(
-            f"{found[0]} and {found[1]} are both for the split {split!r}; call one of them "
-            f"{split}.txt, or move one away"
-        )
-    return found[0]
+    for split, paths in found.items():
+        own = [path for path in paths if path.stem == split] or paths
+        if split and len(own) > 1:
+            raise DatasetError(
+                f"{own[0]} and {own[1]} are both for the split {split!r}; call one of them "
+                f"{split}.txt, or move one away"
+            )
+        if split:
+            yield split, own[0]
 
 
 def is_voc(path: Path) -> bool:
@@ -112,26 +106,28 @@ def parse(path: Path) -> Parsed | None:
     root = read_xml(path)
     if root.tag != "annotation":
         return None
-    labels = ImageLabels(Path(), _size(root))
+    texts = [_text(root, f"size/{name}") for name in ("height", "width")]
+    height, width = (int(read_number(text or 0, "a side of the image")) for text in texts)
+    # Tools that did not know it leave it out, or write 0.
+    labels = ImageLabels(Path(), (height, width) if min(height, width) > 1 else UNKNOWN)
     for number, element in enumerate(root.findall("object"), start=1):
         try:
             _add(labels, element)
         except ValueError as error:
             raise ValueError(f"object {number}: {error}") from error
-    if _text(root, "source/database").startswith(_COUNTS_FROM_ONE):
-        _count_from_zero(labels)
+    boxes = [box for _, box, _ in labels.objects]
+    counts_from_one = _text(root, "source/database").startswith(_COUNTS_FROM_ONE)
+    # Many tools have copied the name of the database, but not the counting: some box begins at 0.
+    if counts_from_one and all(min(box[:2]) >= 1 for box in boxes):
+        labels.objects = [
+            (name, (left - 1, top - 1, right, bottom), outline)
+            for name, (left, top, right, bottom), outline in labels.objects
+        ]
     return _text(root, "filename"), labels
 
 
 def _text(element: Element, name: str) -> str:
     return (element.findtext(name) or "").strip()
-
-
-def _size(root: Element) -> tuple[int, int]:
-    """Return (height, width); tools that did not know it leave it out, or write 0."""
-    texts = [_text(root, f"size/{name}") for name in ("height", "width")]
-    height, width = (int(read_number(text or 0, "a side of the image")) for text in texts)
-    return (height, width) if min(height, width) > 1 else UNKNOWN
 
 
 def _add(labels: ImageLabels, element: Element) -> None:
@@ -159,19 +155,6 @@ def _outline(element: Element) -> np.ndarray:
         names = f"x{len(points) + 1}", f"y{len(points) + 1}"
         points.append([read_number(texts.get(name, ""), name) for name in names])
     return np.array(points) if len(points) > 2 else NO_OUTLINE
-
-
-def _count_from_zero(labels: ImageLabels) -> None:
-    """Let boxes begin at the edges of their first pixels, which were numbers from 1 on.
-
-    Many tools have copied the name of the database, but not the counting: then some box begins
-    at 0.
-    """
-    if all(min(box[:2]) >= 1 for _, box, _ in labels.objects):
-        labels.objects = [
-            (name, (left - 1, top - 1, right, bottom), outline)
-            for name, (left, top, right, bottom), outline in labels.objects
-        ]
 
 
 _FILES = FilePerImage("Pascal VOC", ".xml", is_voc, parse)
