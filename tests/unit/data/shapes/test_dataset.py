@@ -128,26 +128,6 @@ def test_scenes_hold_all_classes_with_large_objects(scenes):
     assert all_boxes.min() >= 0 and (all_boxes[:, 2:] <= (320, 240)).all()
 
 
-def test_a_box_is_tight_around_its_object(monkeypatch):
-    monkeypatch.setattr("utils.data.shapes.scene.MAX_OBJECTS", 1)
-    monkeypatch.setattr("utils.data.shapes.scene.add_noise", lambda generator, image: image)
-    monkeypatch.setattr(
-        "utils.data.shapes.scene.draw_backdrop",
-        lambda generator, size: np.zeros((*size, 3), np.uint8),
-    )
-    found = 0
-    for index in range(20):
-        scene = draw_scene(sample_generator(1, 0, index), (200, 200))
-        for left, top, right, bottom in scene.boxes_xyxy.astype(int):
-            drawn = scene.image.any(axis=2)
-            rows, columns = np.flatnonzero(drawn.any(1)), np.flatnonzero(drawn.any(0))
-            edges = [columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]
-            # An anti-aliased edge pixel is drawn, but belongs to the box only if half covered.
-            np.testing.assert_allclose(edges, [left, top, right, bottom], atol=1)
-            found += 1
-    assert found >= 18
-
-
 def test_the_set_of_outlines_has_the_same_images_and_other_labels(tmp_path):
     boxes = draw_dataset(tmp_path / "boxes", SMALL)
     outlined = draw_dataset(tmp_path / "outlines", dataclasses.replace(SMALL, outlines=True))
@@ -202,13 +182,6 @@ def test_a_hidden_part_is_left_out_and_all_seen_pieces_are_one_outline():
     assert mask[50, 30] and mask[50, 90] and not mask[50, 60]
     assert abs(int(mask.sum()) - 2 * 40 * 20) < 2 * 40 + 4 * 20  # a pixel along each edge
     np.testing.assert_allclose(over.min(axis=0), [50, 20], atol=0.6)
-
-
-def test_tiny_objects_have_outlines_too():
-    config = dataclasses.replace(SMALL, image_side=16)
-    for index in range(40):
-        scene = draw_scene(sample_generator(config.seed, 0, index), (16, 14))
-        assert all(len(outline) > 2 for outline in visible_outlines(scene))
 
 
 def test_the_set_is_an_ordinary_dataset_of_class_folders(tmp_path, monkeypatch):

@@ -57,9 +57,6 @@ def test_an_outline_covers_exactly_the_pixels_of_its_mask(coded):
         np.testing.assert_array_equal(covered(outline, mask.shape), mask.astype(bool), str(seed))
 
 
-# What pycocotools decodes warns of NumPy 2's keyword `copy`.
-
-
 def test_a_rectangle_has_four_corners_and_a_ring_one_bridge():
     mask = np.zeros((8, 9), np.uint8)
     mask[2:5, 3:7] = 1
@@ -76,34 +73,18 @@ def test_memory_is_that_of_the_runs_and_not_of_the_image():
     assert len(outline) == 8
 
 
-@pytest.mark.parametrize(
-    ("size", "counts", "text"),
-    [
-        (None, [4], "size None"),
-        ([2], [4], r"size \[2\]"),
-        ([2, 0], [0], r"size \[2, 0\]"),
-        ([2, 2.0], [4], "size"),
-        ([2, 1 << 21], [1 << 22], "size"),
-        ([1 << 20, 1 << 20], [1 << 40], "do not fill"),  # no image has as many pixels
-        ([2, 2], [5], "do not fill 2x2 px"),
-        ([2, 2], [3], "do not fill"),
-        ([2, 2], [], "runs of its mask"),
-        ([2, 2], [6, -2], "do not fill"),
-        ([2, 2], [2**62, 2**62, 2**62, 2**62, 4], "do not fill"),
-        ([2, 2], [1, [1, 2]], "runs of its mask are"),
-        ([2, 2], [[1, 1, 1, 1]], "runs of its mask are"),
-        ([2, 2], [1.0, 3.0], "runs of its mask are"),
-        ([2, 2], ["1", "3"], "runs of its mask are"),
-        ([2, 2], None, "runs of its mask are None"),
-        ([2, 2], {}, "runs of its mask are"),
-        ([2, 2], "", "runs of its mask are ''"),
-        ([2, 2], "4 ", "runs of its mask are"),
-        ([2, 2], "4é", "runs of its mask are"),
-        ([2, 2], "4P", "runs of its mask are"),  # it ends within a number
-        ([2, 2], "P" * 60 + "1", "runs of its mask are"),
-        ([2, 2], "O5", "below 0"),  # -1, 5
-    ],
-)
+@pytest.mark.parametrize(("size", "counts", "text"), [
+    (None, [4], "size None"), ([2], [4], r"size \[2\]"), ([2, 0], [0], r"size \[2, 0\]"),
+    ([2, 2.0], [4], "size"), ([2, 1 << 21], [1 << 22], "size"),
+    ([1 << 20, 1 << 20], [1 << 40], "do not fill"),  # no image has as many pixels
+    *(([2, 2], counts, "do not fill") for counts in (
+        [5], [3], [6, -2], [2**62, 2**62, 2**62, 2**62, 4])),
+    # The last texts end within a number.
+    *(([2, 2], counts, "runs of its mask") for counts in (
+        [], [1, [1, 2]], [[1, 1, 1, 1]], [1.0, 3.0], ["1", "3"], None, {}, "", "4 ", "4é", "4P",
+        "P" * 60 + "1")),
+    ([2, 2], "O5", "below 0"),  # -1, 5
+])  # fmt: skip
 def test_damaged_runs_are_refused(size, counts, text):
     with pytest.raises(ValueError, match=text):
         mask_outline({"size": size, "counts": counts})
