@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 from utils.boxes import clip_boxes
 from utils.drawing.colours import NUM_COLOURS, RGB, class_colour, ink_on
 from utils.drawing.fonts import font_files, font_for, one_line, sized
-from utils.masks.window import window_of_runs
+from utils.masks.runs import window_of_runs
 from utils.ragged import Ragged
 
 # Lines grow with the image, which is shown in a window or on a page. Letters grow slower: in a

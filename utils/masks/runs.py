@@ -13,13 +13,12 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from utils.ragged import Ragged, join_ragged
+from utils.ragged import Ragged
 
 _UPSAMPLING = 5  # COCO draws outlines so many times larger
 _BITS, _MORE, _OFFSET = 5, 0x20, 48  # of a character of the text form
 _MAX_CHARACTERS = 7  # of a number below 2**32, with its sign
 _END = 2**32
-_BLOCK = 1 << 18  # places at a time, where an outline goes to and fro or masks are noise
 
 
 class Window(NamedTuple):
@@ -40,73 +39,28 @@ def runs_of_windows(windows: Iterable[Window], size: tuple[int, ...]) -> Ragged:
 
     size: (height, width) of the masks.
     """
-    parts, found, num_changes = [], [], 0
-    for top, left, pixels in windows:
-        changes = _changes_within(pixels)
-        found.append((changes, (len(changes), top, left, len(pixels) + 1)))
-        num_changes += len(changes)
-        if num_changes >= _BLOCK:  # masks of noise would take a multiple of their runs
-            parts.append(_runs_of_changes(found, size))
-            found, num_changes = [], 0
-    return join_ragged([*parts, _runs_of_changes(found, size)])
+    return Ragged.of([_runs_of_window(window, size) for window in windows], np.uint32)
 
 
-def _runs_of_changes(
-    found: Sequence[tuple[np.ndarray, tuple[int, ...]]], size: tuple[int, ...]
-) -> Ragged:
-    """Return the runs of masks by what `_changes_within` says of the window of each, and how many
-    these are, the window's top and left, and its height with the empty row.
-    """
-    rows = [place for _, place in found]
-    counts, tops, lefts, steps = np.array(rows, np.int64).reshape(-1, 4).T
-    changes = np.concatenate([np.zeros(0, np.int64), *(changes for changes, _ in found)])
-    column, row = np.divmod(changes, np.repeat(steps, counts))
-    places = np.repeat(lefts, counts) + column
-    places = places * size[0] + np.repeat(tops, counts) + row
-    return _runs_between_each(places, counts, size[0] * size[1])
-
-
-def _changes_within(pixels: np.ndarray) -> np.ndarray:
-    """Return where (h, w) bool, column by column, each with one more empty pixel, changes."""
+def _runs_of_window(window: Window, size: tuple[int, ...]) -> np.ndarray:
+    top, left, pixels = window
     if not pixels.size:
-        return np.zeros(0, np.int64)
+        return _runs_between(np.zeros(0, np.int64), size[0] * size[1])
     is_object = np.ascontiguousarray(pixels).view(np.uint8)
-    apart = cv2.copyMakeBorder(is_object, 0, 1, 0, 0, cv2.BORDER_CONSTANT)
-    flat = cv2.transpose(apart).reshape(-1)  # in half the time of NumPy
-    changes = np.empty(len(flat), bool)
-    changes[0] = flat[0]
-    np.not_equal(flat[1:], flat[:-1], out=changes[1:])
-    return changes.nonzero()[0]
-
-
-def _runs_between_each(places: np.ndarray, counts: np.ndarray, num_pixels: int) -> Ragged:
-    """Return the runs between places of changes, `counts` of each mask, ascending.
-
-    An object that goes on from the end of a column to the next one changes twice in one place.
-    """
-    owner = np.repeat(np.arange(len(counts)), counts)
-    is_twice = (places[1:] == places[:-1]) & (owner[1:] == owner[:-1])
-    is_run = places < num_pixels
-    is_run[1:] &= ~is_twice
-    is_run[:-1] &= ~is_twice
-    counts = np.bincount(owner[is_run], minlength=len(counts))
-    ends = np.insert(places[is_run], np.cumsum(counts), num_pixels)
-    runs = np.diff(ends, prepend=0)
-    runs[np.cumsum(counts + 1)[:-1]] += num_pixels  # each mask begins at 0 again
-    return Ragged(runs.astype(np.uint32), counts + 1)
+    if len(pixels) < size[0]:  # what reaches the end of a column goes on in none
+        is_object = cv2.copyMakeBorder(is_object, 0, 1, 0, 0, cv2.BORDER_CONSTANT)
+    flat = cv2.transpose(is_object).reshape(-1)  # in half the time of NumPy
+    is_change = np.empty(len(flat) + 1, bool)
+    is_change[0], is_change[-1] = flat[0], flat[-1]
+    np.not_equal(flat[1:], flat[:-1], out=is_change[1:-1])
+    column, row = np.divmod(is_change.nonzero()[0], len(is_object))
+    return _runs_between((left + column) * size[0] + top + row, size[0] * size[1])
 
 
 def _runs_between(changes: np.ndarray, num_pixels: int) -> np.ndarray:
-    """Return the runs between places of changes, those in pairs left out."""
-    places = _odd(changes)
-    places = places[places < num_pixels]
-    return np.diff(places, prepend=0, append=num_pixels).astype(np.uint32)
-
-
-def _odd(places: np.ndarray) -> np.ndarray:
-    """Return those that come an odd number of times, ascending."""
-    places, counts = np.unique(places, return_counts=True)
-    return places[counts % 2 == 1]
+    """Return the runs between places of changes, ascending."""
+    within = changes[changes < num_pixels]
+    return np.diff(within, prepend=0, append=num_pixels).astype(np.uint32)
 
 
 def mask_of_runs(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -116,16 +70,11 @@ def mask_of_runs(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:
         ValueError: the runs are not of a mask of this size.
     """
     height, width = size
-    require_size(runs, size)
+    total = int(runs.sum(dtype=np.int64))
+    if total != height * width:
+        raise ValueError(f"runs over {total:,} pixels; {width}x{height} are needed")
     is_object = np.arange(len(runs)) % 2 == 1
     return np.repeat(is_object, runs).reshape(width, height).T
-
-
-def require_size(runs: np.ndarray, size: tuple[int, int]) -> None:
-    """Raise ValueError unless runs are those of a mask of (height, width)."""
-    total = int(runs.sum(dtype=np.int64))
-    if total != size[0] * size[1]:
-        raise ValueError(f"runs over {total:,} pixels; {size[1]}x{size[0]} are needed")
 
 
 def areas(masks: Ragged) -> np.ndarray:
@@ -175,41 +124,56 @@ def iou(found: Ragged, truth: Ragged, is_crowd: np.ndarray | None = None) -> np.
     """
     overlaps = np.zeros((found.num_rows, truth.num_rows))
     starts, ends, counts = _intervals(found)
-    places = Ragged(np.stack((starts, ends), axis=1).reshape(-1), 2 * counts)
-    first, last = np.zeros((2, found.num_rows), np.int64)
-    filled, end = counts > 0, np.cumsum(counts)[counts > 0]
-    first[filled], last[filled] = starts[end - counts[filled]], ends[end - 1]
+    owner = np.repeat(np.arange(found.num_rows), counts)
     found_areas, labelled_areas = areas(found), areas(truth)
     for index, row in enumerate(truth.rows()):
-        label = _Covering(row)
-        near = np.flatnonzero((first < label.last) & (last > label.first))
-        overlaps[near, index] = label.covered(places.take(near))
+        first, last, _ = _intervals(Ragged.of([row], np.uint32))
+        if not len(first):
+            continue
+        # The pixels of the labelled mask before each place where it begins or ends.
+        places = np.stack((first, last), axis=1).reshape(-1)
+        before = np.cumsum(np.diff(places, prepend=0) * (np.arange(len(places)) % 2))
+        covered = np.interp(ends, places, before) - np.interp(starts, places, before)
+        overlap = np.bincount(owner, covered, found.num_rows)
         is_one = is_crowd is None or not is_crowd[index]
-        union = found_areas + (labelled_areas[index] - overlaps[:, index] if is_one else 0)
-        np.divide(overlaps[:, index], union, out=overlaps[:, index], where=overlaps[:, index] > 0)
+        union = found_areas + (labelled_areas[index] - overlap if is_one else 0)
+        np.divide(overlap, union, out=overlaps[:, index], where=overlap > 0)
     return overlaps
 
 
-class _Covering:
-    """A mask as the number of its pixels before each place where it begins or ends."""
+def window_of_runs(runs: np.ndarray, size: tuple[int, int]) -> Window:
+    """Return the smallest window around an object; one without pixels of an empty mask.
 
-    def __init__(self, runs: np.ndarray):
-        starts, ends, _ = _intervals(Ragged.of([runs], np.uint32))
-        before = np.cumsum(ends - starts)
-        self.first, self.last = (int(starts[0]), int(ends[-1])) if len(starts) else (0, 0)
-        self._places = np.stack((starts, ends), axis=1).reshape(-1)
-        self._before = np.stack((before - (ends - starts), before), axis=1).reshape(-1)
+    Args:
+        runs: (N,) of a mask of this size.
+        size: (height, width).
+    """
+    height, _ = size
+    left, top, right, bottom = bounds(runs, height)
+    ends = (np.cumsum(runs, dtype=np.int64) - left * height).clip(0, (right - left) * height)
+    is_object = np.arange(len(runs)) % 2 == 1
+    columns = np.repeat(is_object, np.diff(ends, prepend=0)).reshape(right - left, height)
+    return Window(top, left, columns.T[top:bottom])
 
-    def covered(self, places: Ragged) -> np.ndarray:
-        """Return how many pixels of each of N masks, of which no one is empty, this one has.
 
-        places: where each begins and ends, again and again.
-        """
-        if not places.num_rows:
-            return np.zeros(0)
-        before = np.interp(places.values, self._places, self._before)
-        starts = np.cumsum(places.lengths) - places.lengths
-        return np.add.reduceat(before[1::2] - before[::2], starts // 2)
+def outline_of_runs(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Return `largest_outline` of a mask of this size, (N, 2) float32 x and y in its pixels."""
+    top, left, pixels = window_of_runs(runs, size)
+    return largest_outline(pixels) + np.array((left, top), np.float32)
+
+
+def largest_outline(mask: np.ndarray) -> np.ndarray:
+    """Return the outer border of the piece with the most points, (N, 2) float32 x and y.
+
+    Corners are pixels of the piece; straight parts between them are left out, and holes are not
+    seen. N is 0 of an empty mask.
+
+    mask: (H, W) bool.
+    """
+    pixels = np.ascontiguousarray(mask, np.uint8)
+    borders, _ = cv2.findContours(pixels, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+    pieces = [border.reshape(-1, 2).astype(np.float32) for border in borders]
+    return max(pieces, key=len, default=np.zeros((0, 2), np.float32))
 
 
 def runs_of_polygons(outlines: Sequence[np.ndarray], size: tuple[int, int]) -> np.ndarray:
@@ -238,11 +202,11 @@ def _union(parts: Sequence[np.ndarray], num_pixels: int) -> np.ndarray:
 
 
 def _changes(outline: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Return where an outline (K, 2) is entered or left, column by column, in no order.
+    """Return where an outline (K, 2) is entered or left, column by column, ascending.
 
     COCO walks along the outline at five times the size, one pixel at a time, and keeps the steps
     from the third to the fourth of the five columns that become one. These steps alone are
-    computed here, `_BLOCK` or so at a time.
+    computed here.
     """
     corners = np.trunc(outline * _UPSAMPLING + 0.5)
     edges = np.stack((corners, np.roll(corners, -1, axis=0)), axis=1)
@@ -250,16 +214,8 @@ def _changes(outline: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     first = np.ceil((low - 2) / _UPSAMPLING).clip(min=0)
     last = np.floor((high - 3) / _UPSAMPLING).clip(max=size[1] - 1)
     num_steps = (last - first + 1).clip(min=0).astype(np.int64)
-    parts = np.split(
-        np.arange(len(edges)), np.flatnonzero(np.diff(np.cumsum(num_steps) // _BLOCK)) + 1
-    )
-    found = (_places(edges[part], first[part], num_steps[part], size[0]) for part in parts)
-    if len(parts) == 1:
-        return next(found)
-    is_change = np.zeros(size[0] * size[1] + 1, bool)
-    for places in map(_odd, found):
-        is_change[places] ^= True
-    return np.flatnonzero(is_change)
+    places, counts = np.unique(_places(edges, first, num_steps, size[0]), return_counts=True)
+    return places[counts % 2 == 1]
 
 
 def _places(
@@ -337,12 +293,9 @@ def from_text(text: str) -> np.ndarray:
     """
     content = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
     characters = content.astype(np.int64) - _OFFSET
-    if not len(characters):
-        raise ValueError("there is no run length")
-    if ((characters < 0) | (characters >= 2 * _MORE)).any():
-        raise ValueError("a character that run lengths do not have")
-    if characters[-1] & _MORE:
-        raise ValueError("run lengths that end within a number")
+    is_known = (characters >= 0) & (characters < 2 * _MORE)
+    if not len(characters) or not is_known.all() or characters[-1] & _MORE:
+        raise ValueError("no text form of run lengths")
     ends = np.flatnonzero(~characters & _MORE)
     starts = np.concatenate(([0], ends[:-1] + 1))
     lengths = ends - starts + 1

@@ -11,8 +11,7 @@ import numpy as np
 
 from utils.detections import Segmentations
 from utils.drawing.annotate import draw_masks
-from utils.masks.runs import mask_of_runs, to_text
-from utils.masks.window import outline_of_runs
+from utils.masks.runs import mask_of_runs, outline_of_runs, to_text
 from utils.ragged import Ragged
 from utils.results.result import Result
 from utils.results.text_lines import outline_lines

@@ -17,7 +17,7 @@ from utils.boxes import xyxy_to_cxcywh
 from utils.data.sources.samples import Sample
 from utils.detections import Detections, GroundTruth, Segmentations
 from utils.files.atomic import atomic_text_file
-from utils.masks.window import outline_of_runs
+from utils.masks.runs import outline_of_runs
 from utils.results.names import Names
 from utils.screen.text import printable
 

@@ -6,17 +6,21 @@ import numpy as np
 import pytest
 from pycocotools import mask as pycocotools_mask
 
+from tests.shared_files import shared_path
 from utils.masks.runs import (
     Window,
     areas,
     bounds,
     from_text,
     iou,
+    largest_outline,
     mask_of_runs,
+    outline_of_runs,
     runs_of_mask,
     runs_of_polygons,
     runs_of_windows,
     to_text,
+    window_of_runs,
 )
 from utils.ragged import Ragged
 
@@ -58,16 +62,6 @@ def test_outlines_of_one_and_more_parts_are_drawn_as_by_pycocotools(kind):
         found = runs_of_polygons(outlines, size)
         assert found.dtype == np.uint32
         assert to_text(found).encode() == expected["counts"]
-
-
-def test_an_outline_drawn_in_blocks_is_the_same(monkeypatch):
-    random = np.random.Generator(np.random.Philox(9))
-    outlines = [random.uniform(-0.1, 1.1, (300, 2)) * [90, 70] for _ in range(5)]
-    whole = [runs_of_polygons([outline], (70, 90)) for outline in outlines]
-    monkeypatch.setattr("utils.masks.runs._BLOCK", 500)
-    for outline, expected in zip(outlines, whole, strict=True):
-        np.testing.assert_array_equal(runs_of_polygons([outline], (70, 90)), expected)
-        assert to_text(expected).encode() == of_pycocotools([outline], (70, 90))["counts"]
 
 
 def test_no_outline_and_outlines_without_pixels_are_empty():
@@ -114,21 +108,8 @@ def test_a_mask_is_coded_measured_and_decoded_as_by_pycocotools(mask):
     np.testing.assert_array_equal(from_text(coded["counts"].decode()), runs)
 
 
-def test_a_window_is_coded_as_the_mask_around_it():
-    random = np.random.Generator(np.random.Philox(0))
-    for mask in MASKS:
-        size = tuple((np.array(mask.shape) + random.integers(0, 3, 2)).tolist())
-        corner = tuple(random.integers(0, np.array(size) - mask.shape + 1).tolist())
-        whole = np.zeros(size, bool)
-        whole[corner[0] :, corner[1] :][: mask.shape[0], : mask.shape[1]] = mask
-        found = runs_of_windows([Window(*corner, mask)], size)
-        np.testing.assert_array_equal(found.values, runs_of_mask(whole))
-
-
-@pytest.mark.parametrize("block", [1 << 18, 100])
-def test_windows_coded_together_are_those_coded_alone(monkeypatch, block):
+def test_windows_are_coded_as_the_masks_around_them():
     """Some are as high as the mask: there one column's object may go on in the next one."""
-    monkeypatch.setattr("utils.masks.runs._BLOCK", block)
     random = np.random.Generator(np.random.Philox(1))
     size = (9, 12)
     windows = []
@@ -144,16 +125,6 @@ def test_windows_coded_together_are_those_coded_alone(monkeypatch, block):
         whole = np.zeros(size, np.uint8, order="F")
         whole[top:, left:][: pixels.shape[0], : pixels.shape[1]] = pixels
         assert to_text(runs).encode() == pycocotools_mask.encode(whole)["counts"]
-
-
-def test_masks_of_noise_take_little_more_memory_than_their_runs():
-    noise = np.random.Generator(np.random.Philox(2)).random((500, 600)) < 0.5
-    tracemalloc.start()
-    runs = runs_of_windows((Window(0, 0, noise) for _ in range(30)), noise.shape)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert runs.values.nbytes > 15_000_000
-    assert peak < 4 * runs.values.nbytes
 
 
 def test_large_windows_do_not_lie_in_memory_together():
@@ -217,16 +188,12 @@ def test_touching_masks_have_nothing_in_common():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "no run length"),
-        ("0/", "a character that"),
-        ("0\u00e9", "a character that"),
-        ("0\ud800", "a character that"),
-        ("0\x00", "a character that"),
-        ("0P", "end within a number"),
+        *((text, "no text form") for text in ("", "0/", "0\u00e9", "0\ud800", "0\x00", "0P")),
         ("oooooooooo0", "of too many characters"),
         ("O", "below 0 or too large"),  # -1
         ("00000O", "below 0 or too large"),  # the third last number and -1
         ("oooooo7", "below 0 or too large"),  # 2**33 - 1
+        ("0" + "oooooo3" * 100_003, "below 0 or too large"),  # sums of differences
     ],
 )
 def test_text_that_is_no_runs_is_refused(text, reason):
@@ -239,11 +206,6 @@ def test_numbers_up_to_the_largest_come_back_from_text():
     np.testing.assert_array_equal(from_text(to_text(numbers)), numbers)
 
 
-def test_sums_of_differences_beyond_all_numbers_are_refused_and_not_wrapped():
-    with pytest.raises(ValueError, match="too large"):
-        from_text("0" + "oooooo3" * 3 + "oooooo3" * 100_000)
-
-
 @pytest.mark.parametrize("runs", [[19], [21], [0, 2**32 - 1] * 3, [], [2**32 - 1] * 5])
 def test_runs_of_another_size_are_refused_before_memory_is_taken(runs):
     tracemalloc.start()
@@ -253,7 +215,50 @@ def test_runs_of_another_size_are_refused_before_memory_is_taken(runs):
     tracemalloc.stop()
 
 
-def test_a_row_that_is_a_view_is_not_changed_by_its_text():
-    runs = np.arange(1, 9, dtype=np.uint32)
-    to_text(runs)
-    np.testing.assert_array_equal(runs, np.arange(1, 9))
+def test_a_window_holds_all_of_the_object_and_no_empty_side():
+    for mask in MASKS:
+        runs = runs_of_mask(mask)
+        top, left, pixels = window_of_runs(runs, mask.shape)
+        height, width = pixels.shape
+        whole = np.zeros_like(mask)
+        whole[top : top + height, left : left + width] = pixels
+        np.testing.assert_array_equal(whole, mask)
+        assert width == (np.ptp(np.flatnonzero(mask.any(axis=0))) + 1 if mask.any() else 0)
+        np.testing.assert_array_equal(outline_of_runs(runs, mask.shape), largest_outline(mask))
+
+
+def test_an_object_at_the_end_of_a_large_image_needs_little_memory():
+    runs = np.array([2**31 - 3, 1, 2], np.uint32)  # 65,536 x 32,768 pixels
+    top, left, pixels = window_of_runs(runs, (2**16, 2**15))
+    assert (top, left, pixels.shape, pixels.all()) == (2**16 - 3, 2**15 - 1, (1, 1), True)
+
+
+def test_holes_pieces_points_lines_and_nothing_have_the_public_outlines():
+    with np.load(shared_path("golden/segment/masks_to_polygons.npz")) as stored:
+        for number, mask in enumerate(stored["masks"] > 0):
+            found = largest_outline(mask)
+            assert found.dtype == np.float32 and found.ndim == 2
+            np.testing.assert_array_equal(found, stored[f"largest_{number}"])
+
+
+@pytest.mark.parametrize("name", ["assemble_640x480_of_427x640", "assemble_640x640_of_1080x810"])
+def test_assembled_masks_have_the_public_outlines(name):
+    with np.load(shared_path(f"golden/segment/{name}.npz")) as stored:
+        for kind, prefix in (("up", "polygon_"), ("native", "polygon_native_")):
+            shape = tuple(stored[f"{kind}_shape"])
+            masks = np.unpackbits(stored[kind])[: np.prod(shape)].reshape(shape) > 0
+            for number, mask in enumerate(masks):
+                np.testing.assert_array_equal(largest_outline(mask), stored[f"{prefix}{number}"])
+
+
+def test_the_piece_of_the_most_points_wins_over_the_one_of_the_largest_area():
+    mask = np.zeros((20, 40), bool)
+    mask[2:18, 2:18] = True
+    mask[8, 22:38] = mask[4:12, 30] = True  # a thin cross
+    assert largest_outline(mask)[:, 0].min() == 22
+
+
+def test_a_transposed_mask_is_read_as_it_is():
+    mask = np.zeros((4, 9), bool)
+    mask[1, 2:7] = True
+    np.testing.assert_array_equal(largest_outline(mask.T.copy().T), largest_outline(mask))
