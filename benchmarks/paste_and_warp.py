@@ -12,10 +12,9 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-from utils.data.augment.clipping import warp_polygons
 from utils.data.augment.copy_paste import CopyPaste, choose_copies, choose_objects, mirror, paste
 from utils.data.augment.geometry import Warp
-from utils.data.augment.objects import Objects, join_objects, warp_objects
+from utils.data.augment.objects import Objects, join_objects, warp_objects, warp_polygons
 from utils.data.augment.sample import (
     Augmentation,
     Scene,

@@ -46,7 +46,7 @@ def _runs_of_window(window: Window, size: tuple[int, ...]) -> np.ndarray:
     top, left, pixels = window
     if not pixels.size:
         return _runs_between(np.zeros(0, np.int64), size[0] * size[1])
-    is_object = np.ascontiguousarray(pixels).view(np.uint8)
+    is_object: np.ndarray = np.ascontiguousarray(pixels).view(np.uint8)
     if len(pixels) < size[0]:  # what reaches the end of a column goes on in none
         is_object = cv2.copyMakeBorder(is_object, 0, 1, 0, 0, cv2.BORDER_CONSTANT)
     flat = cv2.transpose(is_object).reshape(-1)  # in half the time of NumPy

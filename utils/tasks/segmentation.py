@@ -11,9 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from backend.words import count
-from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
-from utils.data.augment.transforms import WITHOUT_OUTLINES, transform_names
 from utils.data.loading.items import MaskItems, complete_outlines
 from utils.data.loading.reading import pixel_polygons
 from utils.data.sources.class_folders import refuse_classes
@@ -53,15 +51,6 @@ class Segmentation(Task):
         "efficient_nms": "TensorRT's operator has no masks; give only --nms",
     }
     refused_by_val: ClassVar[Mapping[str, str]] = {}
-
-    def check(self, config: CommandConfig) -> None:
-        super().check(config)
-        given = getattr(config, "albumentations", "")
-        for name in sorted(WITHOUT_OUTLINES & transform_names(given)):
-            raise UserError(
-                f"--albumentations: {name} cuts objects into pieces, whose outlines are not "
-                "known; leave it out where masks are trained"
-            )
 
     def items(self, config: TrainConfig) -> MaskItems:
         return MaskItems(config.mask_ratio, not config.no_overlap)

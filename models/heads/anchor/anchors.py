@@ -13,8 +13,7 @@ import numpy as np
 
 from backend.words import count
 from utils.cli.hyperparameters import Hyperparameters
-from utils.data.anchors.fit import Fit, measure_fit
-from utils.data.anchors.fitting import fit_anchors
+from utils.data.anchors.fit import Fit, fit_anchors, measure_fit
 from utils.errors import UserError, brief
 
 MAX_LEVELS = 5  # strides 8 to 128

@@ -36,12 +36,6 @@ def test_an_order_is_a_permutation_that_changes_with_seed_and_epoch():
     assert epoch_order(0, 0, 100).tolist() == orders[0]
 
 
-def test_positions_in_an_order_are_uniform():
-    first = [int(epoch_order(seed, 0, 4)[0]) for seed in range(400)]
-    # Counts of 100 deviate by 8.7; 5 times that.
-    assert np.abs(np.bincount(first, minlength=4) - 100).max() < 44
-
-
 def test_four_draws_have_mean_0_and_standard_deviation_1():
     assert nearly_normal([0.5] * 4) == 0
     assert nearly_normal([1, 1, 1, 0.5]) == pytest.approx(1.5 * math.sqrt(3), rel=1e-15)

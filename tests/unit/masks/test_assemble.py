@@ -1,7 +1,5 @@
 """Masks of prototypes at every size, against the stored public ones."""
 
-import tracemalloc
-
 import cv2
 import numpy as np
 import pytest
@@ -59,14 +57,6 @@ def test_masks_of_the_input_are_the_public_ones(stored):
     found = masks_at(prototypes, coefficients, stored["boxes"], size)
     assert found.dtype == bool
     assert_same_masks(found, expected(stored, "up"), scores_at(prototypes, coefficients, size))
-
-
-def test_masks_of_an_image_that_fills_the_input_are_the_public_ones(stored):
-    size = tuple(stored["input_hw"].tolist())
-    prototypes, coefficients = prototypes_of(stored), stored["coef"]
-    found = whole_masks(prototypes, coefficients, stored["boxes"], fit_letterbox(size, size))
-    scores = scores_at(prototypes, coefficients, size)
-    assert_same_masks(found, expected(stored, "crop_after_up", "up"), scores)
 
 
 def test_masks_at_the_size_of_the_prototypes_are_the_public_ones(stored):
@@ -157,18 +147,3 @@ def test_numbers_that_are_none_or_infinite_give_no_pixels_and_no_warning():
     boxes = np.tile(np.array([0, 0, 32, 32], np.float32), (4, 1))
     masks = native_runs(prototypes, coefficients, boxes, fit_letterbox((32, 32), (32, 32)))
     assert areas(masks).tolist() == [0, 1024, 0, 1024]
-
-
-def test_300_masks_of_a_large_image_take_little_memory():
-    random, prototypes, coefficients = random_masks(1, 300, (40, 40))
-    size = (3000, 4000)
-    corners = random.random((300, 2, 2)) * [400, 300] + random.random((300, 1, 2)) * [3600, 2700]
-    boxes = np.concatenate((corners.min(axis=1), corners.max(axis=1)), axis=1)
-    boxes[:2] = 0, 0, 4000, 3000
-    letterbox = fit_letterbox(size, (160, 160))
-    tracemalloc.start()
-    runs = native_runs(prototypes, coefficients, boxes, letterbox)
-    peak = tracemalloc.get_traced_memory()[1] - runs.values.nbytes
-    tracemalloc.stop()
-    assert runs.num_rows == 300
-    assert peak < 100_000_000  # 300 whole masks are 3.6e9 bytes

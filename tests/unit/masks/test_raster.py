@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import tracemalloc
 
 import cv2
 import numpy as np
@@ -52,17 +51,6 @@ def test_equal_areas_overlaps_and_outlines_over_the_border_are_the_public_ones()
         np.testing.assert_array_equal(separate(outlines, (32, 40), 1), stored["synthetic_separate"])
 
 
-def test_the_targets_of_the_stored_loss_are_drawn_alike():
-    with np.load(shared_path("golden/segment/loss_targets.npz")) as stored:
-        for image in (0, 1):
-            outlines = make_polygons([stored[f"polygon_i{image}_{index}"] for index in (0, 1)])
-            numbers, value = index_map(outlines, (160, 224), 4)
-            np.testing.assert_array_equal(numbers, stored["masks_overlap"][image])
-            np.testing.assert_array_equal(np.argsort(value), stored[f"sort_order{image}"])
-            expected = stored["masks_separate"][2 * image : 2 * image + 2]
-            np.testing.assert_array_equal(separate(outlines, (160, 224), 4), expected)
-
-
 @pytest.mark.parametrize("ratio", [1, 2, 3, 4])
 def test_drawing_a_part_of_the_image_gives_the_pixels_of_the_whole(ratio):
     """The whole: an outline filled in a whole image, which is then made smaller."""
@@ -110,21 +98,3 @@ def test_no_object_and_objects_that_are_not_seen_have_no_pixels():
     outside = make_polygons([[], [(20, 20), (30, 20), (30, 30)], [(-9, -9), (-5, -9), (-5, -5)]])
     numbers, value = index_map(outside, (8, 12), 4)
     assert value.tolist() == [1, 2, 3] and not numbers.any()
-
-
-def test_a_line_and_a_point_are_drawn():
-    masks = separate(make_polygons([[(1, 1), (6, 1)], [(3, 3)]]), (8, 8), 1)
-    assert masks.sum(axis=(1, 2)).tolist() == [6, 1]
-    assert separate(make_polygons([[(1, 1)]]), (3, 3), 4).shape == (1, 0, 0)
-
-
-def test_many_large_objects_do_not_lie_in_memory_together():
-    side, corners = 512, np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
-    outlines = make_polygons([corners * (side - 1 - number) for number in range(100)])
-    tracemalloc.start()
-    numbers, value = index_map(outlines, (side, side), 1)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert value.tolist() == list(range(1, 101))
-    assert numbers[0, 0] == 100 and numbers[-1, -1] == 1
-    assert peak < 30 * side * side  # bytes: a few maps, of up to 8 bytes a pixel

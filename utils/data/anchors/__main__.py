@@ -14,8 +14,7 @@ from utils.cli.flags import from_one, new_parser, whole_between
 from utils.cli.hyperparameters import MAX_ANCHORS, read_hyperparameters
 from utils.cli.recipe_config import RecipeConfig, require_seed
 from utils.cli.run_config import require_part
-from utils.data.anchors.fit import label_sizes, measure_fit
-from utils.data.anchors.fitting import fit_anchors
+from utils.data.anchors.fit import fit_anchors, label_sizes, measure_fit
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split

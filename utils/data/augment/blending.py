@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import cv2
 import numpy as np
 
 from utils.boxes import covered_parts
@@ -34,12 +33,9 @@ def mix(first: LabelledImage, second: LabelledImage, ratio: float) -> LabelledIm
 
     Source: Zhang et al. 2018, arXiv:1710.09412.
     """
-    shades = np.arange(256)
-    table = (shades[:, None] * ratio + shades * (1 - ratio)).astype(np.uint8)
-    # A pair of shades as one index: a third faster than the sum in float64, and equal to it.
-    pairs = cv2.merge((second.image.reshape(-1), first.image.reshape(-1))).view("<u2")
+    image = first.image * ratio + second.image * (1 - ratio)
     return LabelledImage(
-        np.take(table, pairs).reshape(first.image.shape),
+        image.astype(np.uint8),
         np.concatenate((first.class_index, second.class_index)),
         np.concatenate((first.boxes_xyxy, second.boxes_xyxy)),
         join_polygons([(part.polygons, len(part.class_index)) for part in (first, second)]),

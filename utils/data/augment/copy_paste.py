@@ -14,9 +14,8 @@ import cv2
 import numpy as np
 
 from utils.boxes import covered_parts
-from utils.data.augment.clipping import warp_polygons
 from utils.data.augment.geometry import multiply
-from utils.data.augment.objects import Objects, join_objects
+from utils.data.augment.objects import Objects, join_objects, warp_polygons
 from utils.data.augment.tiles import Canvas, draw_tiles
 from utils.data.image.decoding import SourceImage
 from utils.polygons import Polygons

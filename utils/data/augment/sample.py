@@ -25,8 +25,6 @@ from utils.data.augment.tiles import (
 from utils.data.augment.transforms import transform
 from utils.data.image.decoding import LabelledImage, SourceImage
 
-_FLOAT32_MARGIN = 1e-4  # three times the rounding of float32 at 512, the largest product
-
 
 @dataclass(frozen=True)
 class Scene:
@@ -219,45 +217,26 @@ def change_hsv(image: np.ndarray, gains: tuple[float, float, float]) -> np.ndarr
     """
     if gains == (1, 1, 1):  # the conversion to HSV and back is not exact
         return image
-    hue, saturation, value = cv2.split(cv2.cvtColor(image, cv2.COLOR_BGR2HSV))
-    channels = (
-        multiply_hue(hue, gains[0]),
-        multiply_channel(saturation, gains[1]),
-        multiply_channel(value, gains[2]),
-    )
-    return cv2.cvtColor(cv2.merge(channels), cv2.COLOR_HSV2BGR)
-
-
-def multiply_hue(hue: np.ndarray, gain: float) -> np.ndarray:
-    """Multiply a hue (H, W) uint8 below 180 by a gain: truncated, modulo 180."""
-    if gain <= 1:  # no hue passes 180
-        return multiply_channel(hue, gain)
-    return cv2.LUT(hue, (np.arange(256) * gain % 180).astype(np.uint8))
-
-
-def multiply_channel(channel: np.ndarray, gain: float) -> np.ndarray:
-    """Multiply a channel (H, W) uint8 by a gain: truncated, at most 255."""
-    products = np.arange(256) * gain
-    # One multiplication takes a fifth of the time of a table, but is done in float32 and rounds.
-    # It truncates like the table where no product is just below a whole number.
-    if (products % 1 < 1 - 2 * _FLOAT32_MARGIN).all():
-        return cv2.convertScaleAbs(channel, alpha=gain, beta=_FLOAT32_MARGIN - 0.5)
-    return cv2.LUT(channel, products.clip(0, 255).astype(np.uint8))
+    products = np.arange(256)[:, None] * gains
+    products[:, 0] %= 180
+    table = products.clip(0, 255).astype(np.uint8)[None]
+    return cv2.cvtColor(cv2.LUT(cv2.cvtColor(image, cv2.COLOR_BGR2HSV), table), cv2.COLOR_HSV2BGR)
 
 
 def flip_left_right(item: LabelledImage) -> LabelledImage:
     """Mirror an image, its boxes and its polygons at the vertical axis."""
-    left, top, right, bottom = item.boxes_xyxy.T
-    width = item.size[1]
-    boxes = np.stack((width - right, top, width - left, bottom), axis=1)
-    polygons = None if item.polygons is None else item.polygons.mirrored(0, width)
-    return LabelledImage(cv2.flip(item.image, 1), item.class_index, boxes, polygons)
+    return _flip(item, 0)
 
 
 def flip_up_down(item: LabelledImage) -> LabelledImage:
     """Mirror an image, its boxes and its polygons at the horizontal axis."""
-    left, top, right, bottom = item.boxes_xyxy.T
-    height = item.size[0]
-    boxes = np.stack((left, height - bottom, right, height - top), axis=1)
-    polygons = None if item.polygons is None else item.polygons.mirrored(1, height)
-    return LabelledImage(cv2.flip(item.image, 0), item.class_index, boxes, polygons)
+    return _flip(item, 1)
+
+
+def _flip(item: LabelledImage, axis: int) -> LabelledImage:
+    """Mirror x, axis 0, or y, axis 1."""
+    side = item.size[1 - axis]
+    boxes = item.boxes_xyxy.copy()
+    boxes[:, [axis, axis + 2]] = side - item.boxes_xyxy[:, [axis + 2, axis]]
+    polygons = None if item.polygons is None else item.polygons.mirrored(axis, side)
+    return LabelledImage(cv2.flip(item.image, 1 - axis), item.class_index, boxes, polygons)

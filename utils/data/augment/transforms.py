@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
-from utils.data.augment.clipping import boxes_within, warp_polygons
 from utils.data.augment.geometry import MIN_AREA_RATIO, MIN_SIDE, worth_keeping
-from utils.data.augment.objects import OUTLINE_MARGIN
+from utils.data.augment.objects import OUTLINE_MARGIN, boxes_within, warp_polygons
 from utils.data.image.decoding import LabelledImage
 from utils.errors import UserError, brief
 from utils.files.json import parse_json
@@ -44,7 +43,7 @@ KNOWN = {
     "Morphological", "MotionBlur", "MultiplicativeNoise", "NoOp", "OpticalDistortion", "Pad",
     "PadIfNeeded", "Perspective", "PixelDropout", "PlanckianJitter", "PlasmaBrightnessContrast",
     "PlasmaShadow", "Posterize", "RGBShift", "RandomBrightnessContrast", "RandomCrop",
-    "RandomCropFromBorders", "RandomFog", "RandomGamma", "RandomGravel", "RandomGridShuffle",
+    "RandomCropFromBorders", "RandomFog", "RandomGamma", "RandomGravel",
     "RandomRain", "RandomResizedCrop", "RandomRotate90", "RandomScale", "RandomShadow",
     "RandomSizedBBoxSafeCrop", "RandomSizedCrop", "RandomSnow", "RandomSunFlare",
     "RandomToneCurve", "Resize", "RingingOvershoot", "Rotate", "SafeRotate", "SaltAndPepper",
@@ -52,7 +51,6 @@ KNOWN = {
     "Superpixels", "ThinPlateSpline", "ToGray", "ToSepia", "Transpose", "UnsharpMask",
     "VerticalFlip", "XYMasking", "ZoomBlur",
 }  # fmt: skip
-WITHOUT_OUTLINES = {"RandomGridShuffle"}  # it cuts objects into pieces
 TRIALS = 4  # seeds, before training
 _FLAG = "--albumentations"
 
@@ -76,11 +74,6 @@ def read_transforms(path: str) -> str:
     document = read_yaml(_FLAG, found, f"{PUBLIC_TRANSFORMS} is an example")
     require_known(f"{_FLAG} {found}", document)
     return json.dumps({name: given or {} for name, given in document.items()})
-
-
-def transform_names(text: str) -> set[str]:
-    """Return the names in the text of `read_transforms`."""
-    return set(_parse(text)) if text else set()
 
 
 def require_known(where: str, document: Mapping[Any, Any]) -> None:
@@ -132,7 +125,7 @@ def transform(
     """Apply transforms, all of whose draws are a function of the seed.
 
     Boxes of spatial ones are clipped, and dropped like `worth_keeping` drops them. The corners
-    of polygons move with them; where one of `WITHOUT_OUTLINES` may be applied there are none left.
+    of polygons move with them.
 
     Args:
         item: BGR; the transforms see RGB, as the package asks for.
@@ -150,7 +143,6 @@ def transform(
     given = {"image": cv2.cvtColor(item.image, cv2.COLOR_BGR2RGB)}
     if pipeline.is_spatial:
         given |= {"bboxes": item.boxes_xyxy, "row": np.arange(len(item.boxes_xyxy))}
-    if pipeline.moves_outlines:
         outlines = item.polygons or without_outlines(len(item.class_index))
         owner = np.repeat(np.arange(len(outlines)), outlines.num_points)
         given |= {"keypoints": outlines.points_xy, "owner": owner}
@@ -171,29 +163,18 @@ def transform(
     image = cv2.cvtColor(image, cv2.COLOR_RGB2BGR)
     if not pipeline.is_spatial:
         return item._replace(image=image)
-    boxes = np.asarray(found["bboxes"], np.float64).reshape(-1, 4)
+    boxes: np.ndarray = np.asarray(found["bboxes"], np.float64).reshape(-1, 4)
     rows = np.asarray(found["row"], np.int64)
-    polygons = item.polygons if pipeline.moves_outlines else None
+    class_index, polygons = item.class_index[rows], item.polygons
     if polygons is not None:
         had_points = polygons.num_points[rows] > 0
         polygons = _moved(found, len(polygons), item.size).select(rows)
-    moved = LabelledImage(image, item.class_index[rows], boxes, polygons)
-    return moved if polygons is None or not fits_outlines else _fitted(moved, had_points)
-
-
-def _fitted(item: LabelledImage, has_outline: np.ndarray) -> LabelledImage:
-    """Return an item whose boxes fit the outlines of objects that have one, (M,) bool; those of
-    which nothing is seen are dropped.
-    """
-    assert item.polygons is not None
-    around = boxes_within(item.polygons, item.size)
-    boxes = np.where(has_outline[:, None], around, item.boxes_xyxy)
-    keep = ~has_outline | worth_keeping(boxes, boxes)
-    return item._replace(
-        class_index=item.class_index[keep],
-        boxes_xyxy=boxes[keep],
-        polygons=item.polygons.select(keep),
-    )
+        if fits_outlines:
+            around = boxes_within(polygons, item.size)
+            boxes = np.where(had_points[:, None], around, boxes)
+            keep = ~had_points | worth_keeping(boxes, boxes)  # else nothing of it is seen
+            class_index, boxes, polygons = class_index[keep], boxes[keep], polygons.select(keep)
+    return LabelledImage(image, class_index, boxes, polygons)
 
 
 def _moved(found: Mapping[str, Any], num_objects: int, size: tuple[int, int]) -> Polygons:
@@ -208,13 +189,14 @@ def _moved(found: Mapping[str, Any], num_objects: int, size: tuple[int, int]) ->
 
 class _Pipeline(NamedTuple):
     compose: Any  # albumentations.Compose
-    is_spatial: bool  # boxes move, too
-    moves_outlines: bool
+    is_spatial: bool  # boxes and outlines move, too
 
 
 @lru_cache(maxsize=2)
 def _build(text: str) -> _Pipeline:
-    package = _import_albumentations()
+    # Without torch: a loader's process would take a second and 180 MB more.
+    with _hidden("torch"):
+        package = import_optional("albumentations", _FLAG)
     document = _parse(text)
     parts = [_make(package, name, given) for name, given in document.items()]
     is_spatial = any(isinstance(part, package.DualTransform) for part in parts)
@@ -227,13 +209,12 @@ def _build(text: str) -> _Pipeline:
         clip=True,
     )
     points = package.KeypointParams(format="xy", label_fields=["owner"], remove_invisible=False)
-    moves_outlines = is_spatial and not WITHOUT_OUTLINES & document.keys()
     compose = package.Compose(
         parts,
         bbox_params=boxes if is_spatial else None,
-        keypoint_params=points if moves_outlines else None,
+        keypoint_params=points if is_spatial else None,
     )
-    return _Pipeline(compose, is_spatial, moves_outlines)
+    return _Pipeline(compose, is_spatial)
 
 
 def _make(package: ModuleType, name: str, given: Mapping[str, Any]) -> Any:
@@ -269,11 +250,6 @@ def _parse(text: str) -> dict[str, Any]:
         raise UserError(f"{_FLAG}: {brief(text)}; names of transforms are needed")
     require_known(_FLAG, document)
     return document
-
-
-def _import_albumentations() -> ModuleType:
-    with _hidden("torch"):  # a loader's process would take a second and 180 MB more
-        return import_optional("albumentations", _FLAG)
 
 
 @contextmanager

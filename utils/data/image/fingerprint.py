@@ -96,12 +96,12 @@ def near_duplicates(fingerprints: Sequence[Fingerprint]) -> np.ndarray:
     linear in the images, except for the sorting.
     """
     looks = np.array([x.look for x in fingerprints], np.uint64)
-    groups = _Groups(join_equal(duplicates(fingerprints), looks))
+    groups = join_equal(duplicates(fingerprints), looks)
     known, first = np.unique(looks[looks != UNKNOWN], return_index=True)
     first = np.flatnonzero(looks != UNKNOWN)[first]
     for one, other in _close_pairs(known):
-        groups.join(first[one], first[other])
-    return groups.numbers
+        _join(groups, first[one], first[other])
+    return groups
 
 
 def duplicates(fingerprints: Sequence[Fingerprint]) -> np.ndarray:
@@ -119,33 +119,23 @@ def join_equal(groups: np.ndarray, keys: np.ndarray) -> np.ndarray:
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     equal = (ordered[1:] == ordered[:-1]) & (ordered[1:] != UNKNOWN)
-    joined = _Groups(groups)
-    joined.join(order[1:][equal], order[:-1][equal])
-    return joined.numbers
+    joined = groups.copy()
+    _join(joined, order[1:][equal], order[:-1][equal])
+    return joined
 
 
-class _Groups:
-    """Sets of the numbers 0 to N - 1, each named after its lowest."""
-
-    def __init__(self, numbers: np.ndarray):
-        self.numbers = numbers.copy()
-
-    def join(self, one: np.ndarray, other: np.ndarray) -> None:
-        """Join the sets of one[i] and other[i], for each i."""
-        while True:
-            one, other = self.numbers[one], self.numbers[other]
-            lower, higher = np.minimum(one, other), np.maximum(one, other)
-            differ = lower < higher
-            if not differ.any():
-                return
-            one, other = lower[differ], higher[differ]
-            np.minimum.at(self.numbers, other, one)
-            self._follow()
-
-    def _follow(self) -> None:
-        """Make each number point directly to the lowest of its set."""
-        while (after := self.numbers[self.numbers] < self.numbers).any():
-            self.numbers[after] = self.numbers[self.numbers[after]]
+def _join(groups: np.ndarray, one: np.ndarray, other: np.ndarray) -> None:
+    """Join the groups of one[i] and other[i], for each i, in place; the lowest names them all."""
+    while True:
+        one, other = groups[one], groups[other]
+        lower, higher = np.minimum(one, other), np.maximum(one, other)
+        differ = lower < higher
+        if not differ.any():
+            return
+        one, other = lower[differ], higher[differ]
+        np.minimum.at(groups, other, one)
+        while (after := groups[groups] < groups).any():  # each points to the lowest directly
+            groups[after] = groups[groups[after]]
 
 
 def _close_pairs(looks: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

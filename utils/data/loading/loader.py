@@ -17,8 +17,7 @@ from utils.data.loading.items import BOXES, BoxItems
 from utils.data.loading.memory import require_memory
 from utils.data.loading.order import SQUARE, BatchRecipe, Epoch
 from utils.data.loading.quads import QUAD
-from utils.data.loading.worker_memory import SLOTS_PER_WORKER
-from utils.data.loading.workers import NewArray, WorkerPool, new_bytes
+from utils.data.loading.workers import SLOTS_PER_WORKER, NewArray, WorkerPool, new_bytes
 from utils.data.sources.samples import Sample, table_of
 from utils.errors import UserError
 from utils.processes.world import ALONE, World

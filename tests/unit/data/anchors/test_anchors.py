@@ -1,7 +1,6 @@
 """How well anchors fit boxes, and anchors that fit them better."""
 
 import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +9,7 @@ from PIL import Image
 
 from tests.shared_files import shared_path
 from utils.data.anchors import __main__ as command
-from utils.data.anchors.fit import label_sizes, measure_fit
-from utils.data.anchors.fitting import MAX_SIZES, fit_anchors
+from utils.data.anchors.fit import fit_anchors, label_sizes, measure_fit
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
@@ -54,14 +52,6 @@ def test_the_fit_of_two_boxes_by_hand():
     assert measure_fit(sizes[:0], anchors, 4) == (0, 0, 0)
     assert measure_fit(np.zeros((3, 2)), anchors, 4) == (0, 0, 0)
     assert measure_fit(np.zeros((3, 2)), np.zeros((2, 2)), 4) == (0, 0, 0)
-
-
-def test_the_fit_of_many_boxes_is_that_of_their_parts():
-    rng = np.random.default_rng(0)
-    sizes, anchors = rng.uniform(1, 300, (300_000, 2)), rng.uniform(5, 200, (9, 2))
-    parts = [measure_fit(part, anchors, 4) for part in np.split(sizes, 100)]
-    # 1e-12: the rounding of sums of 300,000 numbers below 1.
-    np.testing.assert_allclose(measure_fit(sizes, anchors, 4), np.mean(parts, axis=0), atol=1e-12)
 
 
 def test_recall_and_anchors_a_target_are_the_public_ones_on_bccd():
@@ -111,12 +101,6 @@ def test_anchors_are_sorted_rounded_and_those_stored_with_any_numpy():
 STORED = [[4.47, 4.47], [42.94, 40.02], [99.89, 30.0]]
 
 
-def test_clusters_of_equal_boxes_are_found():
-    corners = np.array([[10.0, 10], [10, 60], [60, 10], [200, 200]])
-    anchors = fit_anchors(np.repeat(corners, 25, axis=0), 4, 4.0, seed=0)
-    assert sorted(anchors.tolist()) == sorted(corners.tolist())
-
-
 @pytest.mark.parametrize(
     "sizes",
     [[[20, 20]], [[20, 20]] * 50, [[1, 1]] * 50, [[0, 0]] * 3, [[5, 900]], [[3, 3], [500, 500]]],
@@ -128,21 +112,6 @@ def test_few_equal_tiny_or_huge_boxes_give_usable_anchors(sizes, number):
     assert anchors.shape == (number, 2) and np.isfinite(anchors).all() and anchors.min() >= 2
     if sizes.min() > 0 and number > 1:
         assert measure_fit(sizes, anchors, 4.0).best_possible_recall == 1
-
-
-def test_many_boxes_are_fitted_to_a_sample_of_them():
-    rng = np.random.default_rng(0)
-    sizes = rng.uniform(10, 40, (1_000_000, 2))
-    anchors = fit_anchors(sizes, 2, 4.0, seed=0)
-    few = fit_anchors(sizes[:MAX_SIZES], 2, 4.0, seed=0)
-    fits = [measure_fit(sizes, found, 4.0).fitness for found in (anchors, few)]
-    # Samples of 10,000 differ by 1 / sqrt(10,000); anchors for them by about as much.
-    assert math.isclose(*fits, rel_tol=0.01)
-
-
-def test_tiny_boxes_do_not_pull_anchors_down():
-    sizes = np.array([[1.0, 1.0]] * 500 + [[50.0, 50.0]] * 50)
-    assert fit_anchors(sizes, 1, 4.0, seed=0).tolist() == [[50, 50]]
 
 
 def test_the_command_prints_anchors_for_a_model_yaml(monkeypatch, capsys):

@@ -39,16 +39,6 @@ def test_mixup_agrees_with_the_stored_pixels_and_labels(case):
     np.testing.assert_array_equal(found.boxes_xyxy, expected.boxes_xyxy)
 
 
-def test_every_pair_of_shades_is_blended_as_in_float64():
-    shades = np.arange(256, dtype=np.uint8)
-    columns, rows = (np.dstack([x] * 3) for x in np.meshgrid(shades, shades))
-    none = np.zeros(0, np.int64), np.zeros((0, 4))
-    for ratio in (0.0, 1.0, 0.5, 0.43, 1 / 3):
-        found = mix(LabelledImage(rows, *none), LabelledImage(columns, *none), ratio).image
-        expected = (rows * ratio + columns * (1 - ratio)).astype(np.uint8)
-        np.testing.assert_array_equal(found, expected)
-
-
 def test_ratios_are_those_of_the_public_beta_distribution():
     ratios = np.array([draw_ratio(sample_generator(0, 0, index)) for index in range(4000)])
     first, second = stored("mixup")["beta_parameters"]
@@ -91,13 +81,3 @@ def test_an_object_vanishes_where_one_hole_covers_three_fifths_of_it():
     # 50 of 84 rows are 0.595 of the second box, 50 of 83 are 0.602 of the third.
     assert found.class_index.tolist() == [1, 3]
     assert image.max() == 0  # the given image stays
-
-
-@pytest.mark.parametrize("size", [(1, 1), (1, 40), (3, 2)])
-def test_tiny_images_and_images_without_objects_get_holes_too(size):
-    item = LabelledImage(np.zeros((*size, 3), np.uint8), np.zeros(0, np.int64), np.zeros((0, 4)))
-    for index in range(20):
-        found = cut_out(item, sample_generator(0, 0, index).random(NUM_CUTOUT_DRAWS).tolist())
-        assert found.image.shape == item.image.shape
-        assert found.boxes_xyxy.shape == (0, 4)
-        assert set(np.unique(found.image)) <= {0, *range(64, 192)}

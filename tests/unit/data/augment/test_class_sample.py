@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.unit.data.batch_digest import OF_CLASSES, TRANSFORMS
+from tests.unit.data.batch_digest import OF_CLASSES
 from utils.data.augment.class_sample import (
     augment_class,
     draw_class_augmentation,
@@ -14,7 +14,6 @@ from utils.data.augment.class_sample import (
 )
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.decoding import SourceImage, reduced_size
-from utils.data.image.letterbox import Region
 from utils.data.randomness import sample_generator
 
 STRONG = OF_CLASSES
@@ -88,25 +87,12 @@ def test_crops_have_the_areas_and_shapes_that_are_promised():
         assert region.left >= 0 and region.left + region.width <= 400
 
 
-def test_what_is_cut_off_at_most_is_the_strength_and_never_more_than_92_percent():
-    size = 200, 200
-    for scale, least in ((0.5, 0.5), (1.0, 0.08)):
-        draws = drawn(dataclasses.replace(NOTHING, scale=scale), 500)
-        areas = [x.height * x.width / 40000 for x in (random_region(d, size, size) for d in draws)]
-        assert least - 0.01 < min(areas) < least + 0.02
-
-
 @pytest.mark.parametrize("size", [(10, 2000), (2000, 10), (1, 1), (3, 2)])
 def test_images_of_any_shape_give_a_crop(size):
     for draw in drawn(STRONG, 50):
         region = random_region(draw, size, (32, 32))
         assert min(region.height, region.width) >= 1
         assert region.top + region.height <= size[0] and region.left + region.width <= size[1]
-
-
-def test_a_long_image_shows_its_middle_where_no_try_fits():
-    found = {random_region(draw, (10, 4000), (32, 32)) for draw in drawn(STRONG, 20)}
-    assert found == {Region(0, 1995, 10, 10)}
 
 
 def test_no_crop_is_smaller_than_the_bound_by_which_images_are_decoded():
@@ -126,19 +112,3 @@ def test_a_crop_of_an_image_decoded_at_half_its_size_shows_the_same_part():
         small = augment_class(draw, source(half, 2, (400, 600)), (64, 64)).image.astype(int)
         # A region is rounded to pixels, twice as large in the half: by two of 400 rows.
         assert np.abs(full - small).max() <= 4
-
-
-def test_cutout_covers_pixels_and_spares_the_label():
-    config = AugmentConfig(cutout=1.0)
-    for draw in drawn(config, 20):
-        found = augment_class(draw, source(np.zeros((64, 64, 3), np.uint8)), (64, 64))
-        assert found.image.any() and found.class_index.tolist() == [3]
-
-
-def test_albumentations_change_pixels_and_spare_the_label():
-    pytest.importorskip("albumentations")
-    image = noise(64, 64)
-    config = AugmentConfig(transforms=TRANSFORMS)
-    found = [augment_class(draw, source(image), (64, 64)) for draw in drawn(config, 6)]
-    assert len({item.image.tobytes() for item in found}) == 6
-    assert all(item.class_index.tolist() == [3] for item in found)

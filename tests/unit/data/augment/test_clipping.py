@@ -6,12 +6,10 @@ import pytest
 
 from tests.outlines import make_polygons
 from tests.shared_files import shared_path
-from utils.data.augment.clipping import boxes_within, warp_polygons
 from utils.data.augment.geometry import Warp
-from utils.data.augment.objects import Objects, warp_objects
+from utils.data.augment.objects import Objects, boxes_within, warp_objects, warp_polygons
 from utils.masks.raster import separate
 
-SQUARE = [[0, 0], [10, 0], [10, 10], [0, 10]]
 IDENTITY = np.eye(3)
 
 
@@ -39,15 +37,6 @@ def area(outline: np.ndarray) -> float:
     return abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2
 
 
-def test_a_polygon_inside_stays_as_it_is():
-    polygons = make_polygons([SQUARE, [], [[1, 2], [9, 2], [5, 8]]])
-    found = warp_polygons(polygons, IDENTITY, (10, 10))
-    np.testing.assert_array_equal(found.points_xy, polygons.points_xy)
-    assert found.starts.tolist() == [0, 4, 4, 7]
-    expected = [[0, 0, 10, 10], [0, 0, 0, 0], [1, 2, 9, 8]]
-    np.testing.assert_array_equal(boxes_within(found, (10, 10)), expected)
-
-
 def test_edges_are_cut_where_the_output_ends():
     # A diamond around the corner (0, 0): a triangle of it is seen.
     diamond, outside = [[0, -8], [8, 0], [0, 8], [-8, 0]], [[21, 3], [30, 3], [25, 9]]
@@ -55,12 +44,6 @@ def test_edges_are_cut_where_the_output_ends():
     assert found.num_points.tolist()[::2] == [0, 0]
     assert area(found.outline(1)) == 32
     assert boxes_within(found, (10, 20))[1].tolist() == [0, 0, 8, 8]
-
-
-def test_an_object_that_fills_the_output_has_its_box():
-    found = warp_polygons(make_polygons([[[-50, -40], [90, -60], [30, 80]]]), IDENTITY, (8, 12))
-    assert boxes_within(found, (8, 12)).tolist() == [[0, 0, 12, 8]]
-    assert area(found.outline(0)) == 96
 
 
 def test_what_is_behind_the_viewer_is_not_seen():
@@ -163,25 +146,3 @@ def test_masks_are_the_stored_ones_of_resampled_polygons_to_a_pixel(border):
                     assert not (one & ~cv2.dilate(other, np.ones((3, 3), np.uint8)) & 1).any()
                 num_compared += int(wanted.sum())
     assert num_compared > 4000
-
-
-def test_boxes_without_polygons_are_warped_by_their_corners():
-    with np.load(shared_path("golden/recipe/perspective_segments.npz")) as stored:
-        objects = stored_objects(stored)
-        for case in range(6):
-            matrix, shape = stored[f"c{case}_b0_matrix"], stored[f"c{case}_b0_shape"]
-            warp = Warp(zoom=float(stored["draws"][case, 3]))
-            size = int(shape[0]), int(shape[1])
-            found = warp_objects(objects._replace(polygons=None), warp, matrix, size)
-            expected = stored[f"c{case}_b0_boxes_only_labels"]
-            # Float32 of values up to 128.
-            np.testing.assert_allclose(found.boxes_xyxy, expected[:, 1:], rtol=0, atol=2e-5)
-            # Beside a polygon, a box without one has the same fate.
-            outlines = [objects.polygons.outline(0), [], [], []]
-            mixed = objects._replace(polygons=make_polygons(outlines))
-            beside = warp_objects(mixed, warp, matrix, size)
-            others = found.class_index != 0
-            np.testing.assert_array_equal(
-                beside.boxes_xyxy[beside.class_index != 0], found.boxes_xyxy[others]
-            )
-            assert found.polygons is None

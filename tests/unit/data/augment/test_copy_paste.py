@@ -15,8 +15,6 @@ from utils.data.augment.copy_paste import (
     why_nothing_is_pasted,
 )
 from utils.data.augment.objects import Objects
-from utils.data.augment.strengths import AugmentConfig
-from utils.errors import UserError
 
 
 def stored_objects(stored) -> Objects:
@@ -84,13 +82,6 @@ def test_the_share_of_objects_with_polygons_is_tried_in_a_drawn_order():
     assert len(choose_objects(CopyPaste(1.0, 7), objects._replace(polygons=None))) == 0
 
 
-def test_each_object_is_chosen_as_often():
-    objects = objects_of([[i, 0, i + 1, 1] for i in range(10)])
-    chosen = [choose_objects(CopyPaste(0.3, key), objects) for key in range(1000)]
-    # Counts of 300 deviate by 14; 5 times that.
-    assert np.abs(np.bincount(np.concatenate(chosen), minlength=10) - 300).max() < 72
-
-
 @pytest.mark.parametrize(
     ("share", "has_mosaics", "has_polygons", "reason"),
     [
@@ -104,9 +95,3 @@ def test_a_reason_is_given_where_nothing_can_be_pasted(share, has_mosaics, has_p
     found = why_nothing_is_pasted(share, has_mosaics, has_polygons)
     assert found.startswith(reason)
     assert bool(found) == bool(reason)
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
-def test_a_share_is_from_0_to_1(share):
-    with pytest.raises(UserError, match="copy_paste: .*; a number from 0 to 1 is needed"):
-        AugmentConfig(copy_paste=share)

@@ -16,9 +16,7 @@ from utils.data.image.decoding import (
     SourceImage,
     average_squares,
     choose_reduction,
-    letterbox_labelled,
 )
-from utils.data.image.letterbox import fit_long_side
 from utils.data.randomness import sample_generator
 
 SIZES = [(240, 320), (320, 240), (200, 320), (320, 320), (317, 211)]
@@ -152,31 +150,6 @@ def test_an_image_is_decoded_once_however_often_its_objects_are_pasted():
     assert len(times) == len(set(times)) > NUM_DRAWS
 
 
-def test_nothing_is_pasted_without_polygons_or_in_an_only_image():
-    for kind in ("public", "single"):
-        pasting = dataclasses.replace(KINDS[kind], copy_paste=1.0)
-        for number in range(4):
-            draw = drawn(kind, number)
-            images = [IMAGES[tile] for tile in draw.tiles]
-            if kind == "public":
-                images = [item._replace(polygons=None) for item in images]
-            sources = [source_of(item, IMAGE_SIZE) for item in images]
-            generator = sample_generator(0, 1, number)
-            other = draw_augmentation(pasting, generator, number % len(IMAGES), len(IMAGES))
-            assert other.copy_paste.share == 1
-            found, expected = (augment(each, sources, IMAGE_SIZE) for each in (other, draw))
-            np.testing.assert_array_equal(found.image, expected.image)
-            np.testing.assert_array_equal(found.boxes_xyxy, expected.boxes_xyxy)
-
-
-def test_copy_paste_alters_no_other_draw():
-    for number in range(20):
-        pasted, rotated = drawn("pasted", number), drawn("rotated", number)
-        assert pasted.copy_paste.key != drawn("pasted", number + 1).copy_paste.key
-        assert rotated.copy_paste == CopyPaste()
-        assert (pasted.tiles, pasted.flip_up_down) == (rotated.tiles, rotated.flip_up_down)
-
-
 def test_an_image_without_polygons_has_its_boxes_beside_one_with_some():
     draw = dataclasses.replace(drawn("public", 3), tiles=(0, 1, 2, 3))
     without = [item._replace(polygons=None) for item in IMAGES[:4]]
@@ -189,14 +162,3 @@ def test_an_image_without_polygons_has_its_boxes_beside_one_with_some():
     assert 0 < from_boxes.sum() < len(from_boxes)
     kept = {tuple(box) for box in alone.boxes_xyxy.tolist()}
     assert {tuple(box) for box in found.boxes_xyxy[from_boxes].tolist()} <= kept
-
-
-def test_polygons_are_letterboxed_with_their_image():
-    item = IMAGES[0]
-    found = letterbox_labelled(item, fit_long_side(item.size, 160, (192, 224)))
-    assert found.polygons.starts.tolist() == item.polygons.starts.tolist()
-    # 240 x 320 becomes 120 x 160, with 36 above and 32 on the left.
-    np.testing.assert_allclose(found.polygons.points_xy, item.polygons.points_xy / 2 + [32, 36])
-    bright = found.image[..., 0] >= 128
-    # An arm of 8 pixels: a shift by one would leave 0.78.
-    assert (bright & fill(found)).sum() / (bright | fill(found)).sum() > 0.93

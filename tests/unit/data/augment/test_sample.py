@@ -17,8 +17,6 @@ from utils.data.augment.sample import (
     draw_augmentation,
     flip_left_right,
     flip_up_down,
-    multiply_channel,
-    multiply_hue,
 )
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.decoding import LabelledImage, SourceImage
@@ -79,18 +77,6 @@ def test_hue_wraps_and_saturation_and_value_stop_at_their_ends():
     np.testing.assert_allclose(found[0], [[24, 255, 200], [12, 200, 255]], atol=2)
 
 
-def test_every_product_is_truncated_whatever_the_gain():
-    values = np.tile(np.arange(256, dtype=np.uint8), (5, 1))
-    # The first gains put products just below, on and just above whole numbers.
-    gains = [1.0, 0.5, 2.0, 0.1, 1.1 - 1e-9, 1.1 + 1e-9, 1 - 1e-7, 0.0, 1.999999]
-    gains += (sample_generator(0, 0, 0).random(300) * 2).tolist()
-    for gain in gains:
-        expected = (np.arange(256) * gain).clip(0, 255).astype(np.uint8)
-        np.testing.assert_array_equal(multiply_channel(values, gain)[3], expected)
-        expected = (np.arange(180) * gain % 180).astype(np.uint8)
-        np.testing.assert_array_equal(multiply_hue(values[:, :180], gain)[3], expected)
-
-
 def test_flips_move_pixels_and_boxes_alike():
     item = plain_image(0, (4, 6), [(0, 0, 1 / 3, 1 / 2)])
     item.image[:2, :2] = 255
@@ -120,14 +106,6 @@ def test_a_mosaic_puts_four_images_around_its_centre():
     assert canvas.class_index.tolist() == [10, 20, 30, 40]
 
 
-def test_without_mosaic_the_image_is_letterboxed():
-    found = augment(NOTHING, [plain_image(200, (50, 100))], 64)
-    assert found.image.shape == (64, 64, 3)
-    assert (found.image[16:48] == 200).all()
-    assert (found.image[:16] == GREY).all()
-    np.testing.assert_allclose(found.boxes_xyxy, [[0, 16, 64, 48]])
-
-
 def test_the_output_is_the_middle_of_the_mosaic():
     tiles = [plain_image(value, (100, 100)) for value in (10, 20, 30, 40)]
     draw = dataclasses.replace(NOTHING, tiles=(0, 1, 2, 3))
@@ -147,19 +125,6 @@ def test_boxes_that_leave_the_image_are_dropped_and_others_clipped():
     np.testing.assert_allclose(found.boxes_xyxy, [[16, 16, 48, 48]])
 
 
-def test_flips_of_a_draw_are_applied():
-    item = plain_image(7, (64, 64), [(0, 0, 0.25, 0.5)])
-    draw = dataclasses.replace(NOTHING, flip_left_right=True, flip_up_down=True)
-    np.testing.assert_allclose(augment(draw, [item], 64).boxes_xyxy, [[48, 32, 64, 64]])
-
-
-def test_an_image_without_objects_stays_without():
-    item = plain_image(7, (64, 64), [])
-    found = augment(dataclasses.replace(NOTHING, tiles=(0, 1, 2, 3)), [item] * 4, 32)
-    assert found.boxes_xyxy.shape == (0, 4)
-    assert found.class_index.shape == (0,)
-
-
 def test_draws_depend_on_seed_epoch_and_index_alone():
     def draw(seed, epoch, index):
         return draw_augmentation(STRONG, sample_generator(seed, epoch, index), index, 1000)
@@ -177,13 +142,6 @@ def test_the_strength_of_one_change_does_not_alter_the_draws_of_others():
         assert strong.hsv_gains[1:] == weak.hsv_gains[1:]
         assert strong.flip_left_right == weak.flip_left_right
         assert strong.cutout == weak.cutout
-
-
-def test_no_strength_means_no_change():
-    for draw in draws(AugmentConfig(), 5):
-        kept = dataclasses.replace(draw, tiles=(0,), mosaic_centre_xy=(1.0, 1.0))
-        assert kept == NOTHING
-        assert len(draw.tiles) == 1
 
 
 def test_draws_are_uniform_in_their_ranges():
@@ -245,19 +203,6 @@ def test_the_draws_of_earlier_versions_come_first_and_as_they_were():
     assert draw.flip_up_down == (uniform[21] < 0.5)
 
 
-@pytest.mark.parametrize("mosaic9", [0, 1])
-def test_mixup_joins_two_mosaics_and_no_single_image(mosaic9):
-    config = AugmentConfig(mosaic=0.5, mosaic9=mosaic9, mixup=1)
-    for number, draw in enumerate(draws(config, 40)):
-        assert (draw.mixed is not None) == (len(draw.tiles) > 1)
-        if draw.mixed is not None:
-            assert len(draw.tiles) == len(draw.mixed.tiles) == (9 if mosaic9 else 4)
-            assert number in draw.tiles
-            assert draw.samples == draw.tiles + draw.mixed.tiles
-            assert 0 < draw.mixed.ratio < 1
-    assert {draw.mixed is None for draw in draws(config, 40)} == {True, False}
-
-
 def test_another_scene_is_mixed_in_with_its_objects():
     first, second = plain_image(200, (64, 64)), plain_image(100, (64, 64), [(0, 0, 0.5, 1)])
     mixed = MixedScene((1,), (1.0, 1.0), Warp(centre_xy=(1.0, 0.5)), ratio=0.25)
@@ -267,17 +212,6 @@ def test_another_scene_is_mixed_in_with_its_objects():
     assert (found.image[:, 32:] == int(200 * 0.25 + 100 * 0.75)).all()
     assert found.class_index.tolist() == [200, 100]
     np.testing.assert_allclose(found.boxes_xyxy, [[0, 0, 64, 64], [32, 0, 64, 64]])
-
-
-def test_one_image_is_its_own_partner():
-    item = plain_image(200, (48, 64), [(0.25, 0.25, 0.75, 0.75)])
-    config = dataclasses.replace(STRONG, mosaic=1, mosaic9=0.5, mixup=1, cutout=0)
-    for number in range(10):
-        draw = draw_augmentation(config, sample_generator(0, 0, number), 0, 1)
-        assert set(draw.samples) == {0}
-        found = augment(draw, [item] * len(draw.samples), 64)
-        assert found.image.shape == (64, 64, 3)
-        assert len(found.class_index) == len(found.boxes_xyxy) <= len(draw.samples)
 
 
 def brightest_rectangle(image: np.ndarray, channel: int) -> list[int]:
@@ -311,12 +245,6 @@ def test_boxes_stay_on_their_objects(mosaic, mosaic9):
     assert found > 5  # the others are out of sight
 
 
-@pytest.mark.parametrize(("cutout", "number"), [(0, 0), (1, 20)])
-def test_probabilities_of_nothing_and_of_always(cutout, number):
-    drawn = draws(AugmentConfig(cutout=cutout), 20)
-    assert sum(draw.cutout != () for draw in drawn) == number
-
-
 def test_holes_of_a_draw_are_cut_last():
     item = plain_image(7, (64, 64), [(0, 0, 0.25, 0.25)])
     centre_top_left = (0.999, 0.999, 0.0, 0.0, 0.5, 0.5, 0.5)
@@ -328,15 +256,6 @@ def test_holes_of_a_draw_are_cut_last():
     # Mirrored first, the object is where no hole is.
     mirrored = augment(dataclasses.replace(draw, flip_left_right=True), [item], 64)
     np.testing.assert_allclose(mirrored.boxes_xyxy, [[48, 0, 64, 16]])
-
-
-def test_the_last_epochs_have_no_mosaics():
-    config = dataclasses.replace(STRONG, mosaic=1, mixup=1, mosaic_epochs=3)
-    for epoch in range(6):
-        generator = sample_generator(0, epoch, 0)
-        draw = draw_augmentation(config.in_epoch(epoch), generator, 0, 100)
-        assert (len(draw.tiles) > 1, draw.mixed is not None) == (epoch < 3, epoch < 3)
-        assert config.in_epoch(epoch).scale == config.scale  # all else goes on
 
 
 def test_what_changes_mosaics_alone_is_named_where_there_are_none():

@@ -112,13 +112,6 @@ def test_a_sample_is_that_of_the_plain_pipeline(kind, image_size, factor):
         assert difference.mean() < 6
 
 
-def test_a_shift_by_a_fifth_of_a_pixel_would_be_seen():
-    source = waves((320, 320), 0, 32)
-    shift = np.array([[1, 0, 0.2], [0, 1, 0]])
-    moved = cv2.warpAffine(source, shift, (320, 320), borderMode=cv2.BORDER_REPLICATE)
-    assert np.abs(moved.astype(int) - source).mean() > 1.2
-
-
 def test_tiles_leave_neither_a_gap_nor_an_overlap():
     white = [item._replace(image=np.full_like(item.image, 255)) for item in items(32)]
     squares = [item for item in white if item.size == (320, 320)] * 4
@@ -150,34 +143,6 @@ def test_tiny_and_thin_images_are_drawn_too(kind, monkeypatch):
     # 10 times. On average that is 0.4 % of the image.
     assert max(unequal) <= (0.2 if kind in ("rotated", "perspective") else 0)
     assert np.mean(unequal) < 0.01
-
-
-@pytest.mark.parametrize("kind", ["public", "rotated", "perspective", "single"])
-def test_a_zoom_near_nothing_needs_little_memory(kind, monkeypatch):
-    largest, plain_border = [0], cv2.copyMakeBorder
-
-    def copy_border(image, *arguments):
-        height, width = image.shape[:2]
-        top, bottom, left, right = arguments[:4]
-        largest.append((top + height + bottom) * (left + width + right))
-        # At a scale of 1/64, 32 output pixels and those of the speck are so many of the image.
-        assert largest[-1] < (64 * 36) ** 2
-        return plain_border(image, *arguments)
-
-    monkeypatch.setattr(cv2, "copyMakeBorder", copy_border)
-    images = items(32)
-    for zoom in (1 / 50, 1e-3, 1e-4, 1e-6, 2.0**-53, 0.0):  # scale: 1.0 may draw all of these
-        for number in range(NUM_DRAWS):
-            draw = draw_augmentation(KINDS[kind], sample_generator(0, 1, number), number % 5, 5)
-            # The centre lies on a pixel's, so that the speck is seen.
-            warp = dataclasses.replace(draw.warp, zoom=zoom, centre_xy=(0.5, 0.5))
-            draw = dataclasses.replace(draw, warp=warp)
-            reader = Reader(images, 64)
-            found = augment(draw, [reader.source(index) for index in draw.samples], 64)
-            if zoom <= 1e-3 and kind in ("public", "single"):
-                assert (found.image != 114).any(axis=2).sum() <= 4
-                assert len(found.boxes_xyxy) == 0
-    assert max(largest) > 0
 
 
 def test_what_is_hidden_is_not_decoded():
@@ -224,29 +189,3 @@ def test_nine_images_lie_clockwise_around_the_middle_one():
     ]
     expected = [(left - 40, top - 70) for left, top in left_top]
     assert [(tile.left, tile.top) for tile in canvas.tiles] == expected
-
-
-def test_nine_images_never_overlap():
-    random = np.random.Generator(np.random.Philox(3))
-    for _ in range(200):
-        sizes = [(int(h), int(w)) for h, w in 1 + random.random((9, 2)) * 64]
-        corner = int(random.random() * 65), int(random.random() * 65)
-        covered = np.zeros((256, 256), int)
-        for tile in canvas_of_nine(sizes, corner, 64).tiles:
-            top, left = tile.top + 64, tile.left + 64  # the whole square of 192 is in sight
-            height, width = tile.resized_size
-            covered[max(top, 0) : top + height, max(left, 0) : left + width] += 1
-        assert covered.max() == 1
-
-
-def test_of_nine_images_only_those_in_sight_are_decoded():
-    square = next(item for item in items(32) if item.size == (320, 320))
-    config, decoded = AugmentConfig(mosaic=1, mosaic9=1), []
-    for number in range(20):
-        draw = draw_augmentation(config, sample_generator(0, 1, number), number, 9)
-        reader = Reader([square] * 20, 320)
-        # Each of the nine is another sample, so that they are told apart.
-        augment(draw, [reader.source(place) for place in range(len(draw.tiles))], 320)
-        decoded.append(len(reader.decoded))
-    # They are squares of 320 in three rows, of which a window of 320 sees two, or one.
-    assert max(decoded) == 4

@@ -12,23 +12,14 @@ from tests.outlines import make_polygons
 from utils.cli.flags import as_words
 from utils.cli.train_config import parse_train_flags
 from utils.data.augment import transforms
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.augment.transforms import (
     KNOWN,
-    PUBLIC_TRANSFORMS,
     read_transforms,
     require_transforms,
     transform,
 )
 from utils.data.image.decoding import LabelledImage
-from utils.data.loading.loader import TrainLoader
-from utils.data.shapes.dataset import ShapesConfig, draw_dataset
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import scan_samples
 from utils.errors import UserError
-from utils.tasks.detection import DETECTION
-from utils.tasks.segmentation import SEGMENTATION
 
 SIZE = 64, 64
 NOISE = np.random.Generator(np.random.Philox(0)).random((64, 64, 3))
@@ -114,45 +105,16 @@ def test_what_a_transform_cannot_do_is_told_before_training(document, message):
         require_transforms(json.dumps(document), SIZE)
 
 
-def test_transforms_that_do_not_follow_their_seed_are_refused(monkeypatch):
-    random = np.random.default_rng(0)
-
-    def unseeded(given, text, seed):
-        return given._replace(image=given.image + random.integers(2, dtype=np.uint8))
-
-    monkeypatch.setattr(transforms, "transform", unseeded)
-    with pytest.raises(UserError, match="these transforms do not follow their seed, .*: Blur;"):
-        require_transforms('{"Blur": {}}', SIZE)
-
-
-@pytest.mark.parametrize("name", ["RandomRotate90", "Transpose"])
-def test_a_turn_is_told_where_images_are_no_squares(name):
-    require_transforms(json.dumps({name: {}}), SIZE)
-    with pytest.raises(UserError, match="makes 32x64 uint8 of a training image of 64x32"):
-        require_transforms(json.dumps({name: {}}), (32, 64))
-
-
 @pytest.mark.parametrize("text", ["[]", "x", '{"Lambda": {}}', '{"Blur": 1}', '"Blur"'])
 def test_the_text_of_a_state_from_elsewhere_is_checked_too(text):
     with pytest.raises(UserError, match="--albumentations"):
         transform(item(), text, 0)
 
 
-def test_a_crop_is_accepted_where_the_size_is_restored():
-    crop = {"RandomCrop": {"height": 32, "width": 48}, "Resize": {"height": 64, "width": 64}}
-    require_transforms(json.dumps(crop), SIZE)
-
-
 def test_every_known_transform_is_one_of_the_package_or_missing_by_name():
     package = transforms.import_optional("albumentations", "a test")
     base = package.BasicTransform
     assert {name for name in KNOWN if not issubclass(getattr(package, name), base)} == set()
-
-
-def test_a_transform_of_another_version_is_named(monkeypatch):
-    monkeypatch.setattr(transforms, "KNOWN", {*KNOWN, "BlurOfTomorrow"})
-    with pytest.raises(UserError, match="the installed albumentations has no BlurOfTomorrow"):
-        require_transforms('{"BlurOfTomorrow": {}}', SIZE)
 
 
 def test_an_absent_package_is_named_with_its_command(monkeypatch):
@@ -187,15 +149,6 @@ def test_transforms_are_drawn_apart_from_each_other():
     assert pairs == {(False, False), (False, True), (True, False), (True, True)}
 
 
-def test_probabilities_of_nothing_and_of_always():
-    never, always = (json.dumps({"InvertImg": {"p": p}}) for p in (0, 1))
-    for seed in range(10):
-        kept, changed = transform(item(), never, seed), transform(item(), always, seed)
-        assert all(map(np.array_equal, kept, item()))
-        np.testing.assert_array_equal(changed.image, 255 - item().image)
-        np.testing.assert_array_equal(changed.boxes_xyxy, item().boxes_xyxy)
-
-
 def test_the_channels_are_those_that_the_package_expects():
     """A weight of 0.299 is that of red (ITU-R BT.601), which is the last channel of BGR."""
     red = np.zeros((8, 8, 3), np.uint8)
@@ -228,12 +181,6 @@ def test_boxes_that_leave_the_image_are_dropped_with_their_classes():
     np.testing.assert_allclose(found.boxes_xyxy, [[16, 8, 48, 32]], atol=1e-4)  # float32
 
 
-def test_an_image_without_objects_stays_without():
-    found = transform(item([]), json.dumps(SPATIAL), 0)
-    assert found.boxes_xyxy.shape == (0, 4)
-    assert found.class_index.shape == (0,)
-
-
 OFFLINE = """
 import socket, sys
 def refuse(*arguments, **named): raise AssertionError(f"network: {arguments}")
@@ -248,26 +195,6 @@ def test_nothing_is_asked_from_the_network_and_no_framework_imported():
     command = [sys.executable, "-W", "error", "-c", OFFLINE]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
-
-
-def test_batches_are_the_same_for_any_number_of_workers(tmp_path):
-    dataset = draw_dataset(tmp_path / "shapes", ShapesConfig(6, 1, image_side=64))
-    samples = scan_samples(list_images(load_dataset(dataset).train), num_classes=5).samples
-    config = AugmentConfig(mosaic=0.5, transforms=json.dumps(PIXELS | SPATIAL))
-    runs = []
-    for workers in (0, 2):
-        with TrainLoader(samples, 64, 3, config, seed=1, workers=workers) as loader:
-            runs.append([*loader.epoch(0), *loader.epoch(1)])
-    for one, other in zip(*runs, strict=True):
-        np.testing.assert_array_equal(one.images, other.images)
-        assert all(map(np.array_equal, one.targets, other.targets))
-    with TrainLoader(samples, 64, 3, AugmentConfig(mosaic=0.5), seed=1, workers=0) as loader:
-        plain = next(loader.epoch(0))
-    assert not np.array_equal(plain.images, runs[0][0].images)
-
-
-def test_the_public_set_ships_with_the_project():
-    assert PUBLIC_TRANSFORMS.is_file()
 
 
 TURNED = {
@@ -308,16 +235,6 @@ def test_outlines_go_with_their_objects(document):
     assert len(overlaps) > 15 and np.median(overlaps) > 0.92
 
 
-@pytest.mark.parametrize("document", [TURNED, BENT, CROPPED, SPATIAL | PIXELS])
-def test_outlines_change_neither_images_nor_boxes(document):
-    text = json.dumps(document)
-    for seed in range(10):
-        found = transform(with_outlines(), text, seed)
-        plain = transform(with_outlines()._replace(polygons=None), text, seed)
-        assert plain.polygons is None
-        assert all(map(np.array_equal, found[:3], plain[:3]))
-
-
 @pytest.mark.parametrize("document", [TURNED, BENT, CROPPED], ids=["turned", "bent", "cropped"])
 def test_boxes_that_fit_outlines_end_where_these_do(document):
     """Within the image; an object without an outline keeps the box that the package moved."""
@@ -346,20 +263,3 @@ def test_an_object_whose_outline_leaves_the_image_is_dropped_with_its_loose_box(
     found = transform(item, text, 0, fits_outlines=True)
     assert found.class_index.tolist() == [4]
     assert found.boxes_xyxy.tolist() == [[0, 0, 19, 19]]
-
-
-def test_what_cuts_objects_into_pieces_leaves_no_outline_and_is_refused_for_masks():
-    text = '{"RandomGridShuffle": {"p": 1}}'
-    assert transform(with_outlines(), text, 0).polygons is None
-    config = parse_train_flags(["--task", "segment", "--albumentations", text])
-    with pytest.raises(UserError, match="--albumentations: RandomGridShuffle cuts objects into"):
-        SEGMENTATION.check(config)
-    SEGMENTATION.check(parse_train_flags(["--task", "segment", "--albumentations", "public"]))
-    DETECTION.check(parse_train_flags(["--albumentations", text]))
-
-
-def test_outlines_are_moved_no_farther_than_the_border():
-    text = '{"Affine": {"p": 1, "translate_px": {"x": [40, 40], "y": [0, 0]}}}'
-    found = transform(with_outlines(), text, 0)
-    assert found.class_index.tolist() == [5]  # of the other one nothing is left
-    assert found.polygons.points_xy.max() == 66

@@ -11,7 +11,7 @@ from tests.unit.data.image.kinds_of_images import turned
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.loader import TrainLoader
-from utils.data.loading.reading import pixel_boxes, pixel_polygons, read_image
+from utils.data.loading.reading import read_image
 from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.formats.format import (
     NORMALISED,
@@ -200,12 +200,3 @@ def test_boxes_lie_on_their_objects_in_training_batches(tmp_path):
             assert is_of((RED, GREEN)[int(class_index)], inner).mean() > 0.95
             num_objects += 1
     assert num_objects > 96
-
-
-def test_pixel_boxes_and_polygons_are_those_of_the_upright_image(tmp_path):
-    path, stored = write(tmp_path, "PNG", 7)
-    (sample,) = scanned(annotate(path, stored))
-    expected = [OBJECTS["red"], OBJECTS["green"]]
-    np.testing.assert_allclose(pixel_boxes(sample), expected, atol=1e-4)
-    outline = pixel_polygons(sample).outline(1)
-    np.testing.assert_allclose((*outline.min(0), *outline.max(0)), OBJECTS["green"], atol=1e-4)

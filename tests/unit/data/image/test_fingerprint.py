@@ -59,26 +59,11 @@ def test_photos_and_their_mirror_images_do_not_look_alike(photos):
     assert min(pairs) > MAX_BITS
 
 
-def test_the_look_is_that_of_the_transform(photos):
-    """OpenCV's own averages and cosine transform; bits next to the median may be rounded over."""
-    for photo in photos[:8]:
-        grey = cv2.cvtColor(photo, cv2.COLOR_BGR2GRAY).astype(np.float32)
-        cells = cv2.resize(grey, (32, 32), interpolation=cv2.INTER_AREA)
-        waves = cv2.dct(cells)[:8, :8].ravel()[1:]
-        bits = "0" + "".join("01"[bool(wave > np.median(waves))] for wave in waves)
-        assert num_bits(int(bits, 2), look_of(photo)) <= 2
-
-
 def test_the_look_of_a_pattern_is_what_it_was_on_another_machine():
     """A drawn split must not change: fingerprints may be kept, and ranks may differ in CPU."""
     y, x = np.mgrid[:90, :131]
     image = np.dstack([x * y, x * x + 3 * y, 5 * x + y * y]).astype(np.uint8)
     assert look_of(image) == 0x251503A53BB53F7
-
-
-def test_an_image_smaller_than_the_cells_has_a_look(photos):
-    small = cv2.resize(photos[0], (12, 10), interpolation=cv2.INTER_AREA)
-    assert look_of(small) != UNKNOWN
 
 
 def ramp():
@@ -99,14 +84,6 @@ def test_flat_images_are_told_apart_by_their_bytes():
     assert [x.look for x in prints] == [UNKNOWN] * len(files)
     assert near_duplicates(prints).tolist() == list(range(len(files)))
     assert near_duplicates([prints[0], prints[1], prints[0]]).tolist() == [0, 1, 0]
-
-
-@pytest.mark.parametrize("content", [b"", b"no image", b"\x89PNG\r\n\x1a\n" + bytes(100)])
-def test_what_is_no_image_has_the_fingerprint_of_its_bytes(content):
-    array = np.frombuffer(content, np.uint8)
-    found = fingerprint_of(array)
-    assert found.look == UNKNOWN and found.content != UNKNOWN
-    assert found == fingerprint_of(array)
 
 
 def test_an_image_over_the_limit_is_not_decoded(photos):

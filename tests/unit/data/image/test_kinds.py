@@ -109,23 +109,6 @@ def test_a_webp_stays_as_it_is_stored(orientation, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "make",
-    [
-        lambda orientation: turned("PNG", orientation, np.dstack([PHOTO, PHOTO[..., 0] | 200])),
-        lambda orientation: turned("TIFF", orientation, np.dstack([PHOTO, PHOTO[..., 0] | 200])),
-        lambda orientation: tiff(PHOTO.astype("<u2") * 16, 16, 2, tags=[(274, orientation)]),
-        lambda orientation: tiff(PHOTO, 8, 2, big=True, tags=[(274, orientation)]),
-        lambda orientation: tiff(PHOTO, 8, 2, order=">", tags=[(274, orientation)]),
-    ],
-    ids=["PNG alpha", "TIFF alpha", "TIFF deep", "TIFF big", "TIFF big-endian"],
-)
-def test_what_else_is_done_to_an_image_leaves_its_turn(make):
-    stored = decoded(make(1))
-    np.testing.assert_array_equal(decoded(make(6), (WIDTH, HEIGHT)), np.rot90(stored, -1))
-    np.testing.assert_array_equal(decoded(make(5), (WIDTH, HEIGHT)), stored.transpose(1, 0, 2))
-
-
-@pytest.mark.parametrize(
     "content",
     [
         encoded(GRAY.astype(np.float32), "TIFF"),

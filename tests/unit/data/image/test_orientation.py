@@ -72,7 +72,3 @@ def test_a_matrix_is_the_orientation_that_moves_points_alike(orientation):
     one = 1 << 16
     matrix = [int(a) * one, int(b) * one, 0, int(c) * one, int(d) * one, 0, 0, 0, 1 << 30]
     assert orientation_of_matrix(matrix) == orientation
-
-
-def test_a_slanted_matrix_counts_as_upright():
-    assert orientation_of_matrix([46341, 46341, 0, -46341, 46341, 0, 0, 0, 1 << 30]) == 1

@@ -38,10 +38,3 @@ def test_tiles_go_row_by_row():
         (6, 66),
     ]
     assert Tiling(64, 0.2).corners((64, 64)) == [(0, 0)]
-
-
-def test_an_image_of_one_row_is_cut_along_it():
-    tiling = Tiling(64, 0.5)
-    assert tiling.tile_size((1, 20000)) == (1, 64)
-    corners = tiling.corners((1, 20000))
-    assert len(corners) == 624 and corners[-1] == (0, 20000 - 64)  # 19936 px in steps of 32

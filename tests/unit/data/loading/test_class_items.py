@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from tests.unit.data.augment.test_class_sample import STRONG
-from tests.unit.data.batch_digest import digest
 from utils.data.image.letterbox import centre_region, crop
 from utils.data.loading.items import CLASSES
 from utils.data.loading.loader import TrainLoader, ValLoader
@@ -33,10 +32,6 @@ def samples(tmp_path_factory) -> SampleTable:
 def train_loader(samples, workers=0, **changes) -> TrainLoader:
     arguments = {"image_size": 32, "batch_size": 4, "augment": STRONG, "seed": 7, **changes}
     return TrainLoader(samples, workers=workers, items=CLASSES, **arguments)
-
-
-def digests(batches) -> list[str]:
-    return [digest(batch) for batch in batches]
 
 
 def test_each_image_of_a_batch_has_the_class_of_its_sample(samples):
@@ -73,12 +68,6 @@ def test_a_network_of_one_size_gets_crops_of_its_shape(samples):
     file = cv2.imread(str(samples[0].image_path))  # 40 x 60
     expected = cv2.resize(file[5:35], (48, 24), interpolation=cv2.INTER_LINEAR)
     np.testing.assert_array_equal(batch.images[0], expected[..., ::-1].transpose(2, 0, 1))
-
-
-def test_images_without_a_label_have_no_target(samples):
-    bare = samples.with_objects(samples.class_index == 1)
-    (batch,) = ValLoader(bare, 32, 16, 0, items=CLASSES)
-    assert batch.targets.image_index.tolist() == [4, 5, 6, 7]  # class by class
 
 
 @pytest.mark.parametrize(

@@ -55,16 +55,6 @@ def test_images_are_kept_up_to_the_limit_and_the_line_says_so(monkeypatch, caplo
     assert "3 of 3 training images" in caplog.text
 
 
-def test_an_image_above_the_limit_does_not_keep_the_later_ones_out(monkeypatch):
-    monkeypatch.setattr(image_cache, "free_memory", lambda: 2 * (4096 + 45 + 48))
-    cache = create_cache("ram", [SIZES[0], (10, 10), SIZES[2]], 0.5, "training")
-    assert [cache.holds(number) for number in range(3)] == [True, False, True]
-    for number in (0, 2):
-        np.testing.assert_array_equal(cache.get(number, lambda n=number: image(n)), image(number))
-    for number in (0, 2):
-        np.testing.assert_array_equal(cache.get(number, never), image(number))
-
-
 def test_a_disk_cache_leaves_no_file_and_no_open_descriptor(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     before = set(os.listdir("/proc/self/fd"))
@@ -117,15 +107,6 @@ def test_the_free_memory_respects_the_limit_of_any_group_above(groups, group):
     assert free_memory() > 2**20
     write_group(groups / group, max=5000000)
     assert free_memory() == 1320000
-
-
-def test_of_several_limits_the_one_that_leaves_least_counts(groups):
-    write_group(groups, max=8000000, current=7500000, stat="")
-    write_group(groups / "user", max=9000000, current=1000, stat="")
-    write_group(groups / "user/job", max=5000000, current=4000000, stat="")
-    assert free_memory() == 500000
-    write_group(groups / "user", current=9500000)
-    assert free_memory() == 0
 
 
 def test_a_container_that_does_not_see_its_own_path_still_sees_its_limit(groups, tmp_path):
@@ -226,14 +207,6 @@ def test_an_image_is_there_until_another_takes_its_slot():
         get(ring, 1, never)
     for number in (0, 2, 3):
         get(ring, number, never)
-
-
-def test_another_sample_at_the_same_place_is_decoded():
-    ring = keep_recent_images(SIZES, num_slots=4)
-    get(ring, 0)
-    for _ in range(2):
-        np.testing.assert_array_equal(ring.get(0, 1, SIZES[1], lambda: image(1)), image(1))
-    np.testing.assert_array_equal(ring.get(4, 1, SIZES[1], never), image(1))  # an epoch later
 
 
 # Dies in the middle of its image.

@@ -49,26 +49,6 @@ def test_epochs_after_the_last_with_mosaics_are_those_of_a_training_without(samp
     assert digests(never.epoch(2)) != digests(train_loader(samples).epoch(2))
 
 
-def test_one_image_is_enough_for_every_augmentation(samples):
-    everything = dataclasses.replace(EVERYTHING, mosaic=1, mosaic9=0.5, mixup=1, cutout=1)
-    loader = train_loader(samples[:1], augment=everything)
-    for epoch in range(5):
-        (batch,) = loader.epoch(epoch)
-        assert batch.images.shape == (1, 3, 64, 64)
-        assert set(batch.targets.class_index) <= set(samples[0].class_index)
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_batches_before_the_first_one_asked_for_are_not_read(samples, workers, tmp_path):
-    gone = [dataclasses.replace(sample, image_path=tmp_path / "gone.jpg") for sample in samples]
-    rest = ValLoader(samples, 64, 4, workers=0, rectangular=False)
-    mixed = [*gone[:12], *samples[12:]]
-    with ValLoader(mixed, 64, 4, workers, rectangular=False) as loader:
-        assert digests(loader.batches(3)) == digests(rest)[3:]
-        with pytest.raises(DatasetError, match="gone"):
-            next(loader.batches(2))
-
-
 def test_a_cached_image_is_decoded_once_by_all_workers_together(samples, tmp_path):
     folder = tmp_path / "copies"
     folder.mkdir()
@@ -189,14 +169,6 @@ def test_square_validation_batches_keep_the_order(samples):
     assert list(indices) == list(range(NUM_SAMPLES))
 
 
-def test_batches_of_a_fixed_square_are_the_square_ones(samples):
-    square = list(ValLoader(samples, 96, 8, workers=0, rectangular=False))
-    fixed = list(ValLoader(samples, 640, 8, workers=0, fixed_size=(96, 96)))
-    for one, other in zip(square, fixed, strict=True):
-        np.testing.assert_array_equal(one.images, other.images)
-        assert one.letterboxes == other.letterboxes
-
-
 @pytest.mark.parametrize("size", [(64, 96), (96, 64)])
 def test_each_image_is_as_large_as_fits_into_a_fixed_size(samples, size):
     for batch in ValLoader(samples, 640, 8, workers=0, fixed_size=size):
@@ -278,16 +250,6 @@ def test_an_image_that_vanished_is_named(samples, tmp_path, workers):
     with (
         ValLoader(broken, 64, 2, workers) as loader,
         pytest.raises(DatasetError, match=f"{absent}: cannot be read: No such file"),
-    ):
-        list(loader)
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_an_image_that_changed_its_size_is_named(samples, workers):
-    changed = [*samples[:3], dataclasses.replace(samples[3], height=999)]
-    with (
-        ValLoader(changed, 64, 2, workers) as loader,
-        pytest.raises(DatasetError, match="999 px when the dataset was scanned"),
     ):
         list(loader)
 

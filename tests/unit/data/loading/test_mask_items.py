@@ -94,27 +94,6 @@ def test_only_with_masks_do_moved_boxes_fit_their_outlines(samples):
     assert min(larger) > 1.1
 
 
-@pytest.mark.parametrize("recipe", [RECIPES["plain"], RECIPES["quad"]], ids=["plain", "quad"])
-@pytest.mark.parametrize("overlap", [True, False])
-def test_masks_lie_in_their_boxes_and_fill_them(samples, recipe, overlap):
-    items, filled = MaskItems(ratio=1, overlap=overlap), []
-    for batch in train_batches(samples, items=items, recipe=recipe):
-        height, width = batch.images.shape[2:]
-        sides = np.tile([width, height], 2)
-        for index, (x, y, w, h) in enumerate(batch.targets.boxes_cxcywh_norm * sides):
-            rows, columns = mask_of(batch.targets, index).nonzero()
-            if len(rows):
-                # Corners are cut to whole pixels, whose border belongs to the object; an enlarged
-                # pixel is two.
-                assert columns.min() >= x - w / 2 - 2 and columns.max() <= x + w / 2 + 2
-                assert rows.min() >= y - h / 2 - 2 and rows.max() <= y + h / 2 + 2
-                seen = (np.ptp(columns) + 1) * (np.ptp(rows) + 1) / (w * h)
-                filled.append(seen)
-    # Of a mask of its own nothing is covered; a pixel more or less at small objects.
-    assert np.median(filled) > (0.8 if overlap else 0.95)
-    assert len(filled) > NUM_SAMPLES
-
-
 def test_masks_lie_on_the_pixels_of_bright_objects(tmp_path):
     """Whatever moves an image moves its masks: of white objects on black they are the white."""
     for number in range(4):
@@ -169,19 +148,3 @@ def test_an_image_without_objects_has_an_empty_map_or_none(overlap):
     assert targets.masks.maps.dtype == np.uint8 and not targets.masks.maps.any()
     assert len(targets.masks.map_index) == len(targets.masks.value) == 0
     assert targets.masks.map_index.dtype == targets.masks.value.dtype == np.int64
-
-
-def test_crowded_and_empty_images_make_one_batch():
-    corners = [[x, y, x + 1, y + 1] for y in range(0, 40, 2) for x in range(0, 60, 2)]
-    crowded = item_of(None, corners)
-    assert len(corners) == 600
-    items = MaskItems(ratio=1)
-    masks = items.targets(crowded).masks
-    assert masks.maps.dtype == np.int32 and masks.maps.max() == 600
-    assert (np.sort(masks.value) == np.arange(1, 601)).all()
-
-
-def test_a_map_is_as_many_times_smaller_as_asked_for(samples):
-    for ratio in (1, 2, 4, 8):
-        (batch, *_) = train_batches(samples, items=MaskItems(ratio=ratio))
-        assert batch.targets.masks.maps.shape == (BATCH, 64 // ratio, 64 // ratio)

@@ -65,12 +65,6 @@ def decoded(monkeypatch):
     return counts
 
 
-def test_without_a_window_partners_come_from_all_samples(samples):
-    assert digests(make_loader(samples, BatchRecipe())) != digests(
-        make_loader(samples, RECIPES["of all"])
-    )
-
-
 @pytest.fixture
 def required(monkeypatch):
     """Return the bytes that each ring required."""
@@ -122,15 +116,6 @@ def test_a_window_without_mosaics_is_told(samples, caplog, flags, told):
         train.train_loader(job).close()
     reason = "it changes only mosaics, and there are none (mosaic: 0)"
     assert caplog.messages == [f"{name} has no effect: {reason}" for name in told]
-
-
-def test_another_order_of_the_same_epoch_gets_its_own_images(samples):
-    num_classes = 1 + max(int(sample.class_index.max()) for sample in samples)
-    scores = (0.9, *[0.0] * (num_classes - 1))  # order the epoch anew with --image-weights
-    expected = digest(make_loader(samples, RECIPES["weighted"]).batch(1, 1, scores))
-    loader = make_loader(samples, RECIPES["weighted"])
-    assert digest(loader.batch(1, 1)) != expected
-    assert digest(loader.batch(1, 1, scores)) == expected
 
 
 def test_each_image_of_an_epoch_is_decoded_at_most_once(samples, decoded):

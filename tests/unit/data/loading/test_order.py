@@ -17,7 +17,6 @@ from utils.data.loading.order import (
     repeated,
     weighted,
 )
-from utils.data.randomness import epoch_order
 from utils.data.sources.samples import Sample, table_of
 
 
@@ -82,14 +81,6 @@ def test_without_any_weight_all_images_are_drawn_alike(samples, scores):
     assert abs(np.concatenate(drawn).sum() - 200) < 50
 
 
-def test_the_epoch_and_the_scores_change_what_is_drawn_and_nothing_else_does():
-    samples = table([0], [1], [2], [0, 1], [2, 2], [1])
-    keys = [Epoch(0), Epoch(1), Epoch(0, (0.9, 0.0, 0.1))]
-    drawn = [weighted(0, samples, key).tolist() for key in keys]
-    assert len({tuple(x) for x in drawn}) == 3
-    assert drawn == [weighted(0, samples, key).tolist() for key in keys]
-
-
 def test_repeat_factors_are_those_of_the_paper():
     # Class 0 in 4 of 5 images, 1 in 1 of 5 (twice in it), none in the last.
     samples = table([0], [0, 0], [0], [0, 1, 1], [])
@@ -112,12 +103,6 @@ def test_an_epoch_repeats_each_image_as_often_as_its_factor_says_on_average():
     assert len({tuple(x) for x in epochs}) > 590  # of 11! / (2! 3! 2! 4!) orders or more
 
 
-def test_repeat_factors_of_one_show_each_image_once():
-    for number in (1, 7, 1000):
-        found = repeated(0, np.ones(number), 3)
-        assert sorted(found.tolist()) == list(range(number))
-
-
 def test_the_order_by_aspect_ratio_is_that_of_height_by_width():
     samples = table([], [], [], [], sizes=[(10, 20), (20, 10), (10, 20), (10, 30)])
     assert aspect_order(samples).tolist() == [3, 0, 2, 1]
@@ -134,8 +119,3 @@ def test_no_two_draws_of_an_epoch_have_one_number_and_the_first_of_each_sample_i
         for draw in draws.tolist():  # the k-th time, k times the number of samples more
             assert draw // 4 == seen[draw % 4]
             seen[draw % 4] += 1
-
-
-def test_the_numbers_of_a_shuffled_epoch_are_its_order_itself():
-    draws = draws_of(BatchRecipe(), 4, table(*[[]] * 50), Epoch(2))
-    np.testing.assert_array_equal(draws, epoch_order(4, 2, 50))

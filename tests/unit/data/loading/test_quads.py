@@ -43,14 +43,6 @@ def test_each_group_has_a_draw_of_its_own(golden):
     assert np.bincount(found.image_index).tolist() == [2, 4]
 
 
-def test_no_images_give_no_targets():
-    nothing = Targets(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
-    found = join_quads(
-        np.zeros((0, 3, 8, 8), np.uint8), nothing, np.zeros(0, bool), np.zeros((0, 3, 16, 16), "u1")
-    )
-    assert [array.shape for array in found.arrays()] == [(0,), (0,), (0, 4)]
-
-
 def test_half_of_the_groups_are_enlarged_by_seed_epoch_and_first_image():
     firsts = np.arange(1000)
     drawn = draw_enlarged(1, 2, firsts)
@@ -89,11 +81,3 @@ def test_masks_go_with_their_images(shared):
         [[0, 2], [0, 3], [1, 2], [1, 3]],
         [[2, 4], [2, 5], [3, 4], [3, 5]],
     ]
-
-
-def test_masks_without_objects_stay_empty():
-    masks = TargetMasks(np.zeros((4, 2, 3), np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64))
-    nothing = Targets(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 4), "f"), masks)
-    images = np.zeros((1, 3, 16, 24), np.uint8)
-    found = join_quads(np.zeros((4, 3, 8, 12), np.uint8), nothing, np.array([False]), images).masks
-    assert found.maps.shape == (0, 4, 6) and found.map_index.dtype == np.int64

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from utils.data.image.decoding import average_squares, choose_reduction
+from utils.data.image.decoding import choose_reduction
 from utils.data.image.header import BrokenImageError, read_header, read_image_size
 from utils.data.loading.reading import decode
 from utils.data.records.layout import RecordPlace
@@ -73,17 +73,6 @@ def test_a_reduced_size_is_rounded_up(sample, reduction, capfd):
     assert capfd.readouterr() == ("", "")  # libjpeg warns of nothing
 
 
-@pytest.mark.parametrize("reduction", [2, 4, 8])
-def test_a_reduced_image_is_the_average_of_the_whole(sample, reduction):
-    found = cv2.cvtColor(decode(sample, reduction), cv2.COLOR_BGR2GRAY)
-    expected = cv2.cvtColor(average_squares(decode(sample), reduction), cv2.COLOR_BGR2GRAY)
-    difference = np.abs(found[:-1, :-1].astype(int) - expected[:-1, :-1])
-    # Brightness alone: colours are stored at half the size, and interpolated when decoded whole.
-    # Measured: 0.28 at most, from rounding; moved by one pixel it would be 7 and more.
-    assert difference.mean() < 0.5
-    assert np.abs(np.diff(expected.astype(int), axis=1)).mean() > 7
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -135,16 +124,6 @@ def test_of_two_exif_segments_the_first_turns_the_image(tmp_path, orientations):
 )  # fmt: skip
 def test_an_image_is_reduced_to_no_less_than_the_size_it_is_needed_in(size, long_side, reduction):
     assert choose_reduction(size, long_side) == reduction
-
-
-@pytest.mark.parametrize("reduction", [1, 2])
-def test_another_size_than_at_the_scan_is_an_error(tmp_path, reduction):
-    sample = write(tmp_path / "a.jpg")
-    for height, width in ((190, 133), (210, 133), (200, 120), (200, 140), (100, 67)):
-        other = Sample(sample.image_path, height, width, *[np.zeros(0)] * 2)
-        message = f"is 133x200 px, but was {width}x{height} px when the dataset"
-        with pytest.raises(DatasetError, match=message):
-            decode(other, reduction)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import errno
-import gc
-import os
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,10 +10,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from tests.unit.data.sources.test_samples import make_sample
-from utils.data.loading.worker_memory import SharedSlots, SharedSource
+from utils.data.loading.workers import SharedSource
 from utils.data.sources.samples import SampleTable, table_of
 
 
@@ -78,22 +73,3 @@ def test_workers_get_the_same_arrays_and_no_copy_of_them():
         assert found == (checksums(source), list(source.samples.paths), (0, 4))
         assert not writable
         assert kib - few_kib < 8_000
-
-
-def test_a_source_without_any_sample_is_sent_too():
-    source = dataclasses.replace(make_source(0), samples=table_of([]))
-    ((found, *_),) = answers(SharedSource(source), 1)
-    assert found == (checksums(source), [], (0, 4))
-
-
-@pytest.mark.parametrize(
-    "share", [lambda: SharedSlots.of(1), lambda: SharedSource(make_source(1)).__reduce__()]
-)
-def test_a_limit_on_open_files_is_told_once(share, monkeypatch):
-    def refuse(name: str) -> int:
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    monkeypatch.setattr(os, "memfd_create", refuse)
-    with pytest.raises(OSError, match="Too many open files"):
-        share()
-    gc.collect()  # what was half made has no file to close: an error of it would be one of pytest

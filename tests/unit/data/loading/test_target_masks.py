@@ -44,12 +44,6 @@ def test_objects_keep_their_pixels_in_a_batch():
     assert batch.masks is not None and len(batch.masks.maps) == 3
 
 
-def test_maps_of_single_objects_are_joined_too():
-    batch = join_targets([OWN, OWN])
-    assert pixels(batch) == [[0, 1, 2], [2, 3]] * 2
-    assert batch.masks is not None and batch.masks.map_index.tolist() == [0, 1, 2, 3]
-
-
 def test_a_piece_has_the_objects_and_maps_of_its_images():
     for batch in (join_targets([SHARED, EMPTY, OWN]), join_targets([OWN, EMPTY, SHARED])):
         whole = pixels(batch)
@@ -60,15 +54,6 @@ def test_a_piece_has_the_objects_and_maps_of_its_images():
             assert piece.masks is not None and len(piece.masks.maps) <= 2
 
 
-def test_some_objects_keep_their_pixels():
-    batch = join_targets([SHARED, OWN])
-    assert pixels(batch.take(np.array([True, False, False, True]))) == [[3], [2, 3]]
-
-
 def test_no_images_have_no_masks():
     assert join_targets([]).masks is None
     assert [array.shape for array in join_targets([]).arrays()] == [(0,), (0,), (0, 4)]
-
-
-def test_masks_count_among_the_arrays():
-    assert len(join_targets([SHARED]).arrays()) == 6

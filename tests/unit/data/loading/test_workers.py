@@ -1,6 +1,5 @@
 """Worker processes: how they start, fail and end."""
 
-import gc
 import multiprocessing
 import os
 import platform
@@ -25,8 +24,7 @@ from tests.unit.data.loading.faulting_batches import MEBIBYTES, FaultingBatches
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.loader import TrainLoader
 from utils.data.loading.order import Epoch
-from utils.data.loading.worker_memory import SharedSlots
-from utils.data.loading.workers import WorkerPool
+from utils.data.loading.workers import SharedSlots, WorkerPool
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
@@ -73,22 +71,6 @@ def is_running(process_id: int) -> bool:
     return state != "Z"
 
 
-def test_workers_start_at_the_first_use_or_early_and_stay(loader):
-    assert worker_ids() == []
-    loader.start()
-    started = sorted(worker_ids())
-    assert len(started) == 2
-    for epoch in range(2):
-        assert len(list(loader.epoch(epoch))) == 10
-    assert sorted(worker_ids()) == started
-
-
-def test_there_are_never_more_workers_than_batches(samples):
-    with TrainLoader(samples[:3], 64, 2, EVERYTHING, seed=0, workers=8) as loader:
-        assert len(list(loader.epoch(0))) == 2
-        assert len(worker_ids()) == 2
-
-
 def test_workers_load_no_framework(loader):
     assert len(list(loader.epoch(0))) == 10
     for process_id in worker_ids():
@@ -121,37 +103,6 @@ def test_close_in_the_middle_of_an_epoch_leaves_nothing_behind(samples):
         next(batches)
     # The first start of a process opens a pipe to multiprocessing's own tracker, once.
     assert len(set(os.listdir("/proc/self/fd")) - before) <= 1
-
-
-def test_a_loader_that_is_dropped_ends_its_workers(samples):
-    loader = TrainLoader(samples, 64, 2, EVERYTHING, seed=0, workers=2)
-    next(loader.epoch(0))
-    running = worker_ids()
-    del loader
-    wait_for_end(running)
-
-
-def test_a_killed_worker_is_an_error_that_names_it_and_no_hang(loader):
-    batches = loader.epoch(0)
-    next(batches)
-    victim = worker_ids()[0]
-    os.kill(victim, signal.SIGKILL)
-    with pytest.raises(LoaderError, match=f"process {victim}\\) died: SIGKILL"):
-        list(batches)
-    assert worker_ids() == []
-    assert len(list(loader.epoch(1))) == 10  # by new workers
-
-
-def test_memory_that_cannot_be_had_is_one_error_and_no_open_descriptor(monkeypatch):
-    def refuse(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "ftruncate", refuse)
-    before = set(os.listdir("/proc/self/fd"))
-    with pytest.raises(OSError, match="No space left"):
-        SharedSlots.of(4096)
-    gc.collect()  # what is raised in __del__ would be a warning, and so a failure
-    assert set(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.parametrize(
@@ -224,15 +175,6 @@ def test_the_name_of_an_image_may_be_any_that_the_system_has(tmp_path):
     for path in (Path("a"), Path("größe\udcff"), Path("/", "x" * 4000), None, Path("b")):
         slots.note(path)
         assert slots.noted() == path
-
-
-def test_a_worker_that_died_between_epochs_is_an_error(loader):
-    loader.start()
-    victim = worker_ids()[0]
-    os.kill(victim, signal.SIGKILL)
-    wait_for_end([victim])
-    with pytest.raises(LoaderError, match="died: SIGKILL"):
-        list(loader.epoch(0))
 
 
 # A process of its own, since multiprocessing behaves differently at its first start of a worker.
