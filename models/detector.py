@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,7 +16,6 @@ from backend.words import count
 from models.blocks.conv import Conv
 from models.graph import IMAGE, ModelSpec, coarsest_stride, plan_layers
 from models.heads.base import Head
-from models.initial_weights import draw_weights
 from utils.data.loading.memory import require_memory
 from utils.errors import UserError
 from utils.state.start_checks import check_image_size
@@ -124,6 +124,28 @@ class Detector(nn.Module):
             name = self.head_name + name
             state[name] = state[name] + bias
         nn.load_state_arrays(self, state)
+
+
+def draw_weights(state: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    """Draw new values for convolutions and products among the named arrays; keep the rest.
+
+    Weights and biases are uniform in +-1 / sqrt(fan-in), what both frameworks draw by default.
+    BatchNorm starts as the framework made it: weight 1, bias 0, mean 0, variance 1.
+    """
+    bounds = {
+        name.removesuffix("weight"): 1 / math.sqrt(np.prod(array.shape[1:]))
+        for name, array in state.items()
+        if name.endswith("weight") and array.ndim > 1
+    }
+    drawn = dict(state)
+    for index, (name, array) in enumerate(state.items()):
+        bound = bounds.get(name.removesuffix("weight").removesuffix("bias"))
+        if bound is not None:
+            generator = np.random.Generator(
+                np.random.Philox(key=np.array([seed, index], np.uint64))
+            )
+            drawn[name] = generator.uniform(-bound, bound, array.shape).astype(np.float32)
+    return drawn
 
 
 def grey_of(images: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from typing import Any
 
 import models.blocks
 import models.heads  # noqa: F401  both register their blocks
-from models.blocks.activation import Activation, find_activation
+from models.blocks.conv import Activation, find_activation
 from models.heads.base import Head
 from models.registry import MAX_CHANNELS, LayerPlan, LayerRequest, find_block, names_of
 from utils.errors import UserError, brief

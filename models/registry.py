@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -47,6 +47,9 @@ class LayerRequest:
 
 
 ONCE = 0  # in place of a stride: what is computed once an image
+# By the tool that the public tables were made with, in multiply-adds.
+NORMALIZATION = 4  # a value that BatchNorm normalizes
+SOFTMAX = 3  # a value, less one a row
 BATCHNORM_NUMBERS = 4  # a channel: weight, bias, mean and variance
 
 
@@ -128,3 +131,24 @@ def find_block(name: object) -> Block:
     if not isinstance(name, str) or name not in _BLOCKS:
         raise UserError(f"unknown block {brief(name)}; known: {', '.join(sorted(_BLOCKS))}")
     return _BLOCKS[name]
+
+
+def count_gflops(plans: Sequence[LayerPlan], image_size: int = 640, folded: bool = False) -> float:
+    """Return 10^9 floating-point operations for a square image, two for each multiply-add.
+
+    As the public tables count: convolutions, products and softmaxes, and BatchNorm unless it is
+    folded into the convolutions; neither activations nor what the head decodes.
+    """
+    parts = [
+        (1 if stride == ONCE else (image_size / stride) ** 2, cost)
+        for plan in plans
+        for stride, cost in plan.costs
+    ]
+    return 2e-9 * sum(_multiply_adds(cells, cost, folded) for cells, cost in parts)
+
+
+def _multiply_adds(cells: float, cost: Cost, folded: bool) -> float:
+    """Return those of a block for a map of so many cells."""
+    normalization = 0 if folded else NORMALIZATION * cost.normalized
+    attention = cost.attended * cells + cost.heads * (SOFTMAX * cells - 1)
+    return cells * (cost.weights + normalization + attention)

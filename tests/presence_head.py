@@ -14,7 +14,7 @@ import numpy as np
 
 from backend import nn, ops
 from models import registry
-from models.heads.base import NO_OPTIONS, Head, Loss, LossOptions, LossTerms
+from models.heads.base import Head, Loss, LossTerms
 from models.registry import Block, LayerPlan, LayerRequest
 from utils.data.loading.items import BOXES
 from utils.tasks import table
@@ -83,7 +83,8 @@ class PresenceHead(Head):
         hyp: Any,
         image_size: int,
         fused_on: str | None = None,
-        options: LossOptions = NO_OPTIONS,
+        label_smoothing: float = 0.0,
+        autobalance: bool = False,
     ) -> PresenceLoss:
         return PresenceLoss(self.num_classes)
 
@@ -93,8 +94,8 @@ class PresenceHead(Head):
     def decode_above(self, raw: Sequence[Any], confidence_threshold: float) -> list[np.ndarray]:
         return list(ops.to_numpy(self.decode(raw)))
 
-    def finish(self, decoded: np.ndarray, letterbox: Any, settings: Any) -> Present:
-        return Present(decoded)
+    def finish_images(self, decoded: Sequence[np.ndarray], places: Any, settings: Any) -> Any:
+        return list(map(Present, decoded))
 
     def make_evaluator(self, class_names: Sequence[str]) -> PresenceEvaluator:
         return PresenceEvaluator()

@@ -7,7 +7,7 @@ import numpy as np
 
 from docs.figures.drawing import HUES, Figure
 from docs.figures.pictures import shapes
-from models.heads.base import BoxHead
+from models.heads.anchor.head import AnchorHead
 from utils.data.image.view import Tiling
 
 WORDS = {
@@ -46,7 +46,7 @@ def draw(language: str) -> Figure:
 
 def _draw_passes(figure: Figure, image: np.ndarray, mirrored: str) -> None:
     x = 8.0
-    for one in BoxHead.passes:
+    for one in AnchorHead.passes:
         width, height = PASS_SIDE * one.scale, PASS_SIDE * one.scale * 9 / 16
         figure.image(cv2.flip(image, 1) if one.mirrored else image, x, PASSES_TOP, width, height)
         figure.rectangle(x, PASSES_TOP, width, height, "stroke s-blue")

@@ -7,6 +7,5 @@ tables, and the papers that the files name.
 
 import models.blocks.bottleneck
 import models.blocks.conv
-import models.blocks.maps
 import models.blocks.pooling
 import models.blocks.transformer  # noqa: F401

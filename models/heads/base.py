@@ -14,8 +14,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from backend import nn
+from backend import dist, nn, ops
 from backend.contract import Tensor
+from backend.processes import this_process
 from models.registry import LayerPlan, LayerRequest
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.recipe_config import RecipeConfig
@@ -58,6 +59,47 @@ class WholeBatch:
     over_ranks: Tensor | None = None
 
 
+def loss_dtype(raw: Tensor) -> str:
+    """Return the dtype of a loss of raw maps: their own, float32 of half precision."""
+    return "float64" if ops.dtype_of(raw) == "float64" else "float32"
+
+
+class BatchParts(NamedTuple):
+    """The fractions of the batch that a rank or a piece has: factors of its means, on the device.
+
+    A mean over its rows times its fraction of all rows, summed over ranks and pieces, is the mean
+    over all rows; the mean of the means is not.
+    """
+
+    images: Tensor  # 0-d: of the batch's images, those of the piece
+    positives: Tensor  # (L,): of each level's positives, those of the piece; 0 of none
+    total: Tensor  # 0-d: images of the batch times ranks: gradients are averaged over the ranks
+
+
+def batch_parts(
+    own: Sequence[int], all_pieces: Sequence[int], whole: WholeBatch | None, dtype: str, device: str
+) -> BatchParts | None:
+    """Return the fractions of this rank's piece; None if it is all of the batch.
+
+    Every rank calls it for every batch.
+
+    Args:
+        own: number of images of the piece, then of its positives at each level.
+        all_pieces: the same of all pieces of this rank.
+        dtype: of the losses.
+    """
+    if this_process().world_size == 1 and own[0] == all_pieces[0]:
+        return None
+    sums = whole.over_ranks if whole is not None else None
+    if sums is None:
+        sums = ops.tensor(np.array(all_pieces, dtype), device)
+        dist.sum_(sums)
+        if whole is not None:
+            whole.over_ranks = sums
+    parts = ops.tensor(np.array(own, dtype), device) / ops.clamp(sums, low=1.0)
+    return BatchParts(parts[0], parts[1:], sums[0] * float(this_process().world_size))
+
+
 class PassImages(NamedTuple):
     """The images of the next forward pass of a training, for what a head draws for them."""
 
@@ -65,16 +107,6 @@ class PassImages(NamedTuple):
     batch_number: int  # from the start of training
     batch_size: int  # images of the whole batch, over all ranks
     places: np.ndarray  # (B,) int64, of the images of the pass in that batch
-
-
-class LossOptions(NamedTuple):
-    """Flags of the recipe that change what a batch costs."""
-
-    label_smoothing: float = 0.0  # of the class targets
-    autobalance: bool = False  # weigh the parts of a loss by how large they are
-
-
-NO_OPTIONS = LossOptions()
 
 
 class Loss(Protocol):
@@ -249,13 +281,15 @@ class Head(nn.Module, ABC):
         hyp: Hyperparameters,
         image_size: int,
         fused_on: str | None = None,
-        options: LossOptions = NO_OPTIONS,
+        label_smoothing: float = 0.0,
+        autobalance: bool = False,
     ) -> Loss:
         """Return the loss for images of a size.
 
         Args:
             fused_on: a device on which fused operations are to be used if they prove right there.
-            options: UserError for one that the task does not have.
+            label_smoothing: of the class targets.
+            autobalance: weigh the parts of a loss by how large they are.
         """
 
     @abstractmethod
@@ -283,18 +317,19 @@ class Head(nn.Module, ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def finish(self, decoded: Any, letterbox: Letterbox, settings: SuppressionSettings) -> Any:
-        """Return what is found in one image of `decode_above`, in the image's own pixels: a
+    def finish_images(
+        self, decoded: Sequence[Any], places: Sequence[Letterbox], settings: SuppressionSettings
+    ) -> list[Any]:
+        """Return what is found in each image of `decode_above`, in the image's own pixels: a
         NamedTuple of arrays and `utils/ragged.py::Ragged`, all with a row for each thing found.
 
         Only on the host: whatever asks the framework for a result waits for all that is queued.
         """
 
-    def finish_images(
-        self, decoded: Sequence[Any], places: Sequence[Letterbox], settings: SuppressionSettings
-    ) -> list[Any]:
-        """Return what `finish` does of several images; a head may do it in less time."""
-        return [self.finish(*image, settings) for image in zip(decoded, places, strict=True)]
+    def finish(self, decoded: Any, letterbox: Letterbox, settings: SuppressionSettings) -> Any:
+        """Return what is found in one image, as `finish_images`."""
+        (found,) = self.finish_images([decoded], [letterbox], settings)
+        return found
 
     def join(
         self, found: Sequence[Any], regions_xyxy: np.ndarray, settings: SuppressionSettings
@@ -368,35 +403,3 @@ class Head(nn.Module, ABC):
     @abstractmethod
     def plot(result: Any, samples: Sequence[Sample], folder: Path) -> None:
         """Draw the result, of the images of these samples, into files of a folder."""
-
-
-class BoxHead(Head):
-    """A head whose rows are boxes of single cells, which may come from several views and models.
-
-    A row of `decode` is cx, cy, w, h in pixels of the network's input, then scores of a common
-    meaning; each map gives its own rows. `models/inference/predictors.py` needs that.
-    """
-
-    joins_models = True
-    # Scales, mirroring and unused maps are those of the public YOLOv5.
-    passes = (Pass(1.0, False, max), Pass(0.83, True), Pass(0.67, False, min))
-
-    @abstractmethod
-    def decode_above(
-        self,
-        raw: Sequence[Tensor],
-        confidence_threshold: float,
-        levels: Sequence[int] | None = None,
-    ) -> list[np.ndarray]:
-        """Return what `Head.decode_above` does, of some of the maps: all when None."""
-
-    def join_passes(
-        self, raw: Sequence[Any], width: int, confidence_threshold: float
-    ) -> list[np.ndarray]:
-        """Return of each image the rows of all passes, in their order, in pixels of the image."""
-        passes = []
-        for one, maps in zip(self.passes, raw, strict=True):
-            levels = used_levels(one, self.strides)
-            found = self.decode_above(maps, confidence_threshold, levels)
-            passes.append([brought_back(rows, one, width) for rows in found])
-        return [np.concatenate(image) for image in zip(*passes, strict=True)]

@@ -16,7 +16,7 @@ from backend.contract import Tensor
 from models.detector import choose_layout
 from models.graph import ModelSpec, plan_layers
 from models.heads.base import Loss, LossTerms
-from models.operations import count_gflops
+from models.registry import count_gflops
 from models.training.fast import graph_problem
 from utils.cli.train_config import TrainConfig
 from utils.errors import UserError

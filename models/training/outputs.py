@@ -22,7 +22,7 @@ from models.detector import count_parameters
 from models.evaluation import DEFAULT_SUPPRESSION, Validation
 from models.graph import plan_layers
 from models.heads.base import Head
-from models.operations import count_gflops
+from models.registry import count_gflops
 from models.training.state import TrainState
 from models.training.step import GRADIENT_NORM_LIMIT
 from utils.cli.document import as_document, run_settings

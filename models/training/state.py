@@ -12,7 +12,7 @@ from backend import dist, nn, use
 from backend.contract import Optimizer, Tensor
 from backend.processes import this_process
 from models.detector import Detector
-from models.heads.base import Loss, LossOptions, LossTerms
+from models.heads.base import Loss, LossTerms
 from models.training.ema import ModelEMA
 from models.training.execution import Execution, choose_execution
 from models.training.fast import choose_updates
@@ -86,8 +86,8 @@ def build_state(
     ema = updates.average_of(model)
     parallel = parallelize(config, model)
     fused_on = device if config.bbox_iou_optim else None
-    options = LossOptions(config.label_smoothing, config.autobalance)
-    loss = model.head.make_loss(hyp, config.image_size, fused_on, options)
+    strengths = config.label_smoothing, config.autobalance
+    loss = model.head.make_loss(hyp, config.image_size, fused_on, *strengths)
     groups = parameter_groups(model, schedule.weight_decay)
     loss_scale = LossScale.of_precision(execution.dtype)
     loss_of_step = execution.loss_of(loss)

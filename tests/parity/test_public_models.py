@@ -16,7 +16,7 @@ from backend import autograd, nn, ops
 from models.detector import Detector
 from models.graph import parse_model, plan_layers, read_model_yaml
 from models.inference.predictor import fold_batch_norm
-from models.operations import count_gflops
+from models.registry import count_gflops
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.shared_files import shared_path
 from utils.files.project import PROJECT

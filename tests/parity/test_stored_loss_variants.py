@@ -11,7 +11,6 @@ import pytest
 from backend import autograd, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.heads.base import LossOptions
 from tests.losses import arrays_of
 from tests.parity.test_stored_outputs import largest_error, stored, stored_targets
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
@@ -42,7 +41,7 @@ def head():
 
 def make_loss(head, fused_on=None, label_smoothing=0.0, autobalance=False, **hyp):
     hyp = dataclasses.replace(read_hyperparameters(DEFAULT_HYPERPARAMETERS), **hyp)
-    return head.make_loss(hyp, 640, fused_on, LossOptions(label_smoothing, autobalance))
+    return head.make_loss(hyp, 640, fused_on, label_smoothing, autobalance)
 
 
 def maps():

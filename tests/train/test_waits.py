@@ -14,7 +14,7 @@ import backend
 from backend import dist, nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.heads import parts
+from models.heads import base
 from models.heads.base import LossTerms
 from models.training.checkpointing import capture, restore
 from models.training.state import build_state
@@ -194,7 +194,7 @@ def test_ranks_meet_once_a_batch_and_once_more_an_update(training, monkeypatch):
     for name in ("sum_", "all_gather", "broadcast_"):
         monkeypatch.setattr(dist, name, lambda *given, n=name: exchanged.append(n))
     two = SimpleNamespace(world_size=2)
-    monkeypatch.setattr(parts, "this_process", lambda: two)
+    monkeypatch.setattr(base, "this_process", lambda: two)
     found = []
     for batch in batches[:4]:
         train_step(state, batch, StageTimer())

@@ -25,7 +25,7 @@ from models.heads.anchor.balance import LevelBalance, reference_level
 from models.heads.anchor.ciou import choose_box_iou, complete_iou
 from models.heads.anchor.decode import BOX_CHANNELS, decode_logits, logit
 from models.heads.anchor.loss import DetectionLoss, LossGains
-from models.heads.base import NO_OPTIONS, Head, LossOptions
+from models.heads.base import Head
 from models.registry import Cost, LayerRequest
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.recipe_config import RecipeConfig
@@ -162,14 +162,15 @@ class CellHead(Head):
         hyp: Hyperparameters,
         image_size: int,
         fused_on: str | None = None,
-        options: LossOptions = NO_OPTIONS,
+        label_smoothing: float = 0.0,
+        autobalance: bool = False,
     ) -> DetectionLoss:
         gains = LossGains.scaled(hyp, len(self.strides), self.num_classes, image_size)
         box_iou = choose_box_iou(fused_on) if fused_on else complete_iou
-        reference = reference_level(self.strides) if options.autobalance else None
-        balance, smoothing = LevelBalance(len(self.strides), reference), options.label_smoothing
+        reference = reference_level(self.strides) if autobalance else None
+        balance = LevelBalance(len(self.strides), reference)
         anchors = ops.to_numpy(self.anchors)
-        return self.loss_type(anchors, self.num_classes, gains, box_iou, balance, smoothing)
+        return self.loss_type(anchors, self.num_classes, gains, box_iou, balance, label_smoothing)
 
     def decode(self, raw: Sequence[Tensor]) -> Tensor:
         """Map raw maps to (B, N, 5 + C + added): cx, cy, w, h in pixels, objectness and class

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from backend.contract import Tensor
 from models.heads.anchor.cell_head import CellHead
 from models.heads.anchor.decode import BOX_CHANNELS, rows_of_detections
-from models.heads.base import BoxHead
+from models.heads.base import Pass, brought_back, used_levels
 from models.registry import LayerPlan, LayerRequest, register
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
 from utils.data.sources.samples import Sample
@@ -31,8 +32,11 @@ from utils.tasks.detection import DETECTION
 
 
 @register("Detect", joins=True)
-class AnchorHead(CellHead, BoxHead):
-    """A 1x1 convolution per level that predicts A boxes per cell."""
+class AnchorHead(CellHead):
+    """A 1x1 convolution per level that predicts A boxes per cell.
+
+    Each map gives its own rows, so that views and models can be joined.
+    """
 
     task = DETECTION
     loss_names = {"box": "box", "objectness": "obj", "classification": "cls"}
@@ -44,6 +48,9 @@ class AnchorHead(CellHead, BoxHead):
         np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64)
     )
     exported_kinds = ROWS, DETECTIONS, EFFICIENT
+    joins_models = True
+    # Scales, mirroring and unused maps are those of the public YOLOv5.
+    passes = (Pass(1.0, False, max), Pass(0.83, True), Pass(0.67, False, min))
 
     def exported(self, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
         return (self.decode(raw),)
@@ -82,15 +89,20 @@ class AnchorHead(CellHead, BoxHead):
         """Return of each image the rows (K, 5 + C) that may become detections, of some levels."""
         return self.rows_above(raw, confidence_threshold, levels)
 
+    def join_passes(
+        self, raw: Sequence[Any], width: int, confidence_threshold: float
+    ) -> list[np.ndarray]:
+        """Return of each image the rows of all passes, in their order, in pixels of the image."""
+        passes = []
+        for one, maps in zip(self.passes, raw, strict=True):
+            levels = used_levels(one, self.strides)
+            found = self.decode_above(maps, confidence_threshold, levels)
+            passes.append([brought_back(rows, one, width) for rows in found])
+        return [np.concatenate(image) for image in zip(*passes, strict=True)]
+
     def of_best_class(self, decoded: np.ndarray) -> np.ndarray:
         best = decoded[:, BOX_CHANNELS + 1 :].max(axis=1, keepdims=True)
         return np.concatenate((decoded[:, : BOX_CHANNELS + 1], best), axis=1)
-
-    def finish(
-        self, decoded: np.ndarray, letterbox: Letterbox, settings: SuppressionSettings
-    ) -> Detections:
-        (found,) = self.finish_images([decoded], [letterbox], settings)
-        return found
 
     def finish_images(
         self,

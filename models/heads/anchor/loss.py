@@ -19,8 +19,7 @@ from models.heads.anchor.assign import Assignment, assign_targets, join_assignme
 from models.heads.anchor.balance import LevelBalance
 from models.heads.anchor.ciou import BoxIou, complete_iou
 from models.heads.anchor.decode import BOX_CHANNELS, decode_centres, decode_sizes
-from models.heads.base import Loss, LossTerms, WholeBatch
-from models.heads.parts import BatchParts, batch_parts, loss_dtype
+from models.heads.base import BatchParts, Loss, LossTerms, WholeBatch, batch_parts, loss_dtype
 from utils.cli.hyperparameters import Hyperparameters
 from utils.data.loading.batch import Targets
 

@@ -14,7 +14,7 @@ from backend import ops
 from backend.contract import Tensor
 from models.blocks.conv import Conv
 from models.blocks.transformer import Linear
-from models.heads.base import NO_OPTIONS, Head, LossOptions, Pass, PassImages
+from models.heads.base import Head, Pass, PassImages
 from models.heads.classify.loss import ClassificationLoss
 from models.registry import ONCE, Cost, LayerPlan, LayerRequest, register
 from utils.cli.hyperparameters import Hyperparameters
@@ -130,9 +130,10 @@ class ClassifyHead(Head):
         hyp: Hyperparameters,
         image_size: int,
         fused_on: str | None = None,
-        options: LossOptions = NO_OPTIONS,
+        label_smoothing: float = 0.0,
+        autobalance: bool = False,
     ) -> ClassificationLoss:
-        return ClassificationLoss(options.label_smoothing)
+        return ClassificationLoss(label_smoothing)
 
     def decode(self, raw: Sequence[Tensor]) -> Tensor:
         """Map logits to how probable each class is, (B, C)."""
@@ -149,10 +150,13 @@ class ClassifyHead(Head):
         scores = np.stack([ops.to_numpy(self.decode(one)) for one in raw])
         return [row[None] for row in scores.mean(axis=0)]
 
-    def finish(
-        self, decoded: np.ndarray, letterbox: Letterbox, settings: SuppressionSettings
-    ) -> Classification:
-        return Classification(decoded)
+    def finish_images(
+        self,
+        decoded: Sequence[np.ndarray],
+        places: Sequence[Letterbox],
+        settings: SuppressionSettings,
+    ) -> list[Classification]:
+        return list(map(Classification, decoded))
 
     def exported(self, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
         return tuple(raw)

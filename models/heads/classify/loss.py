@@ -14,8 +14,7 @@ import numpy as np
 from backend import ops
 from backend.contract import Tensor
 from backend.processes import this_process
-from models.heads.base import Loss, LossTerms, WholeBatch
-from models.heads.parts import batch_parts, loss_dtype
+from models.heads.base import Loss, LossTerms, WholeBatch, batch_parts, loss_dtype
 from utils.data.loading.batch import Targets
 
 MOST_SHAPES = 2  # of a compiled loss: whole batches, and the smaller last one

@@ -152,12 +152,6 @@ class MaskHead(CellHead):
         rows = decoded.rows[:, :first], best, decoded.rows[:, end:]
         return decoded._replace(rows=np.concatenate(rows, axis=1))
 
-    def finish(
-        self, decoded: MaskRows, letterbox: Letterbox, settings: SuppressionSettings
-    ) -> Segmentations:
-        (found,) = self.finish_images([decoded], [letterbox], settings)
-        return found
-
     def finish_images(
         self,
         decoded: Sequence[MaskRows],

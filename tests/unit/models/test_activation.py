@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from backend import autograd, nn, ops
-from models.blocks.activation import find_activation
+from models.blocks.conv import find_activation
 from models.detector import Detector
 from models.graph import parse_model, read_model_yaml
 from utils.files.project import PROJECT

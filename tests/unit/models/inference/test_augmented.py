@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from backend import autograd, ops
-from models.heads.base import BoxHead, Pass, brought_back, used_levels
+from models.heads.anchor.head import AnchorHead
+from models.heads.base import Pass, brought_back, used_levels
 from models.inference.predictors import Augmented, view
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.presence_head import PresenceHead
@@ -13,7 +14,7 @@ from utils.errors import UserError
 # Float32 sums of a whole network in another order, relative to the largest value; 2e-6 was
 # measured for OneFlow.
 NETWORK_TOLERANCE = 2e-5
-PASSES = BoxHead.passes
+PASSES = AnchorHead.passes
 
 
 def all_rows(predictor, images):

@@ -7,7 +7,6 @@ import pytest
 
 from backend import ops
 from models.heads.anchor.balance import LevelBalance, reference_level
-from models.heads.base import LossOptions
 from tests.unit.models.heads.anchor.test_loss import ONE_TARGET, raw_maps
 from tests.unit.models.heads.anchor.test_padded import padded
 from tests.unit.models.heads.test_seam import AnchorHead, build
@@ -83,7 +82,7 @@ def test_the_reference_has_the_stride_nearest_to_16():
 
 def test_a_validation_changes_no_weight_and_the_compiled_form_shares_them():
     head, hyp = build(AnchorHead).head, read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    loss = head.make_loss(hyp, 64, options=LossOptions(autobalance=True))
+    loss = head.make_loss(hyp, 64, autobalance=True)
     step_loss = padded(loss)
     maps = raw_maps(5)[:2]
     before = values_of(loss)

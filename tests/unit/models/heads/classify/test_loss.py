@@ -7,7 +7,7 @@ import pytest
 
 from backend import autograd, ops
 from backend.processes import Process
-from models.heads import parts
+from models.heads import base
 from models.heads.base import WholeBatch
 from models.heads.classify import loss as loss_module
 from models.heads.classify.loss import ClassificationLoss
@@ -128,9 +128,9 @@ def test_the_terms_of_ranks_add_up_to_those_of_the_batch(monkeypatch, first):
         def sum_(x, others=others):
             x += float(others)
 
-        for module in (parts, loss_module):
+        for module in (base, loss_module):
             monkeypatch.setattr(module, "this_process", lambda rank=rank: Process(rank, rank, 2))
-        monkeypatch.setattr(parts, "dist", SimpleNamespace(sum_=sum_))
+        monkeypatch.setattr(base, "dist", SimpleNamespace(sum_=sum_))
         terms = loss((ops.tensor(logits[images]),), targets_of(classes[images]))
         means.append(value(terms.by_name["classification"]))
         totals.append(value(terms.total))

@@ -8,8 +8,7 @@ from models.heads.anchor.anchors import anchors_in_cells
 from models.heads.anchor.assign import assign_targets
 from models.heads.anchor.loss import LossGains
 from models.heads.base import WholeBatch
-from models.heads.mask.loss import SegmentationLoss, cost_of_masks
-from models.heads.mask.positives import pieces_of
+from models.heads.mask.loss import SegmentationLoss, cost_of_masks, pieces_of
 from tests.golden_models import stored
 from tests.losses import arrays_of
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
