@@ -18,7 +18,6 @@ from utils.report.plots.style import (
     figure_name,
     save_figure,
     set_fonts,
-    width_in_ems,
 )
 
 MAX_CLASSES = 100  # with a row of their own
@@ -26,9 +25,7 @@ MAX_NUMBERED = 30  # classes with numbers in their cells
 LEAST_NUMBER = 0.005  # a smaller part would be written as 0.00
 DARK = 0.55  # from here on a cell's number is white
 
-# Inches: of a cell, of all cells at most, and of what is around.
-CELL, MOST = 0.44, 11.5
-ABOVE, BELOW, BESIDE, LEAST = 0.7, 0.45, 0.3, 4.8
+CELL, MOST = 0.44, 11.5  # inches: of a cell, and of all cells at most
 
 
 def plot_confusion(
@@ -53,17 +50,20 @@ def plot_confusion(
     if has_background:
         names.append("background")
     parts = counts / np.maximum(counts.sum(axis=0), 1)
-    figure, axes = _place(names)
+    side = min(CELL * len(names), MOST)
+    figure = empty_figure(side, side)
+    figure.set_layout_engine("none")  # it leaves square axes no room for the text around them
+    axes = figure.add_axes((0, 0, 1, 1))
     _draw_cells(axes, parts, names)
     title = "Confusion"
     if has_background:
         title += f" at confidence {CONFIDENCE_ABOVE:g}, IoU {IOU_ABOVE:g}"
         axes.axhline(len(names) - 1.5, color=GREY, linewidth=0.8)
         axes.axvline(len(names) - 1.5, color=GREY, linewidth=0.8)
-    figure.suptitle(f"{title}\neach column adds up to 1", fontsize=11)
+    axes.set_title(f"{title}\neach column adds up to 1", fontsize=11)
     if len(shown) <= MAX_NUMBERED:
         _write_numbers(axes, parts)
-    save_figure(figure, path)
+    save_figure(figure, path, with_all_text=True)
 
 
 def _shown_classes(confusion: Confusion) -> list[int]:
@@ -72,19 +72,6 @@ def _shown_classes(confusion: Confusion) -> list[int]:
     objects = np.zeros(confusion.num_classes, np.int64)
     np.add.at(objects, confusion.true[is_object], confusion.counts[is_object])
     return sorted(np.argsort(-objects, kind="stable")[:MAX_CLASSES].tolist())
-
-
-def _place(names: Sequence[str]) -> tuple[Any, Any]:
-    """Return a figure and its axes for cells.
-
-    Placed by hand: matplotlib's layout leaves square axes no room for the text around them.
-    """
-    side = min(CELL * len(names), MOST)
-    beside = max(map(width_in_ems, names)) * _letter_size(names) / 72 + BELOW
-    width, height = max(beside + side + BESIDE, LEAST), ABOVE + side + beside
-    figure = empty_figure(width, height)
-    figure.set_layout_engine("none")
-    return figure, figure.add_axes((beside / width, beside / height, side / width, side / height))
 
 
 def _letter_size(names: Sequence[str]) -> float:

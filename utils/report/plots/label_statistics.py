@@ -42,12 +42,11 @@ def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Pat
     figure, ((counts, outlines), (centres, sizes)) = new_figure(2, 2, width=12, height=10)
     _draw_class_counts(counts, class_index, class_names)
     _draw_outlines(outlines, class_index, boxes_cxcywh_norm)
-    bins = _bins(boxes_cxcywh_norm)
     for axes, first, title, names in (
         (centres, 0, "Box centres", ("x / image width", "y / image height")),
         (sizes, 2, "Box sizes", ("width / image width", "height / image height")),
     ):
-        mesh = _draw_density(axes, bins[first], bins[first + 1])
+        mesh = _draw_density(axes, *boxes_cxcywh_norm.T[first : first + 2])
         figure.colorbar(mesh, ax=axes, label="boxes", shrink=0.85, ticks=_whole_numbers())
         axes.set(title=title, xlabel=names[0], ylabel=names[1])
     centres.invert_yaxis()  # as in the image, the top is above
@@ -68,7 +67,7 @@ def _plot_classes(table: SampleTable, class_names: Sequence[str], path: Path) ->
 def plot_correlogram(samples: Sequence[Sample], path: Path) -> None:
     """Draw how x, y, width and height of the boxes are distributed, alone and in pairs."""
     boxes_cxcywh_norm = table_of(samples).boxes_cxcywh_norm
-    bins = _bins(boxes_cxcywh_norm)
+    columns = boxes_cxcywh_norm.T
     figure = empty_figure(9, 9)
     panels = figure.subplots(4, 4, sharex="col")
     for row, column in np.ndindex(4, 4):
@@ -76,9 +75,9 @@ def plot_correlogram(samples: Sequence[Sample], path: Path) -> None:
         if column > row:
             axes.set_visible(False)
         elif column == row:
-            _draw_distribution(axes, bins[row])
+            _draw_distribution(axes, columns[row])
         else:
-            _draw_density(axes, bins[column], bins[row])
+            _draw_density(axes, columns[column], columns[row])
         axes.set_xlim(0, 1)
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
@@ -133,18 +132,13 @@ def _draw_outlines(axes: Any, class_index: np.ndarray, boxes_cxcywh_norm: np.nda
     axes.set(title=f"Box shapes, {number}{boxes_in_words}", xlabel="centred in the image")
 
 
-def _bins(boxes_cxcywh_norm: np.ndarray) -> np.ndarray:
-    """Return (4, M) int16: in which bin each number of a box lies."""
-    return np.clip((boxes_cxcywh_norm.T * BINS).astype(np.int16), 0, BINS - 1)
-
-
 def _draw_density(axes: Any, x: np.ndarray, y: np.ndarray) -> Any:
-    """Draw points of the bins (M,) and (M,) counted in squares, dark where there are most."""
+    """Draw points (M,) and (M,) in [0, 1] counted in squares, dark where there are most."""
     from matplotlib.colors import PowerNorm
 
-    counts = np.bincount(y.astype(np.int32) * BINS + x, minlength=BINS * BINS)
+    counts, *_ = np.histogram2d(y, x, BINS, ((0, 1), (0, 1)))
     return axes.imshow(
-        np.ma.masked_equal(counts.reshape(BINS, BINS), 0),
+        np.ma.masked_equal(counts, 0),
         origin="lower",
         extent=(0, 1, 0, 1),
         cmap="viridis_r",
@@ -152,10 +146,8 @@ def _draw_density(axes: Any, x: np.ndarray, y: np.ndarray) -> Any:
     )
 
 
-def _draw_distribution(axes: Any, bins: np.ndarray) -> None:
-    counts = np.bincount(bins, minlength=BINS)
-    axes.stairs(counts, np.linspace(0, 1, BINS + 1), fill=True, color=COLOURS[0])
-    axes.set_ylim(0, max(counts.max(), 1) * 1.05)
+def _draw_distribution(axes: Any, x: np.ndarray) -> None:
+    axes.hist(x, BINS, range=(0, 1), color=COLOURS[0])
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.set_box_aspect(1)

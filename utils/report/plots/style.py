@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from utils.drawing.colours import COLOURS, class_colour
-from utils.drawing.fonts import font_for, sized, warn_missing
+from utils.drawing.fonts import font_for, warn_missing
+from utils.files.atomic import atomic_file
 from utils.results.image_file import save_image
 from utils.screen.text import printable
 
@@ -26,8 +27,6 @@ MAX_NAMED = len(COLOURS)  # classes that a figure of curves names, in colours th
 MAX_NAME_WIDTH = 24  # letters; an ideograph is as wide as two
 # What the font of a name needs too: figures stand beside it, and by "lp" matplotlib measures lines.
 BESIDE_NAMES = "0123456789. lp"
-
-MEASURED_SIZE = 64  # pixels of the em
 
 
 def new_figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
@@ -53,14 +52,18 @@ def style_axes(axes: Any) -> None:
     axes.set_axisbelow(True)
 
 
-def save_figure(figure: Any, path: Path) -> None:
+def save_figure(figure: Any, path: Path, with_all_text: bool = False) -> None:
     """Write a figure in the format that its file's name says.
 
-    Drawn once: savefig would place everything twice, and draw it twice.
+    with_all_text: as large as all that stands around its axes; drawn twice.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     canvas = FigureCanvasAgg(figure)
+    if with_all_text:
+        with atomic_file(path) as file:
+            canvas.print_figure(file, format=path.suffix[1:], bbox_inches="tight", pad_inches=0.3)
+        return
     canvas.draw()
     save_image(path, np.asarray(canvas.buffer_rgba())[..., :3])
 
@@ -119,13 +122,6 @@ def width_of(text: str) -> int:
     """Return how wide a text is, in letters; an ideograph counts as two."""
     spacing = [letter for letter in text if not unicodedata.combining(letter)]
     return len(spacing) + sum(unicodedata.east_asian_width(letter) in "WF" for letter in spacing)
-
-
-def width_in_ems(name: str) -> float:
-    """Return how wide a name of `figure_text` is drawn, in sizes of its letters."""
-    font = font_for(name + BESIDE_NAMES)
-    assert font is not None, f"figure_text would not have returned {name}"
-    return sized(font, MEASURED_SIZE).getlength(name) / MEASURED_SIZE
 
 
 def set_fonts(texts: Iterable[Any]) -> None:

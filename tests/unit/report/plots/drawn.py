@@ -36,7 +36,7 @@ def kept_figures(monkeypatch: Any, module: Any) -> dict[str, Any]:
     """Have a module keep its figures by file name in place of writing them."""
     kept: dict[str, Any] = {}
     monkeypatch.setattr(
-        module, "save_figure", lambda figure, path: kept.update({path.name: figure})
+        module, "save_figure", lambda figure, path, **_: kept.update({path.name: figure})
     )
     return kept
 

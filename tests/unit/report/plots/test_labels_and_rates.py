@@ -36,14 +36,14 @@ def counts_of(axes):
 
 def test_classes_are_counted_and_boxes_lie_where_they_are(monkeypatch, tmp_path):
     kept = kept_figures(monkeypatch, label_statistics)
-    samples = [sample_of([0, 2], [(0.1, 0.9, 0.2, 0.1), (0.5, 0.5, 1, 1)]),
-               sample_of([2], [(0.1, 0.9, 0.4, 0.6)])]  # fmt: skip
+    samples = [sample_of([0, 2], [(0.11, 0.91, 0.2, 0.1), (0.51, 0.51, 1, 1)]),
+               sample_of([2], [(0.11, 0.91, 0.4, 0.6)])]  # fmt: skip
     plot_labels(samples, ["a", "b", "c"], tmp_path / "labels.jpg")
     counts, shapes, centres, sizes = kept["labels.jpg"].axes[:4]
     assert counts.get_title() == "3 labels of 3 classes"
     assert texts_of(counts.get_yticklabels()) == ["c", "a", "b"]
     assert [bar.get_width() for bar in counts.patches] == [2, 1, 0]
-    # Bins of 0.02: the centre (0.1, 0.9) lies in column 5, row 45, and height runs downwards.
+    # Bins of 0.02: the centre (0.11, 0.91) lies in column 5, row 45, and height runs downwards.
     assert counts_of(centres)[45, 5] == 2 and counts_of(centres)[25, 25] == 1
     assert counts_of(centres).sum() == counts_of(sizes).sum() == 3
     assert centres.get_ylim() == (1, 0) and sizes.get_ylim() == (0, 1)
