@@ -19,7 +19,6 @@ from typing import BinaryIO
 _WITHOUT_WAITING = os.O_NONBLOCK | os.O_NOCTTY
 UNLIMITED = sys.maxsize  # for what is read in parts
 MAX_BYTES = 1 << 28  # of what is read whole, where the reader knows no better
-_BLOCK_BYTES = 1 << 20
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a FIFO",
@@ -85,7 +84,10 @@ def read_bytes(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:
     with open_regular(path, max_bytes) as file:
         size = os.fstat(file.fileno()).st_size
         content = file.read(size + 1) or b""  # None where a file of /proc would have waited
-    _check_length(len(content), size, path)
+    if len(content) != size:
+        gives = f"{len(content):,}" if len(content) < size else f"over {size:,}"
+        text = f"gives {gives} bytes, but its size is {size:,}; a finished file is needed"
+        raise OSError(errno.EIO, text, str(path))
     return content
 
 
@@ -95,15 +97,10 @@ def read_text_bytes(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:
     Raises:
         OSError: as `read_bytes`; or it holds a null byte, as a file of holes does.
     """
-    content = bytearray()
-    with open_regular(path, max_bytes) as file:
-        size = os.fstat(file.fileno()).st_size
-        while len(content) <= size and (block := file.read(_BLOCK_BYTES)):
-            if b"\0" in block:
-                raise OSError(errno.EILSEQ, "holds a null byte; a text file is needed", str(path))
-            content += block
-    _check_length(len(content), size, path)
-    return bytes(content)
+    content = read_bytes(path, max_bytes)
+    if b"\0" in content:
+        raise OSError(errno.EILSEQ, "holds a null byte; a text file is needed", str(path))
+    return content
 
 
 def read_text(path: str | Path, max_bytes: int = MAX_BYTES) -> str:
@@ -116,13 +113,6 @@ def read_text(path: str | Path, max_bytes: int = MAX_BYTES) -> str:
     return read_text_bytes(path, max_bytes).decode("utf-8")
 
 
-def _check_length(found: int, size: int, path: str | Path) -> None:
-    if found != size:
-        gives = f"{found:,}" if found < size else f"over {size:,}"
-        text = f"gives {gives} bytes, but its size is {size:,}; a finished file is needed"
-        raise OSError(errno.EIO, text, str(path))
-
-
 @contextmanager
 def pinned(path: str | Path, max_bytes: int) -> Iterator[Path]:
     """Yield a name of the open file, for a library that opens files only by name.
@@ -131,5 +121,4 @@ def pinned(path: str | Path, max_bytes: int) -> Iterator[Path]:
         OSError: as `open_regular`.
     """
     with open_regular(path, max_bytes) as file:
-        name = Path(f"/proc/self/fd/{file.fileno()}")
-        yield name if name.exists() else Path(path)  # a container may have no /proc
+        yield Path(f"/proc/self/fd/{file.fileno()}")

@@ -23,7 +23,6 @@ from utils.report.plots.style import (
     set_fonts,
 )
 
-MAX_GREY = 200  # curves without a name that are drawn; more are one grey area
 FAINT, THIN = "#D4D4D4", 0.6
 
 
@@ -83,8 +82,7 @@ def _draw(result: MetricResult, curves: Curves) -> tuple[Any, Any]:
     named = named_classes(result.num_ground_truth)
     others = [index for index in evaluated.tolist() if index not in named]
     figure, axes = new_figure(1, 1, width=8.5, height=6)
-    drawn = others[:: -(-len(others) // MAX_GREY) or 1]
-    lines = [np.stack((curves.x, curves.y[index]), axis=1) for index in drawn]
+    lines = [np.stack((curves.x, curves.y[index]), axis=1) for index in others]
     axes.add_collection(LineCollection(lines, colors=FAINT, linewidths=THIN))
     for index in named:
         label = f"{curves.figures[index]:.3f}  {figure_name(result.class_names, index)}"
