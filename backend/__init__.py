@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from backend.backend_error import BackendError
-from backend.select import Namespace, use
+from backend.select import BackendError, Namespace, use
 
 if TYPE_CHECKING:
     from backend import contract

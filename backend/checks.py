@@ -81,12 +81,6 @@ def one_dtype(names: Iterable[str]) -> None:
         raise ValueError(f"tensors of one dtype are needed, not: {', '.join(different) or 'none'}")
 
 
-def evaluates(training: bool) -> None:
-    """Require BatchNorm in evaluation mode, on a backend that does not train."""
-    if training:
-        raise ValueError("BatchNorm trains only under a backend that trains; call eval() first")
-
-
 def feature_map(shape: Sequence[int], dtype: str, channels: int, wanted_dtype: str) -> None:
     """Require (B, channels, H, W) of the dtype that a layer takes."""
     if len(shape) != 4 or shape[1] != channels or dtype != wanted_dtype:
@@ -107,14 +101,6 @@ def several_values(shape: Sequence[int]) -> None:
     if shape[0] * shape[2] * shape[3] == 1:
         raise ValueError(
             f"BatchNorm needs several values per channel in training, not {tuple(shape)}"
-        )
-
-
-def several_values_over_ranks(count: int) -> None:
-    """Require several values per channel, of the maps of all ranks together."""
-    if count < 2:
-        raise ValueError(
-            f"BatchNorm needs several values per channel in training, not {count} of all ranks"
         )
 
 

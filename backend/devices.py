@@ -1,15 +1,21 @@
-"""Choose this process's device among those that the user names. Imports no framework."""
+"""This process's device among those that the user names, and the host's memory; no framework."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import resource
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
-from backend.backend_error import BackendError
 from backend.checks import CPU
 from backend.processes import this_process
-from backend.select import FRAMEWORKS
+from backend.select import FRAMEWORKS, BackendError
 from backend.words import count
+
+CLEAR_REFERENCES, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+RESET_PEAK = "5"  # man 5 proc: sets the peak to what the process has now
+PEAK = "VmHWM:"
 
 
 def own_device(name: str, usable: Sequence[str]) -> str:
@@ -72,3 +78,18 @@ def _listed(name: str, usable: Sequence[str]) -> list[str]:
     if CPU in wanted or not set(wanted) <= set(usable):
         raise BackendError(f"--device {name!r} is not there; this process has: {', '.join(usable)}")
     return wanted
+
+
+def peak_during(run: Callable[[], object]) -> int:
+    """Return the most bytes that this process has in memory during a call, or has had before it
+    if the system does not forget.
+    """
+    with suppress(OSError):  # no Linux, or /proc is read-only
+        CLEAR_REFERENCES.write_text(RESET_PEAK)
+    run()
+    try:
+        lines = STATUS.read_text().splitlines()
+        (kibibytes,) = (int(line.split()[1]) for line in lines if line.startswith(PEAK))
+    except (OSError, ValueError):
+        kibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return kibibytes * 1024

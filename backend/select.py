@@ -19,11 +19,14 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
-from backend.backend_error import BackendError
 from backend.launchers import LAUNCHERS, backend_of_launcher
 from backend.openmp import choose_threads
 
 ENVIRONMENT_VARIABLE = "YOLO_BACKEND"
+
+
+class BackendError(ValueError):
+    """No backend can be used, or not this one; the message names the next step."""
 
 
 class Framework(NamedTuple):

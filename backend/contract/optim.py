@@ -78,21 +78,12 @@ class Optim(Protocol):
         """
 
 
-class MultiTensor(Protocol):
+class MultiTensor(Optim, Protocol):
     """The updates of `Optim` and `Ops` for many tensors together: few kernel launches on a GPU.
 
     Promises and state are the same; the values agree up to rounding. The plain updates read `lost`,
     which waits for the device. These leave that to the device where its kernels can.
     """
-
-    def SGD(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> Optimizer:
-        """Make SGD as `Optim.SGD` does."""
-
-    def Adam(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> Optimizer:
-        """Make Adam as `Optim.Adam` does."""
-
-    def AdamW(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> Optimizer:
-        """Make AdamW as `Optim.AdamW` does."""
 
     def ema_update_(
         self,

@@ -12,8 +12,7 @@ import oneflow
 from backend import checks
 from backend.checks import CPU
 from backend.contract import CAPABILITIES
-from backend.devices import own_device, present_device, tf32_is_overridden
-from backend.host_peak import peak_during
+from backend.devices import own_device, peak_during, present_device, tf32_is_overridden
 
 # The wheel of 0.9.0 holds machine code for compute capabilities 6.0 to 8.6 and no PTX.
 LAST_SUPPORTED_MAJOR = 8

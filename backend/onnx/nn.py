@@ -103,7 +103,8 @@ class BatchNorm2d(Module):
         self.eps = checks.as_float32(eps)
 
     def forward(self, x: Tensor) -> Tensor:
-        checks.evaluates(self.training)
+        if self.training:
+            raise ValueError("BatchNorm trains only under a backend that trains; call eval() first")
         checks.feature_map(x.shape, x.dtype, self.weight.shape[0], self.weight.dtype)
         own = self.weight, self.bias, self.running_mean, self.running_var
         return apply("BatchNormalization", (x, *own), x.shape, x.dtype, epsilon=self.eps)

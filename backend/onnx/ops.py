@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from backend import checks
-from backend.map_cells import cells_of_map
 from backend.onnx import recording
 from backend.onnx.device import resolve
 from backend.onnx.model_proto import values
@@ -155,7 +154,8 @@ def upsample_nearest_2x(x: Tensor) -> Tensor:
 
 def cells(height: int, width: int, like: Tensor) -> Tensor:
     if not isinstance(height, Size) and not isinstance(width, Size):
-        return constant(cells_of_map(height, width, like.dtype))
+        pairs = np.stack(np.meshgrid(np.arange(width), np.arange(height)), axis=-1)
+        return constant(pairs[None, None].astype(like.dtype))
     shape = (1, 1, height, width, 1)
     columns = cast(_numbers_to(width).reshape(1, 1, 1, width, 1), like.dtype)
     rows = cast(_numbers_to(height).reshape(1, 1, height, 1, 1), like.dtype)

@@ -13,8 +13,7 @@ import torch
 from backend import checks
 from backend.checks import CPU
 from backend.contract import CAPABILITIES
-from backend.devices import own_device, present_device, tf32_is_overridden
-from backend.host_peak import peak_during
+from backend.devices import own_device, peak_during, present_device, tf32_is_overridden
 from backend.words import count
 
 FIRST_MAJOR_WITH_TF32 = 8

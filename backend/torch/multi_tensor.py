@@ -16,6 +16,7 @@ from torch import Tensor
 
 from backend import checks
 from backend.torch import optim
+from backend.torch.optim import memory_order
 
 
 class Spans:
@@ -48,38 +49,16 @@ class Spans:
 _ema_spans = Spans()
 
 
-class Fused(optim.NamedState):
-    """What the fused kernels need: all tensors of a parameter in one memory order."""
+class SGD(optim.SGD):
+    """PyTorch's fused SGD with Nesterov momentum and named state."""
 
     FUSED = True
 
-    def _is_left_out(self, lost: Tensor | None) -> bool:
-        return False  # the kernels look at `lost` themselves
 
-    def _found_inf(self, lost: Tensor | None) -> Tensor | None:
-        return lost
-
-    def _gradients(self, trained: Mapping[str, Tensor]) -> list[Tensor]:
-        return [_ordered_like(x, grad) for x in trained.values() if (grad := x.grad) is not None]
-
-    def _states(self, kind: str, trained: Mapping[str, Tensor]) -> list[Tensor]:
-        """Return the parameters' states of one kind, zero before the first gradient."""
-        states = self._state[kind]
-        for name, x in trained.items():
-            states[name] = _ordered_like(x, states[name]) if name in states else torch.zeros_like(x)
-        return [states[name] for name in trained]
-
-
-class SGD(Fused, optim.SGD):
-    """PyTorch's fused SGD with Nesterov momentum and named state."""
-
-    def _buffers(self, trained: Mapping[str, Tensor], momentum: float) -> list[Tensor | None]:
-        # Zeros give the same first step, also for parameters that have theirs later.
-        return [*self._states("momentum", trained)] if momentum != 0 else [None] * len(trained)
-
-
-class Adam(Fused, optim.Adam):
+class Adam(optim.Adam):
     """PyTorch's fused Adam with named state; beta1 is the momentum of the step."""
+
+    FUSED = True
 
     def _shrink(self, trained: Mapping[str, Tensor], factor: float, lost: Tensor | None) -> None:
         if trained:
@@ -89,9 +68,6 @@ class Adam(Fused, optim.Adam):
     def _infinity(self, trained: Mapping[str, Tensor]) -> Tensor:
         device = next((x.device for x in trained.values()), None)
         return torch.full((), math.inf, device=device)
-
-    def _moments(self, kind: str, trained: Mapping[str, Tensor]) -> list[Tensor]:
-        return self._states(kind, trained)
 
 
 class AdamW(Adam):
@@ -150,7 +126,7 @@ def _span(tensors: Sequence[Tensor]) -> Tensor | None:
     storage, end = first.untyped_storage().data_ptr(), first.data_ptr()
     for x in ordered:
         fits = x.dtype == first.dtype and x.untyped_storage().data_ptr() == storage
-        if not fits or x.data_ptr() != end or _order(x) != _order(_dense_like(x)):
+        if not fits or x.data_ptr() != end or memory_order(x) != memory_order(_dense_like(x)):
             return None
         end += x.numel() * x.element_size()
     return first.as_strided((sum(x.numel() for x in ordered),), (1,))
@@ -162,7 +138,7 @@ def _offset(x: Tensor, span: Tensor) -> int:
 
 def _are_alike(x: Tensor, y: Tensor) -> bool:
     same = x.dtype == y.dtype and x.device == y.device and x.shape == y.shape
-    return same and _order(x) == _order(y)
+    return same and memory_order(x) == memory_order(y)
 
 
 def _dense_like(x: Tensor) -> Tensor:
@@ -174,15 +150,3 @@ def _same(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
     if tensors is others:
         return True
     return len(tensors) == len(others) and all(map(operator.is_, tensors, others))
-
-
-def _ordered_like(x: Tensor, y: Tensor) -> Tensor:
-    """Return y, or a copy, in x's memory order: the kernels on a CPU read memory in order."""
-    if y.stride() == x.stride() or _order(y) == _order(x):
-        return y
-    return torch.empty_like(x).copy_(y)
-
-
-def _order(x: Tensor) -> list[int]:
-    """Return the strides that matter: those of dimensions with more than one element."""
-    return [stride for size, stride in zip(x.shape, x.stride(), strict=True) if size > 1]

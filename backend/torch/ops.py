@@ -13,7 +13,6 @@ from torch.nn import functional
 
 from backend import checks
 from backend.checks import CPU
-from backend.map_cells import cells_of_map
 from backend.torch.device import present
 
 Shape = Sequence[int]
@@ -268,7 +267,8 @@ def upsample_nearest_2x(x: Tensor) -> Tensor:
 
 
 def cells(height: int, width: int, like: Tensor) -> Tensor:
-    return tensor(cells_of_map(height, width, dtype_of(like)), device_of(like))
+    pairs = np.stack(np.meshgrid(np.arange(width), np.arange(height)), axis=-1)
+    return tensor(pairs[None, None].astype(dtype_of(like)), device_of(like))
 
 
 def resize_bilinear(x: Tensor, height: int, width: int) -> Tensor:

@@ -24,7 +24,9 @@ class NamedState:
     """Groups of parameters by name, and the state tensors of each: `PARAMETER.KIND`."""
 
     KINDS: tuple[str, ...]
-    FUSED: bool | None = None  # None: as PyTorch chooses
+    # True: by kernels that look at `lost` themselves, and need all tensors of a parameter in one
+    # memory order. None: as PyTorch chooses.
+    FUSED: bool | None = None
 
     def __init__(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> None:
         self._groups = [(dict(group), checks.as_float32(decay)) for group, decay in groups]
@@ -59,14 +61,20 @@ class NamedState:
 
     def _is_left_out(self, lost: Tensor | None) -> bool:
         """Return whether the host knows that a step is lost; the plain kernels need to know."""
-        return lost is not None and bool(lost.item())
-
-    def _found_inf(self, lost: Tensor | None) -> Tensor | None:
-        """Return what tells the kernels that a step is lost."""
-        return None
+        return not self.FUSED and lost is not None and bool(lost.item())
 
     def _gradients(self, trained: Mapping[str, Tensor]) -> list[Tensor]:
-        return [grad for x in trained.values() if (grad := x.grad) is not None]
+        return [self._ordered(x, grad) for x in trained.values() if (grad := x.grad) is not None]
+
+    def _states(self, kind: str, trained: Mapping[str, Tensor]) -> list[Tensor]:
+        """Return the parameters' states of one kind, zero before the first gradient."""
+        states = self._state[kind]
+        for name, x in trained.items():
+            states[name] = self._ordered(x, states[name]) if name in states else torch.zeros_like(x)
+        return [states[name] for name in trained]
+
+    def _ordered(self, x: Tensor, y: Tensor) -> Tensor:
+        return ordered_like(x, y) if self.FUSED else y
 
     def _state_shapes(self) -> dict[str, tuple[int, ...]]:
         return {
@@ -105,7 +113,7 @@ class SGD(NamedState):
             self._gradients(trained),
             buffers,
             fused=self.FUSED,
-            found_inf=self._found_inf(lost),
+            found_inf=lost if self.FUSED else None,
             weight_decay=decay,
             momentum=checks.as_float32(momentum),
             lr=checks.as_float32(learning_rate),
@@ -118,8 +126,10 @@ class SGD(NamedState):
             self._state["momentum"].update((n, x) for n, x in filled if x is not None)
 
     def _buffers(self, trained: Mapping[str, Tensor], momentum: float) -> list[Tensor | None]:
-        """Return the momentum of each, None before its first step."""
-        return [self._state["momentum"].get(name) for name in trained]
+        """Return the momentum of each; None of a plain one before its first step."""
+        if self.FUSED and momentum != 0:  # zeros give the same first step
+            return [*self._states("momentum", trained)]
+        return [None if self.FUSED else self._state["momentum"].get(name) for name in trained]
 
 
 class Adam(NamedState):
@@ -159,7 +169,7 @@ class Adam(NamedState):
         constants: AdamConstants,
         lost: Tensor | None,
     ) -> None:
-        first, second = (self._moments(kind, trained) for kind in MOMENTS)
+        first, second = (self._states(kind, trained) for kind in MOMENTS)
         adam(
             list(trained.values()),
             self._gradients(trained),
@@ -170,7 +180,7 @@ class Adam(NamedState):
             [self._infinity(trained)] * len(trained),
             amsgrad=False,
             fused=self.FUSED,
-            found_inf=self._found_inf(lost),
+            found_inf=lost if self.FUSED else None,
             beta1=constants.beta1,
             beta2=constants.beta2,
             lr=constants.rate,
@@ -186,14 +196,6 @@ class Adam(NamedState):
     def _infinity(self, trained: Mapping[str, Tensor]) -> Tensor:
         # On the CPU, where PyTorch reads it without waiting for the device.
         return torch.tensor(math.inf)
-
-    def _moments(self, kind: str, trained: Mapping[str, Tensor]) -> list[Tensor]:
-        """Return the parameters' moments of one kind, zero before their first gradient."""
-        states = self._state[kind]
-        for name, x in trained.items():
-            if name not in states:
-                states[name] = torch.zeros_like(x)
-        return [states[name] for name in trained]
 
     def state_arrays(self) -> dict[str, np.ndarray]:
         if not self._updates:
@@ -217,3 +219,15 @@ class AdamW(Adam):
 
 def _with_gradient(group: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: x for name, x in group.items() if x.grad is not None}
+
+
+def ordered_like(x: Tensor, y: Tensor) -> Tensor:
+    """Return y, or a copy, in x's memory order: the kernels on a CPU read memory in order."""
+    if y.stride() == x.stride() or memory_order(y) == memory_order(x):
+        return y
+    return torch.empty_like(x).copy_(y)
+
+
+def memory_order(x: Tensor) -> list[int]:
+    """Return the strides that matter: those of dimensions with more than one element."""
+    return [stride for size, stride in zip(x.shape, x.stride(), strict=True) if size > 1]

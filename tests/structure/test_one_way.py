@@ -89,7 +89,7 @@ OPENED_ELSEWHERE = {
     ("utils/data/loading/nameless_file.py", "open"): "of another rank, compared with its address",
     ("utils/data/loading/memory.py", "read_text"): "/proc and /sys",
     ("backend/cores.py", "read_text"): "/proc and /sys",
-    ("backend/host_peak.py", "read_text"): "/proc",
+    ("backend/devices.py", "read_text"): "/proc",
     ("utils/comparison/load.py", "read_text"): "/proc",
     ("utils/comparison/runner.py", "read_text"): "/proc, and a log that it has written",
     ("utils/data/fetch/unpacking.py", "ZipFile"): "of a file that is open",

@@ -1,11 +1,38 @@
-"""BatchNorm over the batches of all ranks, for either framework."""
+"""What several ranks do together, for either framework; imports none."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from backend import checks
+import numpy as np
+
+GATHERED_DTYPES = ("float32", "float64", "int64", "uint8")
+
+
+def all_gather(
+    array: np.ndarray,
+    world_size: int,
+    gather_equal: Callable[[np.ndarray], list[np.ndarray]],
+) -> list[np.ndarray]:
+    """Return the arrays (N_r, ...) of all ranks, in their order; `contract.Dist.all_gather`.
+
+    Args:
+        gather_equal: gathers arrays of one shape and dtype.
+    """
+    if array.ndim == 0 or array.dtype.name not in GATHERED_DTYPES:
+        raise ValueError(
+            f"all_gather takes (N, ...) arrays of {', '.join(GATHERED_DTYPES)}, "
+            f"not {array.shape} {array.dtype}"
+        )
+    if world_size == 1:
+        return [array.copy()]
+    lengths = [int(found[0]) for found in gather_equal(np.array([len(array)], np.int64))]
+    if max(lengths) == 0:
+        return [array.copy() for _ in lengths]
+    padded = np.zeros((max(lengths), *array.shape[1:]), array.dtype)
+    padded[: len(array)] = array
+    return [rows[:length] for rows, length in zip(gather_equal(padded), lengths, strict=True)]
 
 
 def normalize(
@@ -32,8 +59,9 @@ def normalize(
     own_count = ops.full((1,), pixels, ops.dtype_of(x), ops.device_of(x))
     sums = sum_over_ranks(ops.cat([x.sum((0, 2, 3)), own_count], 0))
     mean, count = sums[:channels] / sums[channels:], sums[channels:].detach()
-    if pixels <= 1.0:  # only then does the host wait for the number: each rank of one or none does
-        checks.several_values_over_ranks(int(ops.to_numpy(count)[0]))
+    # Only a rank of one value or none has the host wait for the number, but each of those does.
+    if pixels <= 1.0 and (found := int(ops.to_numpy(count)[0])) < 2:
+        raise ValueError(f"BatchNorm needs several values per channel, not {found} of all ranks")
     centred = x - mean.reshape(1, channels, 1, 1)
     variance = sum_over_ranks((centred * centred).sum((0, 2, 3))) / count
     factor = (variance + norm.eps) ** -0.5 * norm.weight
