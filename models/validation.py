@@ -18,7 +18,7 @@ from backend.words import count
 from models.evaluation import Validation, evaluate, evaluate_tiled
 from models.heads.base import Head, Sink
 from models.inference.exported import input_size, log_limits
-from models.inference.image_detector import ImageDetector
+from models.inference.image_detector import ImageDetector, Predictor
 from models.inference.predictor import (
     make_predictor,
     suppression_settings,
@@ -26,7 +26,6 @@ from models.inference.predictor import (
     with_size,
 )
 from models.inference.predictors import OneClass
-from models.inference.protocol import Predictor
 from utils.cli.val_config import STUDY, ValConfig
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.coco_annotations import CocoAnnotations

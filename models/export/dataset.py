@@ -10,7 +10,7 @@ import numpy as np
 from backend.checks import CPU
 from models.evaluation import evaluate
 from models.heads.base import Head
-from models.inference.protocol import Predictor
+from models.inference.image_detector import Predictor
 from utils.data.image.view import View, whole_view
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import read_ahead

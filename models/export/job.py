@@ -47,10 +47,9 @@ from utils.export.formats import (
     require_free_place,
     size_of,
 )
-from utils.export.metadata import FLOATS, PIXELS, Metadata, metadata_as_json
+from utils.export.metadata import FLOATS, KINDS, PIXELS, Metadata, metadata_as_json
 from utils.export.onnx import require_below_limit
 from utils.export.opening import open_runtime
-from utils.export.outputs import KINDS
 from utils.files.atomic import atomic_file
 from utils.processes.interrupt import ending_at_termination, ending_later
 from utils.screen.text import as_message, say

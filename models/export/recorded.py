@@ -25,8 +25,7 @@ from models.inference.predictor import fold_batch_norm
 from models.stored import detector_of_weights
 from utils.cli.export_config import ExportConfig
 from utils.errors import UserError
-from utils.export.metadata import DETECTIONS, EFFICIENT, MASKS, ROWS
-from utils.export.outputs import DETECTION_COLUMNS, KINDS
+from utils.export.metadata import DETECTION_COLUMNS, DETECTIONS, EFFICIENT, KINDS, MASKS, ROWS
 from utils.state.checkpoint import Checkpoint
 
 IMAGES = "images"  # the input of the graph, as the public YOLOv5 names it

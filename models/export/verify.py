@@ -13,7 +13,7 @@ from backend.checks import CPU
 from backend.words import count
 from models.detector import Detector, images_to_tensor
 from models.inference.exported import ExportedPredictor
-from models.inference.protocol import network_input
+from models.inference.image_detector import network_input
 from utils.boxes import clip_boxes, pairwise_iou
 from utils.cli.export_config import ExportConfig
 from utils.data.image.letterbox import Letterbox, fit_letterbox, letterbox, resize_to_detect
@@ -24,8 +24,7 @@ from utils.data.sources.samples import Sample
 from utils.detections import Detections
 from utils.errors import UserError
 from utils.evaluation.nms import best_rows
-from utils.export.metadata import DETECTIONS, LOGITS, MASKS, PIXELS, Metadata
-from utils.export.outputs import Outputs, Runtime
+from utils.export.metadata import DETECTIONS, LOGITS, MASKS, PIXELS, Metadata, Outputs, Runtime
 from utils.masks.assemble import THRESHOLD, masks_at
 
 NUM_IMAGES = 8

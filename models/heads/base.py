@@ -205,7 +205,7 @@ class Head(nn.Module, ABC):
         joins_models: rows of `decode_above` of several models may be put one behind the other.
         image_mean, image_std: of red, green and blue in [0, 1]: the detector subtracts the one and
             divides by the other; None to take images as they are.
-        exported_kinds: what exported files return (`utils/export/outputs.py`): without NMS, with
+        exported_kinds: what exported files return (`utils/export/metadata.py`): without NMS, with
             --nms and with --efficient-nms, as far as the task does not refuse them; () for none.
     """
 

@@ -12,13 +12,12 @@ from backend import ops
 from backend.processes import this_process
 from models.detector import require_image_size
 from models.heads.base import Head
-from models.inference.protocol import Predictor
+from models.inference.image_detector import Predictor
 from models.registry import find_block
 from utils.cli.detect_config import DetectConfig
 from utils.cli.detection_config import DetectionConfig
 from utils.errors import UserError, brief
-from utils.export.metadata import FLOATS, PIXELS, Metadata
-from utils.export.outputs import Outputs, Runtime, fault_of_returned
+from utils.export.metadata import FLOATS, PIXELS, Metadata, Outputs, Runtime, fault_of_returned
 from utils.screen.text import printable
 from utils.weights.detecting import ExportedWeights, Weights
 

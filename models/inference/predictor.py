@@ -15,8 +15,8 @@ from backend.processes import this_process
 from models.blocks.conv import Conv
 from models.detector import Detector
 from models.inference.exported import ExportedPredictor
+from models.inference.image_detector import Predictor
 from models.inference.predictors import Augmented, Ensemble, HalfPrecision, why_not_half
-from models.inference.protocol import Predictor
 from models.stored import detector_of_weights
 from utils.cli.detect_config import DetectConfig
 from utils.cli.detection_config import DetectionConfig

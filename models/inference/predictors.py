@@ -18,7 +18,7 @@ from backend.contract import Tensor
 from backend.words import count
 from models.detector import gains_from_channels_last
 from models.heads.base import Pass
-from models.inference.protocol import Predictor
+from models.inference.image_detector import Predictor
 from utils.errors import UserError
 
 HALF = "float16"

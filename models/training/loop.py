@@ -11,8 +11,8 @@ from backend.processes import this_process
 from backend.words import count
 from models.evaluation import Validation, evaluate
 from models.heads.base import Loss
+from models.inference.image_detector import Predictor
 from models.inference.predictors import HalfPrecision
-from models.inference.protocol import Predictor
 from models.training.checkpointing import capture
 from models.training.outputs import (
     BestEpoch,

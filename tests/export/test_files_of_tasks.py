@@ -15,7 +15,7 @@ from models.export.suppressed import masks_in_boxes
 from models.heads.classify.head import ClassifyHead
 from models.heads.mask.head import MaskHead
 from models.inference.exported import ExportedPredictor
-from models.inference.protocol import network_input
+from models.inference.image_detector import network_input
 from tests.export.every_kind import IMAGES, SQUARES
 from tests.export.small_graphs import run_graph, shapes, small_graph
 from tests.shared_files import shared_path

@@ -77,7 +77,6 @@ TRIED_BY = {
     "utils.page.document": "labels",  # the project's own style
     "utils.report.loggers.packages": "png",  # our own plots
     "utils.report.results": "results-csv",
-    "utils.export.foreign": "onnx",
     "utils.export.litert": "exported-zip",
     "utils.export.metadata": "exported-metadata",
     "utils.export.ncnn": "exported-metadata",

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from utils.errors import UserError, brief
-from utils.export.metadata import Metadata, metadata_of
-from utils.export.outputs import Outputs
+from utils.export.metadata import Metadata, Outputs, metadata_of
 from utils.export.quantization import Calibration
 from utils.optional import import_optional
 
@@ -57,7 +56,7 @@ def write_coreml(
 
 
 class CoreMlRuntime:
-    """A model that macOS runs; see `outputs.py::Runtime`. One thread at a time."""
+    """A model that macOS runs; see `metadata.py::Runtime`. One thread at a time."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         if platform.system() != "Darwin":

@@ -10,11 +10,10 @@ from pathlib import Path, PurePosixPath
 from utils.errors import UserError
 from utils.export.coreml import COREML_FILES, CoreMlRuntime, write_coreml
 from utils.export.litert import PROGRAM, LiteRtRuntime, write_litert
-from utils.export.metadata import Metadata
+from utils.export.metadata import Metadata, Runtime
 from utils.export.ncnn import NCNN_FILES, NcnnRuntime, write_ncnn
 from utils.export.onnx import OnnxRuntime, write_onnx
 from utils.export.openvino import OPENVINO_FILES, OpenVinoRuntime, write_openvino
-from utils.export.outputs import Runtime
 from utils.export.quantization import Calibration
 from utils.export.tensorrt import TENSORRT_FILES, TensorRtRuntime, write_engine
 from utils.export.torchscript import TorchScriptRuntime, keep_trace

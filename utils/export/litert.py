@@ -17,8 +17,13 @@ from typing import Any
 import numpy as np
 
 from utils.errors import UserError, brief
-from utils.export.metadata import METADATA_FILE, Metadata, metadata_as_json, metadata_in_zip
-from utils.export.outputs import Outputs
+from utils.export.metadata import (
+    METADATA_FILE,
+    Metadata,
+    Outputs,
+    metadata_as_json,
+    metadata_in_zip,
+)
 from utils.export.program import run_program
 from utils.export.quantization import Calibration
 from utils.files.regular import read_bytes
@@ -46,7 +51,7 @@ def write_litert(
 
 
 class LiteRtRuntime:
-    """An interpreter of LiteRT; `outputs.py::Runtime` says what its names mean.
+    """An interpreter of LiteRT; `metadata.py::Runtime` says what its names mean.
 
     One thread runs it at a time.
     """

@@ -16,10 +16,10 @@ from utils.export.metadata import (
     MAX_METADATA_BYTES,
     METADATA_FILE,
     Metadata,
+    Outputs,
     metadata_as_json,
     metadata_of_folder,
 )
-from utils.export.outputs import Outputs
 from utils.export.program import run_program
 from utils.export.quantization import Calibration
 from utils.files.regular import pinned
@@ -58,7 +58,7 @@ def write_ncnn(
 
 
 class NcnnRuntime:
-    """A network that ncnn has loaded; `outputs.py::Runtime` says what its names mean."""
+    """A network that ncnn has loaded; `metadata.py::Runtime` says what its names mean."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         self._ncnn = import_optional("ncnn", f"--weights {path}")

@@ -29,7 +29,7 @@ import numpy as np
 import backend
 from utils.errors import UserError, brief
 from utils.export.formats import FORMATS, Format, find_format, format_named, size_of
-from utils.export.outputs import Outputs, Runtime, example_images, fault_of_returned, noise
+from utils.export.metadata import Outputs, Runtime, example_images, fault_of_returned, noise
 from utils.files.json import parse_json
 from utils.files.project import PROJECT
 from utils.optional import import_optional

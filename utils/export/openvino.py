@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from utils.errors import UserError, brief
-from utils.export.metadata import PIXELS, Metadata, metadata_of
+from utils.export.metadata import PIXELS, Metadata, Outputs, metadata_of
 from utils.export.onnx import read_onnx
-from utils.export.outputs import Outputs
 from utils.export.quantization import OPENVINO, Calibration, quantize
 from utils.files.regular import UNLIMITED, read_bytes, read_text
 from utils.optional import import_optional
@@ -57,7 +56,7 @@ def write_openvino(
 
 
 class OpenVinoRuntime:
-    """A model that OpenVINO has compiled; `outputs.py::Runtime` says what its names mean."""
+    """A model that OpenVINO has compiled; `metadata.py::Runtime` says what its names mean."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         openvino = import_optional("openvino", f"--weights {path}")

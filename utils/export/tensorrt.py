@@ -14,8 +14,14 @@ from typing import Any
 import numpy as np
 
 from utils.errors import UserError, brief
-from utils.export.metadata import METADATA_FILE, Metadata, metadata_as_json, metadata_of_folder
-from utils.export.outputs import Outputs, fault_of_returned
+from utils.export.metadata import (
+    METADATA_FILE,
+    Metadata,
+    Outputs,
+    fault_of_returned,
+    metadata_as_json,
+    metadata_of_folder,
+)
 from utils.export.quantization import Calibration
 from utils.files.atomic import atomic_file
 from utils.files.regular import UNLIMITED, read_bytes
@@ -55,7 +61,7 @@ def write_engine(
 
 
 class TensorRtRuntime:
-    """An engine and its memory; see `outputs.py::Runtime`. One thread at a time."""
+    """An engine and its memory; see `metadata.py::Runtime`. One thread at a time."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         tensorrt = import_optional("tensorrt", f"--weights {path}")

@@ -17,8 +17,7 @@ import numpy as np
 from backend import device, nn, ops
 from backend.contract import Tensor
 from utils.errors import UserError, brief
-from utils.export.metadata import METADATA_FILE, Metadata, metadata_in_zip
-from utils.export.outputs import Outputs
+from utils.export.metadata import METADATA_FILE, Metadata, Outputs, metadata_in_zip
 from utils.export.quantization import Calibration
 from utils.files.regular import read_bytes
 
@@ -33,7 +32,7 @@ def keep_trace(
 
 
 class TorchScriptRuntime:
-    """A program that PyTorch interprets; `outputs.py::Runtime` says what its names mean.
+    """A program that PyTorch interprets; `metadata.py::Runtime` says what its names mean.
 
     It is loaded when it first runs: until then no backend need be chosen. PyTorch has one number of
     threads for the whole process, which may be another program: it holds here too, as for weights.

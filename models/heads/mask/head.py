@@ -24,8 +24,7 @@ from utils.detections import Detections, Segmentations
 from utils.errors import UserError, brief
 from utils.evaluation.masks import MaskEvaluator, MaskResult, coco_masks
 from utils.evaluation.nms import SuppressionSettings, best_rows_of_images
-from utils.export.metadata import MASK_ROWS, MASKS
-from utils.export.outputs import MOST_MASKS
+from utils.export.metadata import MASK_ROWS, MASKS, MOST_MASKS
 from utils.masks.assemble import native_runs
 from utils.ragged import Ragged
 from utils.report.console import metrics_table

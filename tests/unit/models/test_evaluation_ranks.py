@@ -13,7 +13,7 @@ from models.graph import read_model_yaml
 from models.heads.anchor.head import AnchorHead
 from models.heads.base import LossTerms
 from models.heads.mask.head import MaskHead, MaskRows
-from models.inference import protocol
+from models.inference import image_detector
 from tests.rank_threads import run_rank_threads
 from tests.small import write_small_model
 from utils.data.loading.loader import ValLoader
@@ -112,13 +112,13 @@ class Received:
 
 @pytest.fixture(autouse=True)
 def one_thread_at_a_time(monkeypatch):
-    to_tensor = protocol.images_to_tensor
+    to_tensor = image_detector.images_to_tensor
 
     def locked(*arguments, **options):
         with _ONE_AT_A_TIME:
             return to_tensor(*arguments, **options)
 
-    monkeypatch.setattr(protocol, "images_to_tensor", locked)
+    monkeypatch.setattr(image_detector, "images_to_tensor", locked)
 
 
 def evaluate(samples, world=ALONE, model=None, loss=None, **options):
