@@ -14,6 +14,7 @@ from backend.onnx.recording import Size, Tensor, apply, constant, sizes_tensor
 from utils.data.image.letterbox import FILL
 
 UNKNOWN = Size(0)  # a side that only the graph knows
+IMAGE_SHAPE = 1, 3, UNKNOWN, UNKNOWN
 
 
 class Placement(NamedTuple):
@@ -93,7 +94,7 @@ def _averaged(pixels: Tensor, original: Tensor, fitted: Tensor) -> Tensor:
     plain = _slice(pixels, 1, rows, original[0:1])
     one_is_empty = [apply("Reshape", (x, _numbers(-1)), (UNKNOWN,), x.dtype) for x in (area, plain)]
     size = apply("Concat", (_numbers(1, 3), _if(aliases, fitted, original)), (4,), "int64", axis=0)
-    return apply("Reshape", (ops.cat(one_is_empty), size), _image_shape(), pixels.dtype)
+    return apply("Reshape", (ops.cat(one_is_empty), size), IMAGE_SHAPE, pixels.dtype)
 
 
 def _averaged_along(
@@ -124,7 +125,7 @@ def _averaged_along(
 def _interpolated(images: Tensor, size: Tensor) -> Tensor:
     """Resize (1, 3, h, w) to a size (2,), to whole grey levels: halves go up, as in OpenCV."""
     sizes = apply("Concat", (_numbers(1, 3), size), (4,), "int64", axis=0)
-    resized = apply("Resize", (images, None, None, sizes), _image_shape(), "float32", mode="linear")
+    resized = apply("Resize", (images, None, None, sizes), IMAGE_SHAPE, "float32", mode="linear")
     return apply("Floor", (resized + 0.5,), resized.shape, "float32")
 
 
@@ -132,13 +133,9 @@ def _padded(images: Tensor, before: Tensor, after: Tensor, input_size: tuple[int
     none = _numbers(0, 0)
     pads = apply("Concat", (none, before, none, after), (8,), "int64", axis=0)
     fill = constant(np.array(FILL, np.float32))
-    padded = apply("Pad", (images, pads, fill), _image_shape(), "float32")
+    padded = apply("Pad", (images, pads, fill), IMAGE_SHAPE, "float32")
     shape = (1, 3, *input_size)
     return apply("Reshape", (padded, _numbers(*shape)), shape, "float32")  # its sides are known now
-
-
-def _image_shape() -> tuple[int, ...]:
-    return 1, 3, UNKNOWN, UNKNOWN
 
 
 def _if(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:

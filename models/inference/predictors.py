@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -91,13 +91,6 @@ class OneClass(PredictorAround):
         return [self.head.of_best_class(rows) for rows in images]
 
 
-class Seen(NamedTuple):
-    """What a model returned of the same images, pass by pass."""
-
-    maps: tuple[Sequence[Tensor], ...]
-    width: int  # of the images
-
-
 class Augmented(PredictorAround):
     """One model that sees each image several times, in other sizes and mirrored.
 
@@ -113,13 +106,14 @@ class Augmented(PredictorAround):
                 "several sizes of an image; leave it out"
             )
 
-    def __call__(self, images: Tensor) -> Seen:
+    def __call__(self, images: Tensor) -> tuple[Any, int]:
+        """Return the maps of each pass, and the width of the images."""
         maps = tuple(self.model(view(images, one, self.stride)) for one in self.head.passes)
-        return Seen(maps, images.shape[3])
+        return maps, images.shape[3]
 
-    def decode_above(self, raw: Seen, confidence_threshold: float) -> list[Any]:
+    def decode_above(self, raw: tuple[Any, int], confidence_threshold: float) -> list[Any]:
         """Return of each image what its head makes of all passes."""
-        return self.head.join_passes(raw.maps, raw.width, confidence_threshold)
+        return self.head.join_passes(*raw, confidence_threshold)
 
 
 def view(images: Tensor, one: Pass, stride: int) -> Tensor:
@@ -156,39 +150,34 @@ class Ensemble:
         self.head = members[0].head
         self.stride = math.lcm(*(member.stride for member in members))
         self.takes_arrays = all(member.takes_arrays for member in members)
-        for member, name in zip(members[1:], names[1:], strict=True):
-            self._require_joinable(member, name)
-        self.fixed_size = self._common_size()
+        self.fixed_size: tuple[int, int] | None = None
+        for member, name in zip(members, names, strict=True):
+            self._join(member, name)
 
-    def _require_joinable(self, member: Predictor, name: str) -> None:
-        kind, classes, task = type(self.head), self.head.num_classes, self.head.task.name
-        if not member.head.joins_models or type(member.head) is not kind:
+    def _join(self, member: Predictor, name: str) -> None:
+        """Raise UserError for a member that cannot detect with the ones before it."""
+        first, head, size = self.head, member.head, member.fixed_size
+        joins = member is self.members[0] or head.joins_models and type(head) is type(first)
+        if not joins:
             raise UserError(
-                f"--weights {name}: models to {member.head.task.name} cannot detect together with "
-                f"{self.names[0]}, which is to {task}; give one file, or several of a task whose "
-                "boxes can be put together"
+                f"--weights {name}: models to {head.task.name} cannot detect together with "
+                f"{self.names[0]}, which is to {first.task.name}; give one file, or several of a "
+                "task whose boxes can be put together"
             )
-        if member.head.num_classes != classes:
+        if head.num_classes != first.num_classes:
             raise UserError(
-                f"--weights {name}: {count(member.head.num_classes, 'class', 'classes')}, "
-                f"{self.names[0]} has {classes}; weights that detect together need the same number"
+                f"--weights {name}: {count(head.num_classes, 'class', 'classes')}, {self.names[0]} "
+                f"has {first.num_classes}; weights that detect together need the same number"
             )
-
-    def _common_size(self) -> tuple[int, int] | None:
-        """Return the size that members need; UserError where two need different ones."""
-        common: tuple[int, int] | None = None
-        for member, name in zip(self.members, self.names, strict=True):
-            size = member.fixed_size
-            if size is None:
-                continue
-            if size != (common or size) or any(side % self.stride for side in size):
-                raise UserError(
-                    f"--weights {name}: it takes only images of {size[0]} x {size[1]} px, which "
-                    f"do not fit {self.names[0]} and the others; files that detect together need "
-                    "one size; export.py --dynamic leaves it free"
-                )
-            common = size
-        return common
+        if size is None:
+            return
+        if size != (self.fixed_size or size) or any(side % self.stride for side in size):
+            raise UserError(
+                f"--weights {name}: it takes only images of {size[0]} x {size[1]} px, which do not "
+                f"fit {self.names[0]} and the others; files that detect together need one size; "
+                "export.py --dynamic leaves it free"
+            )
+        self.fixed_size = size
 
     def __call__(self, images: Any) -> list[Any]:
         return [member(images) for member in self.members]

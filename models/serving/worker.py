@@ -43,6 +43,7 @@ MOST_BOXES = 5_000
 FEWEST_THREADS = 2  # one decodes while the other is in the network
 STAGES = ("wait", "decode", "network", "finish")
 SUFFIXES = {"jpeg": ".jpg", "png": ".png"}
+MEDIA_TYPES = {".jpg": "image/jpeg", ".png": "image/png"}
 
 log = logging.getLogger("serve")
 
@@ -52,14 +53,11 @@ class ServedModel:
     """A model, and how requests set it.
 
     Attributes:
-        most: images that go through the network together, at most.
         about: its description for /v1/model.
     """
 
-    name: str
     detector: ImageDetector
     class_names: tuple[str, ...]
-    most: int
     about: dict[str, Any]
 
     def configured(self, query: Mapping[str, Any]) -> ImageDetector:
@@ -106,7 +104,7 @@ def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
             "max_det": config.max_detections,
         },
     }
-    return ServedModel(source.name, detector, class_names, most, about)
+    return ServedModel(detector, class_names, about)
 
 
 def batch_size_of(weights: Weights, device: str, most: int) -> int:
@@ -160,7 +158,8 @@ class Worker:
     ) -> None:
         self._models, self._config = models, config
         self._answers, self._sending = answers, threading.Lock()
-        self._waiting: dict[str, queue.Queue[Job]] = {model.name: queue.Queue() for model in models}
+        names = (model.about["name"] for model in models)
+        self._waiting: dict[str, queue.Queue[Job]] = {name: queue.Queue() for name in names}
 
     def run(self, requests: BinaryIO) -> None:
         """Answer requests until there are no more."""
@@ -186,10 +185,10 @@ class Worker:
 
     def _next_batch(self, model: ServedModel) -> list[Job]:
         """Wait for a request, and then a moment for others that can go with it."""
-        waiting = self._waiting[model.name]
+        waiting = self._waiting[model.about["name"]]
         jobs = [waiting.get()]
         until = time.monotonic() + self._config.max_wait_ms / 1000
-        while len(jobs) < model.most:
+        while len(jobs) < model.about["max_batch"]:
             try:
                 jobs.append(waiting.get(timeout=max(0, until - time.monotonic())))
             except queue.Empty:
@@ -226,10 +225,13 @@ class Worker:
         kind, frame = job.asked["answer"], Frame(job.image, "image")
         found = job.detector.finish([job.view], [rows])
         result = job.detector.result(frame, found, model.class_names).finite()
-        picture = drawn(result, SUFFIXES[kind]) if kind != "json" else None
+        body, media_type = b"", "application/json"
+        if kind != "json":
+            suffix = suffix_that_holds(SUFFIXES[kind], result.image)  # a large JPEG becomes PNG
+            body, media_type = encode_image(suffix, result.plot()), MEDIA_TYPES[suffix]
         job.end_stage()
         times = job.milliseconds()
-        body, media_type = picture or (as_json(result, model.name, times), "application/json")
+        body = body or as_json(result, model.about["name"], times)
         header = {"id": job.asked["id"], "media_type": media_type}
         self._send({**header, "count": len(result), "batch": batch, "milliseconds": times}, body)
 
@@ -265,13 +267,3 @@ def as_json(result: ImageResult, model: str, milliseconds: dict[str, float]) -> 
         "milliseconds": milliseconds,
     }
     return json.dumps(answer, ensure_ascii=False, allow_nan=False).encode()
-
-
-def drawn(result: ImageResult, suffix: str) -> tuple[bytes, str]:
-    """Return the image with what was found drawn on it, as a file, and its media type.
-
-    suffix: ".jpg" or ".png"; a JPEG cannot hold the largest images, which become PNG.
-    """
-    suffix = suffix_that_holds(suffix, result.image)
-    media_type = "image/jpeg" if suffix == ".jpg" else "image/png"
-    return encode_image(suffix, result.plot()), media_type

@@ -84,10 +84,8 @@ class TensorRtRuntime:
         if shapes[0] != wanted or fault_of_returned(self.metadata, shapes[1:], wanted[0]):
             raise UserError("engine and metadata belong to two models; export it with export.py")
         self._found = np.empty(shapes[1], np.float32)
-        self._memory = {
-            INPUT: self._allocated(4 * int(np.prod(shapes[0]))),
-            OUTPUT: self._allocated(self._found.nbytes),
-        }
+        sizes = {INPUT: 4 * int(np.prod(shapes[0])), OUTPUT: self._found.nbytes}
+        self._memory = {name: self._call("cudaMalloc", size) for name, size in sizes.items()}
         for name, address in self._memory.items():
             self._context.set_tensor_address(name, int(address))
         self._stream = self._call("cudaStreamCreate")
@@ -98,19 +96,14 @@ class TensorRtRuntime:
         given = np.ascontiguousarray(images, np.float32)
         kinds = self._cuda.cudaMemcpyKind
         with self._turn:
-            self._copy(self._memory[INPUT], given.ctypes.data, given, kinds.cudaMemcpyHostToDevice)
+            given_at, to_gpu = given.ctypes.data, kinds.cudaMemcpyHostToDevice
+            self._call("cudaMemcpy", self._memory[INPUT], given_at, given.nbytes, to_gpu)
             if not self._context.execute_async_v3(self._stream):
                 raise UserError("TensorRT has failed; it says why above")
             self._call("cudaStreamSynchronize", self._stream)
-            found = self._found
-            self._copy(found.ctypes.data, self._memory[OUTPUT], found, kinds.cudaMemcpyDeviceToHost)
+            found, to_host = self._found, kinds.cudaMemcpyDeviceToHost
+            self._call("cudaMemcpy", found.ctypes.data, self._memory[OUTPUT], found.nbytes, to_host)
             return (found.copy(),)
-
-    def _allocated(self, size: int) -> Any:
-        return self._call("cudaMalloc", size)
-
-    def _copy(self, target: Any, source: Any, array: np.ndarray, kind: Any) -> None:
-        self._call("cudaMemcpy", target, source, array.nbytes, kind)
 
     def _call(self, name: str, *arguments: Any) -> Any:
         """Call CUDA; return its results without the status, or raise UserError."""
