@@ -22,10 +22,9 @@ from tests.export.recorded_files import write_graphs
 from tests.small import write_small_dataset
 from tests.tiny_weights import write_tiny_weights
 from utils.cli.export_config import parse_export_flags
-from utils.data.loading import memory
 from utils.errors import UserError
 from utils.export import formats, opening
-from utils.export.formats import exported_path, format_named
+from utils.export.formats import format_named
 from utils.export.onnx import write_onnx
 from utils.files.project import PROJECT
 from utils.state.start_checks import check_export
@@ -176,18 +175,6 @@ def test_a_ruined_file_in_8_bits_is_refused_where_fitness_is_no_judge(
     assert (tmp_path / "my model.right.onnx").exists()
 
 
-def test_a_conversion_that_fails_leaves_nothing_and_says_why(run, tmp_path, monkeypatch):
-    def fail(graph, path, metadata, calibration):
-        path.write_bytes(b"half a file")
-        raise UserError("it has no operator Sin")
-
-    add_format(monkeypatch, "poor", fail)
-    code, printed, errors = run("--include", "poor", "onnx")
-    assert code == 1 and "ONNX: " in printed
-    assert errors.splitlines()[0] == "error: POOR: it has no operator Sin"
-    assert sorted(os.listdir(tmp_path)) == ["my model.onnx", "my model.safetensors"]
-
-
 def test_a_file_that_cannot_be_run_here_is_written_and_said_to_be_unverified(
     run, tmp_path, monkeypatch
 ):
@@ -262,26 +249,6 @@ def test_what_export_did_not_write_is_in_the_way_before_any_work(
     assert work.exists()
 
 
-@pytest.mark.parametrize(("flags", "free"), [((), 2**20), (("--int8",), 2**24)])
-def test_a_batch_beyond_the_memory_is_refused(run, tmp_path, monkeypatch, flags, free):
-    """Calibration holds all maps at once, where the model holds one after another."""
-    data = ("--data", write_small_dataset(tmp_path)) if flags else ()
-    monkeypatch.setattr(memory, "free_memory", lambda: free)
-    with pytest.raises(UserError, match="maps of 1,000 images of 64 x 64 px"):
-        run("--batch-size", "1000", *flags, *data)
-
-
-def test_a_folder_of_weights_is_exported_beside_itself_from_inside(tmp_path, monkeypatch):
-    inside = tmp_path / "saved" / "more"
-    inside.mkdir(parents=True)
-    row = format_named("onnx")
-    monkeypatch.chdir(inside.parent)
-    assert exported_path(".", row) == tmp_path / "saved.onnx"
-    assert exported_path("more/..", row) == tmp_path / "saved.onnx"
-    assert exported_path("more", row) == Path("more.onnx")
-    check_export(parse_export_flags(["--weights", "."]))
-
-
 @pytest.mark.parametrize("flags", [(), ("--nms",)], ids=["rows", "nms"])
 def test_figures_of_the_model_and_the_file_are_one_table(run, tmp_path, flags):
     data = write_small_dataset(tmp_path)
@@ -303,11 +270,6 @@ def test_a_dataset_of_other_classes_is_refused_before_any_work(run, tmp_path, mo
     monkeypatch.setattr(job, "write_graph", None)
     with pytest.raises(UserError, match="has 6 classes, the model 5; they must be equal"):
         run("--data", data)
-
-
-def test_a_size_that_does_not_fit_the_stride_is_refused(run):
-    with pytest.raises(UserError, match="--imgsz 65 is no multiple of the model's stride 16; use"):
-        run("--imgsz", "64", "65")
 
 
 def refused(*words):

@@ -92,13 +92,6 @@ def test_a_file_finds_what_the_model_finds(weights, files, name):
     same(file(image, size=64, max_det=100)[0], model(image, size=64, max_det=100)[0])
 
 
-def test_a_dynamic_file_takes_images_of_every_shape(weights, files, images):
-    paths = sorted(images.iterdir())
-    file, model = models.load(files["dynamic"]), models.load(weights)
-    for found, expected in zip(file(paths, size=96), model(paths, size=96), strict=True):
-        same(found, expected)
-
-
 def test_a_file_is_a_model_of_the_hub(files, weights):
     image = noise(64, 64, 3)
     found = hubconf.custom(files["wide"], device="cpu")(image)
@@ -147,13 +140,6 @@ def test_a_file_has_the_figures_of_the_model(monkeypatch, tmp_path, weights, fil
             file = figures_of(monkeypatch, tmp_path, data, files[name], "--img=64")
             np.testing.assert_allclose(file, model, atol=5e-4)
     assert model[1] > 0
-
-
-def test_a_study_of_sizes_is_refused(monkeypatch, tmp_path, files):
-    with pytest.raises(UserError, match="--task study: .* takes images of one size; give weights"):
-        figures_of(
-            monkeypatch, tmp_path, write_small_dataset(tmp_path), files["static"], "--task=study"
-        )
 
 
 def run(script, *words, **environment):

@@ -80,23 +80,6 @@ def test_equal_scores_keep_the_order_of_their_rows():
     assert not found[4:].any()  # of two boxes with one score the earlier one stayed
 
 
-def test_of_equally_good_classes_the_first_counts():
-    found = found_in(np.array([row(A, 0.5, 0.25, 0.75, 0.75)]))
-    np.testing.assert_array_equal(found[0], [*A, 0.375, 1])
-
-
-def test_the_best_stay_of_more_than_are_wanted():
-    rows = [
-        row((20 * n, 0, 20 * n + 10, 10), (n + 30) / 64, *(np.arange(3) == n % 3)) for n in range(9)
-    ]
-    found = found_in(np.array(rows), max_detections=4)
-    np.testing.assert_array_equal(found[:, 4], [38 / 64, 37 / 64, 36 / 64, 35 / 64])
-    found = found_in(np.array(rows), top_per_class=1, max_detections=4)
-    np.testing.assert_array_equal(found[:, 4], [38 / 64, 37 / 64, 36 / 64, 0])
-    agnostic = found_in(np.array(rows), top_per_class=1, max_detections=4, class_agnostic=True)
-    np.testing.assert_array_equal(agnostic[:, 4], [38 / 64, 37 / 64, 36 / 64, 35 / 64])
-
-
 @pytest.mark.parametrize("free", [(), FREE])
 def test_fewer_rows_than_detections_are_filled_up(free):
     rows = np.array([[row(A, 0.5, 1.0), row(APART, 0.75, 1.0)]], np.float32)

@@ -17,7 +17,6 @@ from models.export.verify import (
     SCORES,
     TOLERANCES,
     Comparison,
-    chosen_images,
     make_trials,
 )
 from tests.export.every_kind import FLAGS
@@ -80,13 +79,6 @@ def test_a_file_that_resizes_is_tried_with_images_as_they_are_and_larger(make):
     shapes = [trial.images.shape for trial in make("pixels").trials if trial.is_resized]
     assert shapes[:3] == [(1, 3, 64, 96), (1, 3, 50, 96), (1, 3, 64, 70)]
     assert shapes[3:] == [(1, 3, 96, 144), (1, 3, 160, 240)]
-
-
-def test_the_images_that_show_a_fault_are_named(make):
-    exported = make("dynamic")
-    wrong = exported.trials[3]
-    exported.trials[3] = wrong._replace(outputs=(wrong.outputs[0] + 1,))
-    assert exported.verify().fault.startswith("in 2 images of 96 x 32 px, scores of rows differ")
 
 
 def test_a_half_file_passes_within_its_own_tolerance_alone(make):
@@ -180,10 +172,3 @@ def test_a_model_without_numbers_cannot_be_exported(make):
     nn.load_state_arrays(exported.model, arrays)
     with pytest.raises(UserError, match="the model's predictions are not finite"):
         make_trials(exported.model, [noise(64, 96)], exported.metadata)
-
-
-def test_images_of_the_built_in_dataset_are_drawn_alike_each_time():
-    once, again = chosen_images(None), chosen_images(None)
-    assert [image.shape for image in once] == 4 * [(320, 240, 3), (240, 320, 3)]
-    assert all(map(np.array_equal, once, again))
-    assert len({image.tobytes() for image in once}) == len(once)

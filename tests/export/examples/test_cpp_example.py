@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from tests.export.examples.example_programs import EXAMPLES, build_program, run_program
-from tests.export.examples.exported_weights import (
+from tests.export.examples.examples import (
     NOT_RESIZED,
     REAL,
     REAL_IOU,
@@ -18,16 +16,16 @@ from tests.export.examples.exported_weights import (
     TIE_IOU,
     TIE_SCORE,
     Exported,
+    assert_same,
+    build_program,
     by_python,
+    parse_lines,
     real,
     run_export,
+    run_program,
     tiny,
-    with_names,
     with_nms,
-    without_metadata,
 )
-from tests.export.examples.found_lines import assert_same, parse_lines
-from tests.tiny_weights import CLASS_NAMES
 
 
 @pytest.fixture(scope="module")
@@ -64,27 +62,10 @@ def test_the_program_takes_files_of_openvino_too(program):
     assert_same(parse_lines(done.stdout), files.found["square"])
 
 
-def test_the_program_prints_names_as_they_are(program, tmp_path):
-    names = ["circle", 'a "b" \\', "star", "étoile", "三角 \U0001f600"]
-    written = 'circle", "a \\"b\\" \\\\", "star", "\\u00e9toile", "\\u4e09角 \\ud83d\\ude00'
-    assert json.loads(f'["{written}"]') == names
-    model = with_names(tiny().model, f'["{written}"]', tmp_path / "names.onnx")
-    done = run_program(program, model, tiny().picture("square", "ppm"))
-    labels = dict(zip(CLASS_NAMES, names, strict=True))
-    found = sorted(each.label for each in parse_lines(done.stdout))
-    assert found == sorted(labels[each.label] for each in tiny().found["square"])
-
-
 def test_a_file_with_nms_is_refused(program):
     done = run_program(program, with_nms(), tiny().picture("square", "ppm"))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "error: a file without --nms and --letterbox is needed\n"
-
-
-def test_a_file_of_another_program_is_refused(program, tmp_path):
-    model = without_metadata(tiny().model, tmp_path / "foreign.onnx")
-    done = run_program(program, model, tiny().picture("square", "ppm"))
-    assert (done.returncode, done.stderr) == (1, "error: no file of export.py\n")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +79,3 @@ def test_the_program_refuses_what_is_no_picture(program, tmp_path, content, comp
     done = run_program(program, tiny().model, path)
     assert (done.returncode, done.stdout) == (1, "")
     assert complaint in done.stderr and done.stderr.startswith("error: ")
-
-
-def test_the_program_is_short():
-    assert len((EXAMPLES / "cpp" / "detect.cpp").read_text(encoding="utf-8").splitlines()) < 200

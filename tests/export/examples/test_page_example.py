@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import json
-from pathlib import Path
-
 import pytest
 
-from tests.browser.install import WEB_RUNTIME
-from tests.export.examples.example_programs import EXAMPLES, example_page
-from tests.export.examples.exported_weights import (
+from tests.export.examples.examples import (
     NOT_RESIZED,
     REAL,
     REAL_IOU,
@@ -19,13 +13,15 @@ from tests.export.examples.exported_weights import (
     TIE_IOU,
     TIE_SCORE,
     Exported,
+    assert_same,
     by_python,
+    example_page,
+    parse_lines,
     real,
     tiny,
     with_nms,
     without_metadata,
 )
-from tests.export.examples.found_lines import assert_same, parse_lines
 
 
 @pytest.fixture(scope="module")
@@ -83,42 +79,3 @@ def test_the_page_asks_for_nothing_outside_its_folder(page):
     by_page(page, tiny(), "square")
     assert {address.split("/")[2] for address in page.page.requested()} == {page.site}
     assert page.page.complaints() == []
-
-
-DROP = """(async () => {
-    const files = new DataTransfer();
-    for (const [name, text] of %s)
-        files.items.add(new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], name));
-    document.getElementById("status").textContent = "";
-    document.body.dispatchEvent(new DragEvent("drop", { bubbles: true, dataTransfer: files }));
-})()"""
-
-
-def test_files_may_be_dropped_on_the_page(page):
-    page.open()
-    files = (tiny().picture("wide"), tiny().model)
-    page.page.evaluate(DROP % json.dumps([(f.name, in_base64(f)) for f in files]))
-    page.wait()
-    assert_same(parse_lines(page.text("found")), tiny().found["wide"])
-
-
-def in_base64(path: Path) -> str:
-    return base64.b64encode(path.read_bytes()).decode()
-
-
-def test_the_page_is_used_by_keyboard_and_fits_a_telephone(page):
-    page.open(width=390, dark=True)
-    by_page(page, tiny(), "large")
-    reached = []
-    for _ in range(2):
-        for kind in ("keyDown", "keyUp"):
-            page.page.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab",
-                           windowsVirtualKeyCode=9)  # fmt: skip
-        reached.append(page.page.evaluate("document.activeElement.id"))
-    assert reached == ["model", "picture"]
-    assert page.page.evaluate("document.documentElement.scrollWidth") == 390
-
-
-def test_the_page_is_tested_with_the_runtime_that_its_package_names():
-    package = json.loads((EXAMPLES / "browser" / "package.json").read_text(encoding="utf-8"))
-    assert package["dependencies"] == {WEB_RUNTIME.name: WEB_RUNTIME.version}

@@ -8,15 +8,17 @@ import runpy
 import numpy as np
 import pytest
 
-from tests.export.examples.example_programs import PYTHON, PYTHON_NMS, run_python
-from tests.export.examples.exported_weights import (
+from tests.export.examples.examples import (
     NOT_RESIZED,
+    PYTHON,
+    PYTHON_NMS,
+    assert_same,
     by_python,
+    parse_lines,
+    run_python,
     tiny,
     with_nms,
-    without_metadata,
 )
-from tests.export.examples.found_lines import assert_same, parse_lines
 from utils.data.image.letterbox import resize_to_detect
 
 
@@ -55,22 +57,11 @@ def test_the_examples_in_python_import_nothing_of_duet(script):
     assert names == {"json", "sys", "numpy", "onnxruntime", "PIL"}
 
 
-def test_the_example_is_short():
-    assert len(PYTHON.read_text(encoding="utf-8").splitlines()) < 80
-
-
 def test_a_file_of_the_other_kind_is_refused():
     with pytest.raises(SystemExit, match="onnx_detect_nms.py"):
         run_python(PYTHON, with_nms(), tiny().picture("square"))
     with pytest.raises(SystemExit, match="onnx_detect.py"):
         run_python(PYTHON_NMS, tiny().model, tiny().picture("square"))
-
-
-@pytest.mark.parametrize("script", [PYTHON, PYTHON_NMS])
-def test_a_file_of_another_program_is_refused(tmp_path, script):
-    model = without_metadata(tiny().model, tmp_path / "foreign.onnx")
-    with pytest.raises(SystemExit, match="no file of export.py"):
-        run_python(script, model, tiny().picture("square"))
 
 
 @pytest.mark.parametrize("script", [PYTHON, PYTHON_NMS])

@@ -106,15 +106,6 @@ def test_external_data_elsewhere_are_refused(tmp_path, location):
     refused(with_external(folder / "a.onnx", location), "only from a file in the model's folder")
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "offset"),
-    [("a.bin", ROW.nbytes, 4), ("a.bin", 1, 0), ("a.bin", "x", 0), ("gone.bin", ROW.nbytes, 0)],
-)
-def test_external_data_that_are_not_there_are_refused(tmp_path, name, size, offset):
-    (tmp_path / "a.bin").write_bytes(ROW.tobytes())
-    refused(with_external(tmp_path / "a.onnx", name, size, offset), "external data|not take it")
-
-
 def test_every_cut_of_a_file_is_refused(tmp_path):
     whole = write_detector(tmp_path / "whole.onnx").read_bytes()
     path = tmp_path / "cut.onnx"

@@ -327,11 +327,3 @@ def test_a_full_disk_is_reported_by_openvino(tmp_path, monkeypatch):
     text = "^OpenVINO cannot write the model: 'iostream error'; is the disk full"
     with pytest.raises(UserError, match=text):
         write_openvino(graph, tmp_path / "made", METADATA, None)
-
-
-def test_a_model_that_coremltools_cannot_convert_is_reported(tmp_path, monkeypatch, trace):
-    tools = Tools()
-    tools.convert = fail
-    monkeypatch.setitem(sys.modules, "coremltools", tools)
-    with pytest.raises(UserError, match="^coremltools cannot convert or write the model: 'iost"):
-        write_coreml(trace, tmp_path / "made", METADATA, None)

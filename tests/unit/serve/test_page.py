@@ -91,15 +91,6 @@ def test_a_file_may_be_dropped_or_pasted(page, image, how):
     assert "found:" in page.give(image, how)
 
 
-def test_the_filter_hides_a_class_and_keeps_its_count(page, image):
-    page.choose(image)
-    counts, rows = page.texts("#classes .number"), page.texts("#list .name")
-    first = page.texts("#classes .name")[0]
-    page.evaluate("document.querySelector('#classes input').click()")
-    assert page.texts("#list .name") == [name for name in rows if name != first] != rows
-    assert page.texts("#classes .number") == counts
-
-
 def test_masks_have_outlines_and_classes_have_no_thresholds(page, image):
     use_model(page, "masks")
     page.choose(image)

@@ -17,7 +17,6 @@ from models.export.dataset import (
     warning_of_score,
 )
 from utils.data.sources.samples import Sample
-from utils.errors import UserError
 from utils.export.metadata import MASKS, PIXELS, Metadata
 
 METADATA = Metadata(class_names=("a",), stride=32, image_size=(32, 64))
@@ -47,12 +46,6 @@ def test_images_are_chosen_evenly_from_first_to_last(tmp_path: Path) -> None:
     assert colours == list(range(0, 2 * MOST_IMAGES, 2))
 
 
-def test_images_are_the_same_each_time(tmp_path: Path) -> None:
-    images = calibration_images(samples(tmp_path, 3), METADATA)
-    first, second = (np.stack(list(images())) for _ in range(2))
-    assert np.array_equal(first, second)
-
-
 def test_last_batch_is_filled(tmp_path: Path) -> None:
     metadata = Metadata(class_names=("a",), stride=32, image_size=(32, 64), batch_size=3)
     first, last = calibration_images(samples(tmp_path, 5), metadata)()
@@ -73,14 +66,6 @@ def test_graph_that_letterboxes_gets_the_images_as_they_are(tmp_path: Path) -> N
     (image,) = calibration_images(samples(tmp_path, 1, height=20, width=50), metadata)()
     assert image.shape == (20, 50, 3) and image.dtype == np.uint8
     assert image[0, 0].tolist() == [0, 0, 255]
-
-
-def test_damaged_image_is_named(tmp_path: Path) -> None:
-    found = samples(tmp_path, 2)
-    path = tmp_path / "1.png"
-    path.write_bytes(path.read_bytes()[:60])
-    with pytest.raises(UserError, match="1.png"):
-        list(calibration_images(found, METADATA)())
 
 
 def of(fitness: float) -> Score:

@@ -9,10 +9,8 @@ import pytest
 from PIL import Image
 
 import backend
-import hubconf
 from models import load
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
-from tests.unit.media.videos import video_bytes
 from utils.errors import UserError
 from utils.media.video_writer import VideoWriter
 
@@ -174,15 +172,6 @@ def test_a_wrong_option_is_named(detector, option, message):
             use(IMAGE, **{"size": SIZE, **option})
 
 
-def test_a_device_may_be_a_number(weights, monkeypatch):
-    monkeypatch.setattr("utils.state.start_checks.sees_driver", lambda: False)
-    for use in (load, hubconf.custom):
-        with pytest.raises(ValueError, match="--device '1' is not there"):
-            use(weights, device=1)
-    with pytest.raises(ValueError, match="--device '0' is not there"):
-        hubconf.custom(weights, device=0)
-
-
 def test_loading_names_what_is_wrong(weights, tmp_path):
     other = {"torch": "oneflow", "oneflow": "torch"}[backend.use()]
     cases = {
@@ -292,17 +281,6 @@ def test_a_stream_of_a_video_gives_its_frames(detector, video):
     assert [result.frame.number for result in some] == [0, 3, 0, 3]
     with pytest.raises(UserError, match="vid_stride 0"):
         detector.stream(video, vid_stride=0)
-
-
-def test_a_video_that_is_cut_short_gives_what_is_there(detector, video, tmp_path, caplog):
-    broken = tmp_path / "broken.avi"
-    content = video_bytes("mpeg4", "avi")
-    broken.write_bytes(content[: len(content) * 4 // 5])
-    results = list(detector.stream([broken, video], size=SIZE))
-    names = [result.frame.source.name for result in results]
-    assert names.count("clip.mp4") == 6 and 0 < names.count("broken.avi") < 20
-    (line,) = caplog.messages
-    assert "broken.avi: " in line and line.endswith("; what follows is left out")
 
 
 def test_a_tracked_stream_numbers_what_stays_in_sight(detector):

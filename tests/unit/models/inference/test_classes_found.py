@@ -116,13 +116,6 @@ def test_flags_that_mean_nothing_to_a_classifier_are_refused(run, tmp_path, flag
     assert not (tmp_path / "run").exists()
 
 
-def test_a_classifier_sees_an_image_mirrored_too(detector):
-    (plain,), (both,) = detector(IMAGES[0]), detector(IMAGES[0], augment=True)
-    mirrored = detector(np.ascontiguousarray(IMAGES[0][:, ::-1]))
-    mean = probabilities([plain, *mirrored]).mean(axis=0)
-    np.testing.assert_allclose(both.probabilities, mean, atol=BATCH_TOLERANCE)
-
-
 def test_the_hub_says_what_takes_a_classifier(weights):
     with pytest.raises(UserError, match="results are boxes.*`from models import load`"):
         hubconf.custom(str(weights), device="cpu")

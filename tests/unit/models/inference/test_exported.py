@@ -76,14 +76,6 @@ def test_a_dynamic_file_takes_a_batch_as_it_is():
     assert runtime.seen[0].shape == (5, 3, 64, 16) and runtime.seen[0].dtype == np.float32
 
 
-def test_tensors_of_the_backend_are_taken_beside_arrays():
-    runtime = Runtime()
-    pixels = np.arange(3 * 32 * 48, dtype=np.int64).reshape(1, 3, 32, 48) % 256
-    ExportedPredictor(runtime)(pixels.astype(np.uint8))
-    ExportedPredictor(runtime)(ops.tensor(pixels.astype(np.float32) / np.float32(255)))
-    np.testing.assert_allclose(runtime.seen[0], runtime.seen[1], atol=1e-7)
-
-
 def test_every_image_is_letterboxed_into_the_fixed_size_and_boxes_come_back():
     runtime = Runtime()
     # 64 x 64 px become 32 x 32 in the middle of 32 x 48: 8 px to the right, twice as small.

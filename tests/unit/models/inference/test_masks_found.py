@@ -12,7 +12,6 @@ from tests.tiny_tasks import write_tiny_segmenter
 from tests.tiny_weights import noise
 from utils.errors import UserError
 from utils.results.image_file import save_image
-from utils.results.mask_result import MaskResult
 
 IMAGES = [noise(64, 96, 1), noise(96, 64, 2), noise(33, 70, 3), noise(64, 96, 4)]
 SIZE = 64
@@ -36,17 +35,6 @@ def assert_same(results, others):
             np.testing.assert_array_equal(field, same)
         for field, same in zip(one.found.masks, other.found.masks, strict=True):
             np.testing.assert_array_equal(field, same)
-
-
-def test_a_mask_has_the_size_of_the_image_and_lies_in_its_box(detector):
-    for image in IMAGES:
-        (result,) = detector(image, size=SIZE)
-        assert isinstance(result, MaskResult) and len(result.masks) == len(result) > 5
-        for mask, (left, top, right, bottom) in zip(result.masks, result.boxes_xyxy, strict=True):
-            assert mask.shape == image.shape[:2]
-            rows, columns = np.nonzero(mask)
-            assert ((rows >= top - 1) & (rows <= bottom)).all()
-            assert ((columns >= left - 1) & (columns <= right)).all()
 
 
 def test_what_is_found_in_an_image_depends_neither_on_others_nor_on_the_way(detector):

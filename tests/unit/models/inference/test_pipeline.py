@@ -154,21 +154,6 @@ def test_lanes_share_the_threads_of_the_cpu_and_give_them_back():
     assert num_lanes("cuda:0") == 1 and 1 <= num_lanes("cpu") <= before
 
 
-def test_frames_are_tracked_in_order_and_ids_come_with_the_result(detector):
-    order = []
-
-    def track(detections, frame, rate):
-        order.append((frame.source, frame.number))
-        return detections.take(np.arange(0)), np.zeros(0, np.int64)
-
-    _, _, told = detect(detector, SOURCES, track=track, threads=4, batch_size=3)
-    assert order == [(f"{n}.jpg", None) for n in range(7)] + [("7.jpg", n) for n in range(5)] + [
-        ("9.jpg", None)
-    ]
-    assert all(len(one.scores) == 0 for one in found(told))
-    assert all(done.result.track_ids is not None for done in told if done.result)
-
-
 def test_a_failure_to_write_ends_the_run(detector):
     def write(place):
         if place[0] == 2:
