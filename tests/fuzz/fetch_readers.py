@@ -15,8 +15,7 @@ from pathlib import Path
 from tests.fuzz.reader import Reader, as_text
 from tests.fuzz.text_readers import YAML_TOKENS
 from utils.data.fetch import download
-from utils.data.fetch.download import FOLDER, Item, find_list
-from utils.data.fetch.unpacking import unpack
+from utils.data.fetch.download import FOLDER, Item, find_list, unpack
 from utils.errors import UserError
 
 FILES = {"a/1.txt": b"one", "a/b/2.txt": b"two" * 100, "c": b""}

@@ -20,8 +20,7 @@ from utils.comparison.settings import FILE as COMPARISON
 from utils.comparison.settings import load_settings, parse_flags
 from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms
 from utils.data.check.inspection import read_rows
-from utils.data.sources.annotated_images import annotated_images
-from utils.data.sources.annotations import read_annotations
+from utils.data.sources.annotated_images import annotated_images, read_annotations
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.dataset_yaml import read_dataset_yaml
 from utils.data.sources.formats.coco import COCO as COCO_FORMAT

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tests.fuzz.reader import Reader, as_text
 from tests.fuzz.text_readers import JSON_TOKENS
-from utils.data.sources.annotated_images import annotated_images
-from utils.data.sources.annotations import find_formats, read_annotations
+from utils.data.sources.annotated_images import annotated_images, find_formats, read_annotations
 from utils.data.sources.formats.names import listed_in
 from utils.data.sources.label_file import BrokenLabelError
 from utils.data.sources.recognised import recognise

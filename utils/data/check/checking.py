@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.words import count
-from utils.data.check.inspection import CheckedImage, count_objects, inspect
-from utils.data.check.kinds import KINDS, Finding
+from utils.data.check.inspection import KINDS, CheckedImage, Finding, count_objects, inspect
 from utils.data.image.fingerprint import duplicates, near_duplicates
 from utils.data.image.limits import IMAGE_SUFFIXES, MAX_PIXELS
 from utils.data.sources.class_folders import ClassImage, similar_names
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
-from utils.data.sources.drawn_split import group_copies
 from utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
 from utils.data.sources.labels import ImageFile, ImageSource, image_of
-from utils.data.sources.splits import images_of
+from utils.data.sources.splits import group_copies, images_of
 from utils.errors import brief
 from utils.screen.progress import Progress
 

@@ -21,8 +21,7 @@ import numpy as np
 from backend.words import count
 from utils.boxes import xyxy_to_cxcywh
 from utils.data.check.checking import Check
-from utils.data.check.inspection import CheckedImage, Row, is_unlabelled, read_rows
-from utils.data.check.kinds import KINDS
+from utils.data.check.inspection import KINDS, CheckedImage, Row, is_unlabelled, read_rows
 from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.records.command.packing import dataset_yaml_text, new_folder, refuse_existing
 from utils.data.sources.class_folders import ClassFolders

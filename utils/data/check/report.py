@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from utils.data.check.checking import Check
-from utils.data.check.inspection import CheckedImage, count_objects
-from utils.data.check.kinds import KINDS, Finding
+from utils.data.check.inspection import KINDS, CheckedImage, Finding, count_objects
 from utils.data.loading.reading import decode, pixel_boxes
 from utils.data.sources.samples import Sample
 from utils.drawing.colours import RGB, class_colour

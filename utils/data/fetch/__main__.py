@@ -13,8 +13,7 @@ from pathlib import Path
 
 from backend.words import count
 from utils.cli.flags import new_parser
-from utils.data.fetch.download import Item, download, find_list, hash_of
-from utils.data.fetch.unpacking import unpack
+from utils.data.fetch.download import Item, download, find_list, hash_of, unpack
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
 from utils.files.regular import read_text

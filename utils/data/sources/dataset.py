@@ -10,7 +10,7 @@ from pathlib import Path
 
 from backend.words import count
 from utils.data.shapes.dataset import draw_class_dataset, draw_dataset, draw_outlined_dataset
-from utils.data.sources.annotations import read_annotations
+from utils.data.sources.annotated_images import read_annotations
 from utils.data.sources.class_folders import ClassFolders, class_names_of
 from utils.data.sources.dataset_yaml import DatasetSpec, read_dataset_yaml
 from utils.data.sources.formats.format import AnnotatedFolder, Annotations

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.words import count
-from utils.data.sources.annotations import format_of
+from utils.data.sources.annotated_images import format_of
 from utils.data.sources.class_folders import ClassFolders, as_classes
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.names import SPLIT_NAMES

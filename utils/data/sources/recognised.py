@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from utils.data.sources.annotations import find_formats, format_names, format_of
+from utils.data.sources.annotated_images import find_formats, format_names, format_of
 from utils.data.sources.class_folders import ClassFolders, find_class_folders, folder_names
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, Entry, read_dataset_yaml
 from utils.data.sources.formats.format import AnnotatedFolder

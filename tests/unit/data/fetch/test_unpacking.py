@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from tests.unit.data.fetch.conftest import files_in, tarred, zipped
-from utils.data.fetch.unpacking import unpack
+from utils.data.fetch.download import unpack
 from utils.errors import UserError
 
 FILES = {"VOC/a/1.jpg": b"one", "图片 1.jpg": b"two" * 1000}

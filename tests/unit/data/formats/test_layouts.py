@@ -25,7 +25,7 @@ from tests.unit.data.formats.annotation_files import (
     voc_box,
     write,
 )
-from utils.data.sources.annotations import find_formats, formats, read_annotations
+from utils.data.sources.annotated_images import find_formats, formats, read_annotations
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.formats.format import UNKNOWN, AnnotatedFolder
 from utils.data.sources.splits import load_split

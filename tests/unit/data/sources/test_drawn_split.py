@@ -14,11 +14,16 @@ from tests.rank_threads import run_rank_threads
 from tests.small import write_small_dataset
 from utils.data.image.fingerprint import Fingerprint
 from utils.data.records.command.packing import pack_samples
-from utils.data.sources import drawn_split as reading
+from utils.data.sources import splits as reading
 from utils.data.sources.dataset import load_dataset
-from utils.data.sources.drawn_split import draw_training, group_copies
 from utils.data.sources.image_files import list_images
-from utils.data.sources.splits import choose_part, images_of, load_split
+from utils.data.sources.splits import (
+    choose_part,
+    draw_training,
+    group_copies,
+    images_of,
+    load_split,
+)
 from utils.errors import DatasetError, UserError
 
 NAMES = [f"image {number}.jpg" for number in range(4000)]

@@ -14,17 +14,15 @@ import pytest
 from tests.rank_threads import RankFailures, run_rank_threads
 from tests.unit.data.sources.equal_samples import assert_same_samples
 from utils.data.image import header
-from utils.data.sources import annotated_images, drawn_split, label_file, labels, scan_memory
-from utils.data.sources import annotations as table
-from utils.data.sources.annotations import read_annotations
+from utils.data.sources import annotated_images, label_file, labels, scan_memory, splits
+from utils.data.sources.annotated_images import read_annotations
 from utils.data.sources.dataset import load_dataset
-from utils.data.sources.drawn_split import read_fingerprints
 from utils.data.sources.formats import voc
 from utils.data.sources.formats.format import AnnotatedFolder, FileNotes, Format, ImageLabels
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
 from utils.data.sources.scan_memory import Memory
-from utils.data.sources.splits import load_split
+from utils.data.sources.splits import load_split, read_fingerprints
 from utils.errors import DatasetError
 from utils.files import array_cache
 
@@ -277,13 +275,13 @@ def test_a_small_dataset_and_one_that_is_known_write_nothing(data, tmp_path, mon
 @pytest.fixture
 def fingerprinted(monkeypatch):
     """The names of the images whose fingerprint is read."""
-    names, read_fingerprint = [], drawn_split.read_fingerprint
+    names, read_fingerprint = [], splits.read_fingerprint
 
     def counting(image):
         names.append(image.path.name)
         return read_fingerprint(image)
 
-    monkeypatch.setattr(drawn_split, "read_fingerprint", counting)
+    monkeypatch.setattr(splits, "read_fingerprint", counting)
     return names
 
 
@@ -337,7 +335,7 @@ def times(monkeypatch):
         return [folder.images.parent / "classes.csv"]
 
     kind = Format("test", lambda path: True, lambda path: {}, read, also_reads)
-    monkeypatch.setattr(table, "formats", lambda: (kind,))
+    monkeypatch.setattr(annotated_images, "formats", lambda: (kind,))
     return times
 
 
