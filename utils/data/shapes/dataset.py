@@ -63,18 +63,8 @@ class ShapesConfig:
     outlines: bool = False  # labels are polygons instead of boxes
 
 
-@dataclass(frozen=True)
-class ClassShapesConfig:
-    """What is drawn; each class is in all images equally often."""
-
-    num_train: int = 1000
-    num_val: int = 200
-    image_side: int = 96  # pixels; height and width vary by a quarter around it
-    seed: int = 0
-
-
 _DEFAULTS = ShapesConfig()
-_CLASS_DEFAULTS = ClassShapesConfig()
+_CLASS_DEFAULTS = ShapesConfig(num_train=1000, num_val=200, image_side=96)
 
 
 def draw_dataset(folder: Path, config: ShapesConfig = _DEFAULTS) -> Path:
@@ -97,7 +87,10 @@ def draw_dataset(folder: Path, config: ShapesConfig = _DEFAULTS) -> Path:
 
 
 def _draw_once(
-    yaml: Path, document: Mapping[str, Any], config: Any, draw: Callable[[Path, int, str], None]
+    yaml: Path,
+    document: Mapping[str, Any],
+    config: ShapesConfig,
+    draw: Callable[[Path, int, str], None],
 ) -> Path:
     """Return the YAML of a dataset; draw it into its folder unless it is there.
 
@@ -142,11 +135,6 @@ def _draw_once(
     return yaml
 
 
-def draw_outlined_dataset(folder: Path) -> Path:
-    """Draw the dataset with the same images and outlines in place of boxes, as `draw_dataset`."""
-    return draw_dataset(folder, ShapesConfig(outlines=True))
-
-
 def _random_size(generator: np.random.Generator, side: int) -> tuple[int, int]:
     """Draw (height, width), each up to a quarter smaller or larger than a side."""
     height, width = (side * (0.75 + 0.5 * generator.random(2))).astype(int).tolist()
@@ -176,14 +164,15 @@ def _draw_one(config: ShapesConfig, folder: Path, index: int, split: str) -> Non
     labels.write_text("".join(lines), encoding="utf-8")
 
 
-def draw_class_dataset(folder: Path, config: ClassShapesConfig = _CLASS_DEFAULTS) -> Path:
+def draw_class_dataset(folder: Path, config: ShapesConfig = _CLASS_DEFAULTS) -> Path:
     """Draw the dataset unless it is there already, as `draw_dataset`; return its YAML's path."""
     recipe = {"classes_version": _CLASSES_VERSION, **dataclasses.asdict(config)}
+    del recipe["outlines"]
     document = {"train": "train", "val": "val", "drawn": recipe}
     return _draw_once(folder / "shapes-cls.yaml", document, config, partial(_draw_class, config))
 
 
-def _draw_class(config: ClassShapesConfig, folder: Path, index: int, split: str) -> None:
+def _draw_class(config: ShapesConfig, folder: Path, index: int, split: str) -> None:
     generator = sample_generator(config.seed, 1, index)  # epoch 0 are the images of detection
     size = _random_size(generator, config.image_side)
     drawn = CLASSES[index % len(CLASSES)]

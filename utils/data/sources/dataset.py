@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
 from backend.words import count
-from utils.data.shapes.dataset import draw_class_dataset, draw_dataset, draw_outlined_dataset
+from utils.data.shapes.dataset import ShapesConfig, draw_class_dataset, draw_dataset
 from utils.data.sources.annotated_images import read_annotations
 from utils.data.sources.class_folders import ClassFolders, class_names_of
 from utils.data.sources.dataset_yaml import DatasetSpec, read_dataset_yaml
@@ -22,7 +23,7 @@ BUILT_IN = "shapes"
 BUILT_INS: dict[str, Callable[[Path], Path]] = {
     BUILT_IN: draw_dataset,
     "shapes-cls": draw_class_dataset,
-    "shapes-seg": draw_outlined_dataset,
+    "shapes-seg": partial(draw_dataset, config=ShapesConfig(outlines=True)),
 }
 YAML_FOLDER = PROJECT / "data"
 YAML_SUFFIXES = (".yaml", ".yml")

@@ -14,7 +14,6 @@ from utils.data.shapes import dataset as shapes
 from utils.data.shapes.dataset import (
     CLASSES,
     HUES,
-    ClassShapesConfig,
     ShapesConfig,
     draw_class_dataset,
     draw_dataset,
@@ -28,7 +27,7 @@ from utils.errors import DatasetError
 from utils.masks.runs import mask_of_runs, runs_of_polygons
 
 SMALL = ShapesConfig(num_train=6, num_val=3, image_side=96)
-SMALL_CLASSES = ClassShapesConfig(num_train=20, num_val=10, image_side=48)
+SMALL_CLASSES = ShapesConfig(num_train=20, num_val=10, image_side=48)
 
 
 def contents(folder):

@@ -8,14 +8,14 @@ from pathlib import Path
 import yaml
 
 from tests.small import SMALL_SHAPES
-from utils.data.shapes.dataset import ClassShapesConfig, draw_class_dataset, draw_dataset
+from utils.data.shapes.dataset import ShapesConfig, draw_class_dataset, draw_dataset
 from utils.files.project import PROJECT
 from utils.tasks.table import TASKS
 
 DRAW = {
     "detect": lambda folder: draw_dataset(folder, SMALL_SHAPES),
     "segment": lambda folder: draw_dataset(folder, replace(SMALL_SHAPES, outlines=True)),
-    "classify": lambda folder: draw_class_dataset(folder, ClassShapesConfig(12, 6, 64)),
+    "classify": lambda folder: draw_class_dataset(folder, ShapesConfig(12, 6, 64)),
 }
 
 
