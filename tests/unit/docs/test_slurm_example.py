@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from utils.cli.train_config import parse_train_flags
 from utils.files.project import PROJECT
 
 SCRIPT = PROJECT / "docs" / "examples" / "train.sbatch"
@@ -115,12 +114,3 @@ def test_a_failure_is_not_put_back_into_the_queue(cluster, code):
     (job := submit(cluster)).communicate(timeout=SECONDS)
     assert job.returncode == 1  # as the launchers have it
     assert asked_of_slurm(cluster) == []
-
-
-def test_train_py_accepts_the_flags_of_the_script(cluster):
-    (cluster / "code").write_text("0")
-    submit(cluster).communicate(timeout=SECONDS)
-    words = arguments_of(cluster, 0)
-    config = parse_train_flags(words[words.index("train.py") + 1 :])
-    assert (config.resume, config.weights) == ("auto", "")
-    assert (PROJECT / config.cfg).is_file()

@@ -65,7 +65,7 @@ def assert_same_boxes(found, expected, atol=0.0):
 
 
 @pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("side", [5, 20, 42, 43, 70, 100, 127, 128, 129, 200, 290])
+@pytest.mark.parametrize("side", [5, 42, 43, 100, 128, 129, 290])
 def test_an_object_anywhere_comes_out_once_as_its_whole_box(side, whole):
     # Every place is met, also those where tiles show slivers of it, at borders and corners.
     places = regions(whole=whole)
@@ -82,12 +82,6 @@ def test_a_row_of_objects_across_all_borders_stays_a_row():
     assert_same_boxes(joined(row), row)
     column = [[70, top, 130, top + 18] for top in range(2, 280, 20)]
     assert_same_boxes(joined(column), column)
-
-
-def test_long_objects_side_by_side_stay_apart():
-    # Each is cut by every border along it; pixels apart, at corners of tiles too.
-    rows = [[3, top, 417, top + 26] for top in range(4, 270, 30)]
-    assert_same_boxes(joined(rows), rows)
 
 
 def test_two_objects_that_meet_at_a_border_stay_two():
@@ -118,14 +112,6 @@ def found_in(*views):
 
 # The whole, and two tiles with 28 px in common. 0.7 px before its border, a box is still cut.
 PAIR = np.array([[0, 0, 200, 100], [0, 0, 114, 100], [86, 0, 200, 100]])
-
-
-def test_the_view_that_shows_more_decides():
-    # The left tile finds a part with a higher score; the right one has the object whole.
-    found = join_views(found_in([], [90, 10, 114, 60, 0.9, 0], [6, 10, 70, 60, 0.6, 0]), PAIR,
-                       SETTINGS)  # fmt: skip
-    assert found.boxes_xyxy.tolist() == [[92, 10, 156, 60]]
-    assert found.scores.tolist() == [np.float32(0.6)]
 
 
 def test_what_the_whole_image_shows_replaces_its_parts():
@@ -177,19 +163,6 @@ def test_boxes_a_little_off_are_recognised(off):
     found = joined(boxes, off=off if off < 1 else 0.8)
     assert len(found.scores) == len(boxes)
     assert (pairwise_iou(found.boxes_xyxy, np.float64(boxes)).max(axis=0) > 0.9).all()
-
-
-def test_nothing_found_gives_nothing():
-    found = joined(np.zeros((0, 4)))
-    assert [field.shape for field in found] == [(0, 4), (0,), (0,)]
-    assert [field.dtype for field in found] == [np.float32, np.float32, np.int64]
-
-
-def test_no_more_than_asked_for_are_returned():
-    row = [[left, 70, left + 18, 100] for left in range(2, 400, 20)]
-    settings = SuppressionSettings(0.25, 0.45, max_detections=3)
-    found = joined(row, settings=settings)
-    assert_same_boxes(found, row[:3])  # those of the highest scores
 
 
 def test_the_order_of_the_tiles_does_not_matter():

@@ -131,22 +131,6 @@ def test_crowds_are_no_objects():
     np.testing.assert_allclose(overall(result), (1, 1, 0.995, 0.995), **EXACT)
 
 
-def test_the_order_of_the_images_does_not_matter():
-    # Equal scores in both images; in image 0 the detection is right, in image 1 wrong.
-    images = {0: BOXES[0], 1: BOXES[1]}
-    results = []
-    for order in ((0, 1), (1, 0)):
-        evaluator = LegacyEvaluator(["object"])
-        for image_id in order:
-            found = detections([images[image_id]], [0.5], [0])
-            evaluator.add(image_id, found, ground_truth([0], BOXES[:1]))
-        results.append(evaluator.result())
-    # Recall 0.5 at precision 1, then 0.5 and 0.5, then straight to (1, 0): the curve at recall 0.5
-    # reads 0.5, so the trapezoids before it lose 0.01 / 4.
-    for result in results:
-        np.testing.assert_allclose(result.ap[0], 0.5 - 0.0025 + 0.125, **EXACT)
-
-
 def test_more_than_100_detections_of_an_image_and_class_count():
     # 100 false alarms before the one that is right, at rank 101, which COCO's metric cuts off.
     boxes = [[300, 300, 310, 310]] * 100 + BOXES[:1]

@@ -7,7 +7,6 @@ import pytest
 from tests.mask_reference import (
     assert_masks_equal_pycocotools,
     boxes_around,
-    evaluate_masks,
     masked_truth,
     segmentations,
 )
@@ -138,13 +137,6 @@ NOTHING = np.zeros((0, 20, 30), bool)
         "beyond the 100th"])  # fmt: skip
 def test_edge_case_gives_the_figures_of_pycocotools(image):
     assert_masks_equal_pycocotools({7: image}, {7: (20, 30)}, 3)
-
-
-def test_a_mask_of_half_an_object_finds_it_at_the_lowest_threshold_alone():
-    found = segmentations([HALF], [0.9], [0], boxes_around([SQUARE]))
-    result = evaluate_masks({0: (found, masked_truth([SQUARE], [0]))}, 1)
-    assert (result.masks.map50, result.masks.map) == pytest.approx((1, 1 / 10))  # IoU 50 / 100
-    assert (result.boxes.map50, result.boxes.map) == pytest.approx((1, 1))
 
 
 @pytest.fixture(scope="module")

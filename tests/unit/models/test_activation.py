@@ -9,7 +9,6 @@ from models.blocks.conv import find_activation
 from models.detector import Detector
 from models.graph import parse_model, read_model_yaml
 from utils.files.project import PROJECT
-from utils.weights.activation import parse_activation
 
 POINTS = np.concatenate([np.linspace(-8, 8, 65) + 1e-3, [-60.0, 60.0]])
 FORMULAS = {
@@ -35,14 +34,6 @@ def test_values_and_gradients_follow_the_formula(name):
     wanted = (formula(POINTS + 1e-6) - formula(POINTS - 1e-6)) / 2e-6
     # The differences err by rounding / step, 60 * 1e-16 / 1e-6.
     np.testing.assert_allclose(ops.to_numpy(gradient), wanted, atol=1e-8)
-
-
-@pytest.mark.parametrize(
-    "name", ["nn.ELU", "nn.SiLU(1)", "nn.LeakyReLU(2)", "a.b()", "", 1, [], "("]
-)
-def test_what_is_no_known_name_is_no_activation(name):
-    found = parse_activation(name)
-    assert found is None or found.kind == "ELU"
 
 
 def test_all_convolutions_of_a_model_use_its_activation_and_its_spec_says_so():

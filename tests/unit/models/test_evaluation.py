@@ -1,10 +1,7 @@
 """The overlapped loop finds what image after image finds, and ends on any error."""
 
 import importlib
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -18,15 +15,12 @@ from models.graph import read_model_yaml
 from models.heads.base import LossTerms
 from tests.dispatched import dispatched, total, waits
 from tests.small import write_small_model
-from utils.boxes import xyxy_to_cxcywh
-from utils.cli.val_config import parse_val_flags
 from utils.data.image.letterbox import fit_long_side, letterbox, letterbox_to_image
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import ground_truth
 from utils.data.sources.samples import Sample
 from utils.evaluation.coco.metric import DetectionEvaluator
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
-from utils.files.project import PROJECT
 
 ON_TORCH = pytest.mark.skipif(
     backend.use() != "torch", reason="OneFlow does not tell which operations it is asked for"
@@ -104,29 +98,6 @@ def test_square_batches_find_what_each_image_alone_finds(model, samples):
         assert_same_detections(found[index], detect_alone(model, sample, (96, 96)))
 
 
-def test_figures_of_square_batches_are_those_of_images_alone(model, samples):
-    # The best three detections of each image become its objects, so that figures are not zero.
-    alone = [detect_alone(model, sample, (96, 96)) for sample in samples]
-    labelled = [with_labels(s, found) for s, found in zip(samples, alone, strict=True)]
-    evaluator = DetectionEvaluator(CLASS_NAMES)
-    for index, (sample, found) in enumerate(zip(labelled, alone, strict=True)):
-        evaluator.add(index, found, ground_truth(sample))
-    expected = evaluator.result()
-    square, rectangular = (
-        evaluate(model, labelled, rectangular=shape)[0].result for shape in (False, True)
-    )
-    assert expected.map > 0.3
-    assert square.map == pytest.approx(expected.map, abs=1e-6)
-    assert square.map50 == pytest.approx(expected.map50, abs=1e-6)
-    assert rectangular.map != pytest.approx(expected.map, abs=1e-3)
-
-
-def with_labels(sample: Sample, found) -> Sample:
-    size = np.float32([sample.width, sample.height, sample.width, sample.height])
-    boxes = xyxy_to_cxcywh(found.boxes_xyxy[:3] / size)
-    return Sample(sample.image_path, sample.height, sample.width, found.class_index[:3], boxes)
-
-
 def test_overlapping_the_next_batch_changes_nothing(model, samples):
     # Bit for bit, the same batches: suppressed after the next one was asked for, or at once.
     validation, found = evaluate(model, samples, rectangular=True)
@@ -167,18 +138,6 @@ def test_the_next_batch_is_queued_before_one_is_suppressed(model, samples):
             Recording(), loader, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[Sink()]
         )
     assert events == ["forward", "forward", 0, 1, "forward", 2, 3, 4]
-
-
-def test_nms_asks_the_framework_for_nothing():
-    # Reading any tensor would wait for the next batch, which is queued already. Without a backend
-    # in use, reading one is an error.
-    code = (
-        "import numpy as np; "
-        "from utils.evaluation.nms import SuppressionSettings, non_max_suppression; "
-        "decoded = np.float32([[10, 10, 8, 8, 1, 0.9], [10, 10, 8, 8, 1, 0.8]]); "
-        "assert len(non_max_suppression(decoded, SuppressionSettings(0.1, 0.5)).scores) == 1"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=True, timeout=60)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("broken sink"), KeyboardInterrupt()])
@@ -288,16 +247,3 @@ def test_the_host_waits_for_nothing_but_what_it_reads(model, monkeypatch, thresh
 
 def fail(x):
     raise AssertionError("the host waits for the device")
-
-
-def test_no_image_has_a_row_above_the_threshold(model, samples):
-    never = SuppressionSettings(confidence_threshold=1.0)
-    with ValLoader(samples, 96, 2, 0, 32) as loader:
-        validation = evaluation.evaluate(model, loader, samples, CLASS_NAMES, "cpu", never)
-    assert (validation.result.map, validation.result.num_images) == (0.0, len(samples))
-
-
-def test_square_is_a_flag():
-    weights = ["--weights", str(Path("x.pt"))]
-    assert not parse_val_flags(weights).square
-    assert parse_val_flags([*weights, "--square"]).square

@@ -8,14 +8,11 @@ import pytest
 
 from backend import ops
 from models import evaluation
-from models.detector import Detector
-from models.graph import read_model_yaml
 from models.heads.anchor.head import AnchorHead
 from models.heads.base import LossTerms
 from models.heads.mask.head import MaskHead, MaskRows
 from models.inference import image_detector
 from tests.rank_threads import run_rank_threads
-from tests.small import write_small_model
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.samples import Sample
 from utils.processes.world import ALONE
@@ -186,41 +183,6 @@ def test_a_rank_without_an_image_computes_only_for_the_loss(samples):
     assert run_rank_threads(2, work) == [everything, (NUM_BATCHES - 1, *everything[1:])]
     # With as many ranks as a batch has images twice over, some have none from the first batch on.
     assert {calls[0] for calls in run_rank_threads(6, work)} == {0, NUM_BATCHES - 1, NUM_BATCHES}
-
-
-class Locked:
-    """A real detector, computing for one thread at a time."""
-
-    fixed_size, takes_arrays = None, False
-
-    def __init__(self, model):
-        self.model, self.head = model, model.head
-
-    def __call__(self, images):
-        with _ONE_AT_A_TIME:
-            return self.model(images)
-
-    def decode_above(self, raw, threshold):
-        with _ONE_AT_A_TIME:
-            return self.model.decode_above(raw, threshold)
-
-
-def test_a_real_detector_finds_the_same_but_for_rounding(samples, tmp_path):
-    detector = Detector(read_model_yaml(write_small_model(tmp_path), 2))
-    detector.initialize(seed=3)
-    model = Locked(detector.eval())
-    _, expected = evaluate(samples, model=model)
-
-    def work(world):
-        return evaluate(samples, world, model)[1]
-
-    found = run_rank_threads(2, work)[0]
-    assert [image[0] for image in found] == [image[0] for image in expected]
-    for mine, theirs in zip(found, expected, strict=True):
-        assert len(theirs[2]) > 0
-        # Batches of other sizes may be convolved in another order: float32 sums of a network.
-        np.testing.assert_allclose(mine[2], theirs[2], rtol=1e-4)
-        np.testing.assert_allclose(mine[1], theirs[1], atol=96e-4)
 
 
 def assert_same_masks(found, expected):

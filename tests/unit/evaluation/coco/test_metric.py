@@ -16,7 +16,6 @@ from tests.coco_reference import (
 from tests.shared_files import shared_path
 from utils.boxes import cxcywh_to_xyxy
 from utils.detections import GroundTruth
-from utils.evaluation.coco.metric import DetectionEvaluator
 
 
 def generator(seed: int) -> np.random.Generator:
@@ -67,7 +66,7 @@ def random_image(
 @pytest.mark.parametrize("coarse", [False, True], ids=["fine boxes", "equal and empty boxes"])
 @pytest.mark.parametrize("score_levels", [0, 3], ids=["free scores", "tied scores"])
 @pytest.mark.parametrize(("num_classes", "max_objects", "max_detections"), [
-    (1, 6, 12), (5, 12, 40), (3, 20, 450), (20, 8, 30),
+    (1, 6, 12), (5, 12, 40), (3, 20, 450),
 ])  # fmt: skip
 def test_random_images_give_the_figures_of_pycocotools(
     num_classes, max_objects, max_detections, score_levels, coarse, outlined
@@ -195,30 +194,7 @@ def test_nothing_added_gives_zero_means_and_nan_classes():
         np.testing.assert_array_equal(per_class, [np.nan, np.nan])
 
 
-def test_objects_without_any_detection_give_zero_and_other_classes_nan():
-    result = evaluate({7: (NO_DETECTIONS, ground_truth([1, 1], [BOX, OTHER]))}, 2)
-    for per_class in (result.precision, result.recall, result.ap50, result.ap):
-        np.testing.assert_array_equal(per_class, [np.nan, 0])
-    assert (result.map, result.mean_precision) == (0, 0)
-
-
-def test_order_in_which_images_are_added_does_not_matter():
-    random = generator(3)
-    images = {number: random_image(random, 2, 6, 20, 3, True) for number in range(12)}
-    forward = evaluate(images, 2)
-    backward = evaluate(dict(reversed(images.items())), 2)
-    np.testing.assert_array_equal(forward.precision_curves, backward.precision_curves)
-    np.testing.assert_array_equal(forward.precision, backward.precision)
-
-
-def test_adding_an_image_twice_is_refused():
-    evaluator = DetectionEvaluator(["cell"])
-    evaluator.add(1, NO_DETECTIONS, NO_OBJECTS)
-    with pytest.raises(AssertionError, match="image 1 was added before"):
-        evaluator.add(1, NO_DETECTIONS, NO_OBJECTS)
-
-
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_precision_and_recall_are_those_at_the_best_mean_f1(seed):
     # Far apart: a detection of an object's class is right wherever it lies on its box.
     random = generator(seed)
@@ -253,11 +229,3 @@ def test_precision_and_recall_are_those_at_the_best_mean_f1(seed):
     np.testing.assert_allclose(result.recall, [*best[3], np.nan], rtol=1e-12)
     assert result.mean_precision == pytest.approx(best[2].mean())
     assert result.mean_recall == pytest.approx(best[3].mean())
-
-
-def test_best_confidence_is_shared_by_the_classes():
-    # At 0.9 class 0 alone is found, mean F1 1/2; at 0.5 class 1 too, 1; at 0.1 a false alarm more.
-    found = detections([BOX, OTHER, BOX], [0.9, 0.5, 0.1], [0, 1, 1])
-    result = evaluate({1: (found, ground_truth([0, 1], [BOX, OTHER]))}, 2)
-    assert result.confidence == 0.5
-    np.testing.assert_array_equal([result.precision, result.recall], np.ones((2, 2)))

@@ -57,10 +57,6 @@ def test_images_are_written_in_order_and_those_without_detections_left_out(tmp_p
     assert [row["image_id"] for row in rows] == [3, 1]
 
 
-def test_nothing_found_is_an_empty_list(tmp_path):
-    assert write(tmp_path, ["cell"], ["3.jpg"], {0: detections([], [], [])}) == []
-
-
 def test_pycocotools_finds_in_the_file_what_was_measured(tmp_path):
     random = np.random.Generator(np.random.Philox(5))
     names, paths = COCO_NAMES[:3], ["12.jpg", "15.jpg", "40.jpg"]
@@ -119,24 +115,3 @@ def test_other_classes_keep_their_index(names):
         "digits that are no number", "none"])  # fmt: skip
 def test_images_are_called_by_their_file_names_where_these_differ(paths, ids):
     assert image_ids([Path(path) for path in paths]) == ids
-
-
-def test_an_interrupted_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
-    write(tmp_path, ["cell"], ["1.jpg"], {0: detections([BOX], [0.5], [0])})
-    before = (tmp_path / "predictions.json").read_bytes()
-
-    def fail(*arguments):
-        raise OSError("disk full")
-
-    monkeypatch.setattr("utils.files.atomic.os.fsync", fail)
-    with pytest.raises(OSError, match="disk full"):
-        write(tmp_path, ["cell"], ["1.jpg"], {0: detections([OTHER], [0.9], [0])})
-    assert [path.name for path in tmp_path.iterdir()] == ["predictions.json"]
-    assert (tmp_path / "predictions.json").read_bytes() == before
-
-
-def test_adding_an_image_twice_is_refused():
-    results = CocoResults(["cell"], [Path("1.jpg")])
-    results.add(0, detections([], [], []), NO_OBJECTS)
-    with pytest.raises(AssertionError, match="image 0 was added before"):
-        results.add(0, detections([], [], []), NO_OBJECTS)

@@ -19,12 +19,12 @@ from tests.losses import arrays_of
 from tests.presence_head import PresenceHead
 from tests.small import RESULT_COLUMNS, TINY
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.image.letterbox import Letterbox, letterbox_to_image
+from utils.data.image.letterbox import Letterbox
 from utils.data.loading.batch import Targets
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError
-from utils.evaluation.nms import SuppressionSettings, non_max_suppression
+from utils.evaluation.nms import SuppressionSettings
 from utils.report.stage_timer import StageTimer
 
 TARGETS = Targets(
@@ -150,34 +150,8 @@ def test_detection_has_the_public_columns_and_fitness():
     assert AnchorHead.fitness(result) == pytest.approx(0.1 * 0.5 + 0.9 * 0.25)
 
 
-def test_detections_are_what_nms_keeps_in_pixels_of_the_image():
-    head = build(AnchorHead).head
-    random = np.random.Generator(np.random.Philox(1))
-    decoded = random.random((40, 10), dtype=np.float32)
-    decoded[:, :4] *= np.float32([64, 64, 30, 30])
-    letterbox = Letterbox((32, 20), (64, 40), (0, 12), (64, 64))
-    settings = SuppressionSettings(confidence_threshold=0.2, iou_threshold=0.4)
-    kept = non_max_suppression(decoded, settings)
-    found = head.finish(decoded, letterbox, settings)
-    assert 0 < len(found.scores) == len(kept.scores)
-    expected = letterbox_to_image(kept.boxes_xyxy, letterbox)
-    np.testing.assert_array_equal(found.boxes_xyxy, expected)
-    assert found.boxes_xyxy.max(axis=0)[2:].tolist() <= [20, 32]
-
-
 def test_the_box_loss_is_fused_where_that_is_asked_for():
     head, hyp = build(AnchorHead).head, read_hyperparameters(DEFAULT_HYPERPARAMETERS)
     plain, fast = head.make_loss(hyp, 64), head.make_loss(hyp, 64, "cpu")
     assert plain.means == {"box_iou": "plain"} and plain.box_iou is complete_iou
     assert fast.means == {"box_iou": "fast"}
-
-
-@pytest.mark.parametrize("kind", YAMLS)
-def test_running_the_layers_ends_with_what_the_model_returns(kind):
-    model = nn.frozen_copy(build(kind))
-    with autograd.no_grad():
-        *layers, last = model.run_layers(images())
-        raw = model(images())
-    assert len(layers) == len(model.spec.layers) - 1
-    for found, wanted in zip(last, raw, strict=True):
-        np.testing.assert_array_equal(ops.to_numpy(found), ops.to_numpy(wanted))

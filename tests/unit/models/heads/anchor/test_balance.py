@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from backend import ops
-from models.heads.anchor.balance import LevelBalance, reference_level
+from models.heads.anchor.balance import LevelBalance
 from tests.unit.models.heads.anchor.test_loss import ONE_TARGET, raw_maps
 from tests.unit.models.heads.anchor.test_padded import padded
 from tests.unit.models.heads.test_seam import AnchorHead, build
@@ -45,14 +45,6 @@ def test_a_loss_of_nothing_or_not_finite_leaves_the_weights_as_they_are(bad):
     assert follow(balance, (0.5, 0.25, 0.125)) != before
 
 
-def test_weights_that_stay_are_numbers_without_a_state():
-    balance = LevelBalance(4)
-    assert balance.weights("float32", "cpu") == (4.0, 1.0, 0.25, 0.06)
-    balance.follow()
-    assert balance.state() == {}
-    balance.restore({})
-
-
 def test_a_restored_balance_goes_on_bit_for_bit():
     balance, again = LevelBalance(3, 1), LevelBalance(3, 1)
     follow(balance, (0.3, 0.7, 0.11))
@@ -72,12 +64,6 @@ def test_a_state_of_another_loss_is_refused(state):
     if state:
         with pytest.raises(ValueError, match="balance"):
             LevelBalance(3).restore(state)
-
-
-def test_the_reference_has_the_stride_nearest_to_16():
-    assert reference_level((8, 16, 32)) == 1
-    assert reference_level((4, 8, 16, 32)) == 2
-    assert reference_level((4, 8)) == 1
 
 
 def test_a_validation_changes_no_weight_and_the_compiled_form_shares_them():

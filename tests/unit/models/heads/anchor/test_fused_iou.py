@@ -8,7 +8,6 @@ import pytest
 from backend import autograd, fused, ops
 from models.heads.anchor.ciou import complete_iou
 from tests.losses import arrays_of
-from tests.shared_files import shared_path
 from tests.unit.models.heads.anchor.test_loss import NO_TARGETS, make_loss, raw_maps
 from utils.data.loading.batch import Targets
 
@@ -76,35 +75,6 @@ def test_value_and_gradient_equal_those_of_the_plain_formula(name, dtype):
     scale = np.maximum(np.abs(slope).max(axis=1, initial=0), 1 / longest)
     np.testing.assert_allclose(gradient / scale[:, None], slope / scale[:, None],
         rtol=0, atol=TOLERANCE[dtype])  # fmt: skip
-
-
-def test_value_and_gradient_are_the_stored_ones():
-    stored = np.load(shared_path("golden/nms/boxes.npz"))
-    first = autograd.variable(stored["iou_a"].astype(np.float64))
-    iou = fused.complete_iou(first, ops.tensor(stored["iou_b"].astype(np.float64)))
-    (gradient,) = autograd.gradients(ops.sum(iou), [first])
-    # The stored formula leaves eps out of width / height, and it is that of 1 - CIoU.
-    np.testing.assert_allclose(ops.to_numpy(iou), stored["ciou_fp64"], rtol=0, atol=1e-7)
-    np.testing.assert_allclose(-ops.to_numpy(gradient), stored["ciou_grad_fp64"], rtol=0, atol=1e-6)
-
-
-def test_the_gradient_of_each_row_is_scaled_by_what_comes_from_outside():
-    pred, target = family("random")
-    variable = autograd.variable(pred)
-    iou = fused.complete_iou(variable, ops.tensor(target))
-    (of_square,) = autograd.gradients(ops.sum(iou * iou), [variable])
-    again = fused.complete_iou(variable, ops.tensor(target))
-    (of_sum,) = autograd.gradients(ops.sum(again), [variable])
-    wanted = 2 * ops.to_numpy(iou)[:, None] * ops.to_numpy(of_sum)
-    np.testing.assert_allclose(ops.to_numpy(of_square), wanted, rtol=1e-12)
-
-
-def test_nothing_is_recorded_where_no_gradient_is_wanted():
-    pred, target = map(ops.tensor, family("random"))
-    assert not fused.complete_iou(pred, target).requires_grad
-    with autograd.no_grad():
-        variable = autograd.variable(family("random")[0])
-        assert not fused.complete_iou(variable, target).requires_grad
 
 
 SEVERAL_LEVELS = Targets(

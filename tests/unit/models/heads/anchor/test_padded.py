@@ -8,7 +8,7 @@ import pytest
 from backend import autograd, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.heads.anchor.assign import assign_targets, padded_size
+from models.heads.anchor.assign import padded_size
 from models.heads.anchor.loss import DetectionLoss, LossGains
 from tests.losses import arrays_of
 from tests.shared_files import shared_path
@@ -89,45 +89,6 @@ def test_any_number_of_targets_and_classes_costs_the_same(count, num_classes):
     assert_equal_losses(plain, draw_maps(3, num_classes), targets, 1e-9)
 
 
-def test_a_level_with_exactly_one_positive_costs_the_same():
-    # In the middle of a cell of the finest level, so that no neighbour shares it, and of a size
-    # that only one anchor of that level is like.
-    box = np.array([[4.5 / 8, 4.5 / 8, 5 / 64, 6 / 64]], np.float32)
-    targets = Targets(np.zeros(1, np.int64), np.array([2]), box)
-    plain = make_loss(3, 64)
-    grids = [(8, 8), (4, 4), (2, 2)]
-    found = assign_targets(targets, plain.anchors, grids, plain.gains.max_side_ratio)
-    assert [len(level.row) for level in found] == [1, 0, 0]
-    maps = draw_maps(1, 3)
-    assert_equal_losses(plain, maps, targets, 1e-9)
-    (box_loss, *_), _ = values_and_gradients(padded(plain), maps, targets)
-    # The mean over one positive is 1 - IoU of that one.
-    assert box_loss == pytest.approx(plain.gains.box * (1 - iou_at(plain, maps, found[0])))
-
-
-def iou_at(loss, maps, positive):
-    """The IoU of the prediction in the one cell of a level's assignment."""
-    place = positive.image_index, positive.anchor_index, positive.row, positive.column
-    scores = 1 / (1 + np.exp(-maps[0][place][:, :4]))
-    boxes = np.concatenate(
-        [scores[:, :2] * 2 - 0.5, (scores[:, 2:] * 2) ** 2 * positive.anchors_wh], axis=1
-    )
-    iou = loss.box_iou(ops.tensor(boxes), ops.tensor(positive.boxes_cxcywh.astype(np.float64)))
-    return float(ops.to_numpy(iou)[0])
-
-
-def test_of_several_targets_that_claim_a_cell_the_last_counts():
-    boxes = np.array([[0.5, 0.5, 0.3, 0.3], [0.5, 0.5, 0.5, 0.2]], np.float32)
-    maps, plain = draw_maps(1, 3), make_loss(3, 64)
-    objectness = []
-    for order in ([0, 1], [1, 0]):
-        targets = Targets(np.zeros(2, np.int64), np.array(order), boxes[order])
-        assert_equal_losses(plain, maps, targets, 1e-9)
-        values, _ = values_and_gradients(padded(plain), maps, targets)
-        objectness.append(values[1])
-    assert abs(objectness[0] - objectness[1]) > 1e-6
-
-
 def test_shapes_follow_the_size_and_not_the_targets():
     seen = set()
 
@@ -149,9 +110,3 @@ def test_shapes_follow_the_size_and_not_the_targets():
 def test_sizes_are_few_and_hold_what_is_asked():
     counts = (0, 1, 256, 257, 1024, 1025, 5000)
     assert [padded_size(count) for count in counts] == [256, 256, 256, 1024, 1024, 4096, 16384]
-
-
-def test_padding_reaches_no_gradient_even_where_a_cell_predicts_extremes():
-    maps = draw_maps(1, 3)
-    maps[0][0, 0, 0, 0] = 50.0  # the cell that padding rows read
-    assert_equal_losses(make_loss(3, 64), maps, draw_targets(5, 1, 3), 1e-9)

@@ -58,16 +58,6 @@ def test_value_and_gradient_are_those_of_numpy(smoothing):
 
 
 @pytest.mark.parametrize("case", ["c0", "c1", "c2", "c3", "c4"])
-def test_losses_are_the_stored_ones(case):
-    arrays = stored("classify/accuracy")
-    logits, targets = ops.tensor(arrays[f"{case}_logits"]), targets_of(arrays[f"{case}_targets"])
-    for name, smoothing in (("loss", 0.0), ("loss_smoothing01", 0.1)):
-        terms = ClassificationLoss(smoothing)((logits,), targets)
-        wanted = arrays[f"{case}_{name}"]
-        assert value(terms.by_name["classification"]) == pytest.approx(wanted, rel=TOLERANCE)
-
-
-@pytest.mark.parametrize("case", ["c0", "c1", "c2", "c3", "c4"])
 def test_the_mean_of_the_batches_means_is_the_stored_loss_of_a_validation(case):
     """As `utils/evaluation/collector.py` takes it, whatever the sizes of the batches are."""
     arrays = stored("classify/accuracy")
@@ -103,17 +93,6 @@ def test_an_image_without_a_class_costs_nothing():
     found = ClassificationLoss()((ops.tensor(logits),), targets).by_name["classification"]
     wanted = cross_entropy(logits[:1], classes[:1], 0) / 2
     assert value(found) == pytest.approx(wanted, rel=TOLERANCE)
-
-
-def test_no_images_cost_nothing():
-    terms = ClassificationLoss()((ops.tensor(np.zeros((0, 3), np.float32)),), targets_of([]))
-    assert value(terms.total) == value(terms.by_name["classification"]) == 0
-
-
-def test_large_logits_stay_finite():
-    logits = np.float32([[1e4, -1e4], [-1e4, 1e4]])
-    terms = ClassificationLoss()((ops.tensor(logits),), targets_of([1, 1]))
-    assert value(terms.by_name["classification"]) == pytest.approx(1e4)
 
 
 @pytest.mark.parametrize("first", [4, 5, 6])  # images of rank 0 of six; rank 1 may have none

@@ -58,14 +58,6 @@ def test_the_width_multiple_scales_the_channels_of_prototypes_but_not_their_numb
     assert [tuple(x.shape) for x in raw] == [(1, 3, 8, 12, 16), (1, 3, 4, 6, 16), (1, 6, 16, 24)]
 
 
-def test_a_new_head_expects_few_objects_and_adds_nothing_to_coefficients():
-    model = Detector(parse_model(yaml.safe_load(TINY_SEGMENTER)))
-    for name, bias in model.head.initial_biases().items():
-        columns = bias.reshape(3, -1)
-        assert (columns[:, 4:10] < 0).all() and not columns[:, :4].any(), name
-        assert columns.shape[1] == 16 and not columns[:, 10:].any(), name
-
-
 def test_rows_above_a_threshold_are_those_of_the_decoded_maps():
     case = info("segment")["w0125"]
     model = drawn_model("yolov5n-seg.yaml", case["gain"])
@@ -108,19 +100,6 @@ def test_coefficients_stay_with_the_boxes_that_suppression_keeps():
         centre = slice(8 * index + 2, 8 * index + 6)
         assert mask[centre, 4:60].all()
         assert not mask[(np.arange(64) < 8 * index - 4) | (np.arange(64) >= 8 * index + 12)].any()
-
-
-def test_masks_and_boxes_are_in_pixels_of_the_image():
-    head = build(nc=1).head
-    letterbox = Letterbox((30, 60), (32, 64), (16, 0), (64, 64))
-    row = np.array([[32, 32, 32, 16, 0.9, 0.9, 1, 0, 0, 0, 0, 0]], np.float32)
-    prototypes = np.full((6, 16, 16), 5, np.float32)
-    found = head.finish(MaskRows(row, prototypes), letterbox, SuppressionSettings())
-    box = [x * 30 / 32 for x in (16, 8, 48, 24)]
-    np.testing.assert_allclose(found.boxes_xyxy, [box], atol=1e-4)
-    mask = mask_of_runs(found.masks.row(0), (30, 60))
-    rows, columns = np.nonzero(mask)
-    assert (columns.min(), rows.min(), columns.max(), rows.max()) == (15, 8, 44, 22)
 
 
 def test_nothing_found_has_the_form_of_what_is_found():

@@ -166,14 +166,6 @@ def test_pieces_add_up_to_the_batch():
         np.testing.assert_allclose(np.concatenate(parts), wanted, rtol=0, atol=1e-12)
 
 
-def test_a_rank_without_images_costs_nothing():
-    raw, targets = random_batch()
-    nothing = [level[:0] for level in raw]
-    terms, gradients = cost(nothing, targets.between(0, 0), small_loss())
-    assert joined(terms).tolist() == [0] * 5
-    assert [gradient.shape for gradient in gradients] == [level.shape for level in nothing]
-
-
 def test_a_box_between_the_corners_of_cells_has_no_mask_and_no_gradient():
     raw, targets = random_batch(images=1, objects=1)
     narrow = targets._replace(boxes_cxcywh_norm=np.array([[0.55, 0.5, 0.05, 0.5]], np.float32))
@@ -182,20 +174,6 @@ def test_a_box_between_the_corners_of_cells_has_no_mask_and_no_gradient():
     terms, gradients = cost(raw, narrow, wide)  # columns 6.3 to 6.9 of 12
     assert float(terms["mask"]) == 0 and not gradients[-1].any()
     assert float(terms["box"]) > 0
-
-
-def test_many_objects_of_one_image_are_told_apart():
-    """More than a byte can number: values are compared as they are."""
-    raw, _ = random_batch(images=1, objects=1)
-    boxes = np.tile(np.float32([[0.5, 0.5, 0.5, 0.5]]), (2, 1))
-    maps = np.full((1, 8, 12), 300, np.int32)
-    zeros = np.zeros(2, np.int64)
-    one, other = (
-        Targets(zeros[:1], zeros[:1], boxes[:1], TargetMasks(maps, zeros[:1], np.array([value])))
-        for value in (300, 300 - 256)
-    )
-    full, empty = (float(cost(raw, targets, small_loss())[0]["mask"]) for targets in (one, other))
-    assert full > 0 and empty > 0 and full != pytest.approx(empty, rel=1e-3)
 
 
 def test_objects_that_are_computed_together_cost_what_they_cost_alone():
@@ -227,20 +205,3 @@ def test_the_padded_form_that_is_compiled_costs_the_same(objects):
     np.testing.assert_allclose(joined(padded[0]), joined(plain[0]), rtol=1e-12)
     for found, wanted in zip(padded[1], plain[1], strict=True):
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("trained", [0, 1])
-def test_prototypes_learn_beside_frozen_coefficients_and_the_other_way_round(trained):
-    raw, targets = random_batch()
-    grids = [level.shape[2:4] for level in raw[:-1]]
-    assignments = assign_targets(targets, small_loss().anchors, grids, 4.0)
-    pieces = pieces_of(assignments, targets, raw[-1].shape[2:], "cpu")
-    count = sum(len(level.row) for level in assignments)
-    arrays = np.random.default_rng(2).normal(size=(count, 3)), raw[-1]
-    both = [autograd.variable(array) for array in arrays]
-    one = [ops.tensor(array) for array in arrays]
-    one[trained] = autograd.variable(arrays[trained])
-    wanted = autograd.gradients(cost_of_masks(*both, pieces), both)[trained]
-    (found,) = autograd.gradients(cost_of_masks(*one, pieces), [one[trained]])
-    assert ops.to_numpy(wanted).any()
-    np.testing.assert_array_equal(ops.to_numpy(found), ops.to_numpy(wanted))
