@@ -118,16 +118,6 @@ def test_unequal_work_is_refused_and_marked_where_it_is_allowed(run, other, line
     assert document["work"]["unequal"] == [line]
 
 
-def test_a_trainer_without_results_has_the_time_of_its_whole_process(run, tmp_path):
-    (tmp_path / "silent.py").write_text("print('trained')")
-    code, printed, document = run(
-        "--rounds", 1, "--other", f"{sys.executable} {tmp_path / 'silent.py'}"
-    )
-    assert code == 0 and document["runs"]["other"][0]["epochs"] == []
-    lines = {line[:14].strip(): line for line in printed.splitlines()}
-    assert "wrote no rows" in lines["epochs"] and "in 1 pair: too few" in lines["whole runs"]
-
-
 def test_a_trainer_that_fails_is_told_with_what_it_said(run, tmp_path):
     (tmp_path / "broken.py").write_text("raise SystemExit('no such --img')")
     code, printed, _ = run("--other", f"{sys.executable} {tmp_path / 'broken.py'}")

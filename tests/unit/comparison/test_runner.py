@@ -61,15 +61,6 @@ def test_output_exit_code_time_and_memory_are_known(tmp_path):
         run_process(["/absent"], tmp_path / "log", 60, "cpu")
 
 
-@pytest.mark.parametrize(("users", "seen"), [(None, "0"), ("1", "1")])
-def test_no_side_rounds_to_tf32_unless_the_user_says_so(tmp_path, monkeypatch, users, seen):
-    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
-    if users is not None:
-        monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", users)
-    assert run(tmp_path, "import os; print(os.environ['NVIDIA_TF32_OVERRIDE'])").exit_code == 0
-    assert (tmp_path / "log").read_text() == f"{seen}\n"
-
-
 @pytest.mark.parametrize("session", [False, True])
 @pytest.mark.parametrize(("seconds", "timeout"), [(0, 60), (100, 0.7)])
 def test_nothing_of_a_run_is_left_when_it_ends_or_takes_too_long(

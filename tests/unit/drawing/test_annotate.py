@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from tests.shared_files import shared_path
 from tests.unit.drawing.stand_in_fonts import forget_fonts, make_font, use_folder
 from utils.drawing.annotate import (
     default_font_size,
@@ -158,12 +157,3 @@ def test_the_first_of_several_shows_and_the_image_through_it():
     assert [image[15, 15].tolist(), image[25, 20].tolist(), image[2, 35].tolist()] == [
         tint(7), tint(1), tint(2)
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["640x480_of_427x640", "640x640_of_1080x810"])
-def test_the_drawn_pixels_are_those_of_the_stored_masks(name):
-    stored = np.load(shared_path(f"golden/segment/assemble_{name}.npz"))
-    shape = tuple(stored["native_shape"])
-    masks = np.unpackbits(stored["native"])[: np.prod(shape)].reshape(shape).astype(bool)
-    image = drawn(masks, np.arange(len(masks)))
-    np.testing.assert_array_equal((image != GREY).any(axis=2), masks.any(axis=0))

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from tests.unit.pipeline.fake_sources import SIDE, FakeSource
-from utils.pipeline import background, reading
+from utils.pipeline import reading
 from utils.pipeline.background import StageSeconds, Writer
 from utils.pipeline.reading import Reader
 
@@ -150,15 +150,6 @@ def test_what_is_done_in_turn_does_not_overlap():
         for number in range(20):
             writer.add(partial(work, number), in_turn=True, num_bytes=0)
     assert max(most) == 1 and order == list(range(20))
-
-
-def test_large_images_wait_for_each_other(monkeypatch):
-    monkeypatch.setattr(background, "MOST_BYTES", 100)
-    told = []
-    with Writer(told.append, 2, most=50) as writer:
-        for number in range(6):
-            writer.add(partial(slowly, number), in_turn=False, num_bytes=60)
-            assert len(told) >= number  # a second one is never kept beside the first
 
 
 def test_a_failure_ends_the_work_and_what_was_before_it_is_told():

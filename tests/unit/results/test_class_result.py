@@ -29,14 +29,6 @@ def test_the_five_most_probable_classes_come_in_their_order():
     assert found.probabilities.tolist() == PROBABILITIES
 
 
-def test_what_is_no_number_is_no_class():
-    found = result([float("nan"), 0.5, 0.25, float("nan"), 0.125, float("inf"), 0.0])
-    assert found.top5.tolist() == [1, 2, 4, 6]
-    nothing = result([float("nan")] * 7)
-    assert (len(nothing), nothing.words(), nothing.counted) == (0, "(no class)", [])
-    np.testing.assert_array_equal(nothing.plot(), nothing.image)
-
-
 def test_a_run_writes_the_five_classes_of_an_image(tmp_path):
     flags = {"save_txt": True, "save_csv": True, "save_json": True}
     odd = ("cat\nB", *NAMES[1:])

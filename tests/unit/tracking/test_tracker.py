@@ -109,13 +109,6 @@ def test_an_object_that_changes_its_class_keeps_its_id_only_with_agnostic_nms():
     assert ids == [[NO_ID]] + [[1]] * 9 + [[NO_ID]] + [[2]] * 9
 
 
-def test_frames_that_are_left_out_of_a_video_do_not_lose_an_object():
-    """It moves by more than its width between those that are there; their times tell how far."""
-    tracker, shown = new_tracker(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21, 22, 33, 34, 35]
-    ids = [tracker.update(boxes((5 * n, 20, 0.9)), frame(n))[1].tolist() for n in shown]
-    assert ids == [[NO_ID]] + [[1]] * (len(shown) - 1)
-
-
 @pytest.mark.parametrize(("rate", "between"), [(25, 2.5), (0.2, 5.0), (None, 1.5)])
 def test_rare_frames_are_tracked_and_may_miss_an_object_twice(rate, between):
     """As of a stream that the network is too slow for: one image in more than a second."""

@@ -22,13 +22,6 @@ def sample_of(class_index, boxes):
     return Sample(Path("a.jpg"), 32, 32, np.array(class_index, np.int64), boxes)
 
 
-def random_sample(num_boxes, num_classes=80):
-    random = np.random.Generator(np.random.Philox(1))
-    return sample_of(
-        random.integers(0, num_classes, num_boxes), random.uniform(0, 1, (num_boxes, 4))
-    )
-
-
 def counts_of(axes):
     """The counts of a panel, row per y from 0 to 1."""
     return np.ma.filled(axes.get_images()[0].get_array(), 0)
@@ -70,16 +63,7 @@ def test_the_correlogram_has_each_pair_once(monkeypatch, tmp_path):
     assert [panels[row, 0].get_ylabel() for row in range(4)] == ["", "y", "width", "height"]
 
 
-def test_of_many_classes_and_boxes_a_bounded_number_is_drawn(monkeypatch, tmp_path):
-    kept = kept_figures(monkeypatch, label_statistics)
-    plot_labels([random_sample(100_001)], [f"name {i}" for i in range(80)], tmp_path / "l.jpg")
-    counts, shapes = kept["l.jpg"].axes[:2]
-    assert len(counts.patches) == 30
-    assert counts.get_title() == "100,001 labels of 80 classes, the 30 most frequent"
-    assert 900 < len(shapes.collections[0].get_paths()) <= 1000
-
-
-@pytest.mark.parametrize("samples", [[], [random_sample(1, 1)]],
+@pytest.mark.parametrize("samples", [[], [sample_of([0], [(0.4, 0.6, 0.3, 0.2)])]],
                          ids=["no label", "one label"])  # fmt: skip
 def test_few_labels_are_drawn(tmp_path, samples):
     plot_labels(samples, ["one"], tmp_path / "labels.jpg")
