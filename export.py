@@ -13,18 +13,21 @@ if __name__ == "__main__":
 import sys
 
 import backend
+from backend.select import choose
 from utils.cli.export_config import parse_export_flags
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
+from utils.export.formats import check_export
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED
-from utils.state.start_checks import check_export
+from utils.state.start_checks import check_device
 from utils.weights.load import load_weights
 
 
 def main() -> None:
     config = parse_export_flags()
-    check_export(config)
+    check_device(config.device)
+    check_export(config.weights, config.include, choose(config.backend))
     weights = load_weights(config.weights)
     data = load_dataset(config.data, splits=("val",)) if config.data else None
     samples = load_split(data, "val") if data else None

@@ -16,7 +16,8 @@ import pytest
 from onnx import numpy_helper
 
 import export
-from backend import device
+from backend import device, use
+from backend.select import FRAMEWORKS
 from models.export import job
 from tests.export.recorded_files import write_graphs
 from tests.small import write_small_dataset
@@ -24,10 +25,9 @@ from tests.tiny_weights import write_tiny_weights
 from utils.cli.export_config import parse_export_flags
 from utils.errors import UserError
 from utils.export import formats, opening
-from utils.export.formats import format_named
+from utils.export.formats import check_export, format_named
 from utils.export.onnx import write_onnx
 from utils.files.project import PROJECT
-from utils.state.start_checks import check_export
 from utils.weights.load import load_weights
 
 SIZE = ("--imgsz", "64")
@@ -274,12 +274,12 @@ def test_a_dataset_of_other_classes_is_refused_before_any_work(run, tmp_path, mo
 
 def refused(*words):
     with pytest.raises(UserError) as caught:
-        check_export(parse_export_flags(["--weights", *map(str, words)]))
+        config = parse_export_flags(["--weights", *map(str, words)])
+        check_export(config.weights, config.include, "torch")
     return str(caught.value)
 
 
-def test_weights_that_are_not_there_or_exported_are_refused(tmp_path):
-    assert refused(tmp_path / "x.pt") == f"--weights {tmp_path}/x.pt: no such file"
+def test_weights_that_are_exported_are_refused(tmp_path):
     path = tmp_path / "x.onnx"
     path.touch()
     text = "is an exported file, which keeps too little of its model; give the weights that it was"
@@ -305,3 +305,18 @@ def test_all_absent_packages_are_named_with_the_command_that_installs_them(tmp_p
         "--include onnx needs onnxruntime: pip install onnxruntime==1.23.2",
         "--include openvino needs openvino: pip install openvino==2026.4.1",
     ]
+
+
+@pytest.mark.parametrize("backend", ["oneflow", "onnx"])
+def test_a_format_made_of_a_trace_is_refused_before_any_file_without_pytorch(backend, tmp_path):
+    """Also where its packages are absent, which would be installed in vain."""
+    weights = str(write_tiny_weights(tmp_path))
+    for name in ("torchscript", "ncnn", "coreml"):
+        with pytest.raises(UserError) as caught:
+            check_export(weights, ["onnx", name], backend)
+        assert str(caught.value) == (
+            f"--include {name} is made of a TorchScript trace, which backend '{backend}' cannot "
+            "write; give --backend torch, or leave it out"
+        )
+    check_export(weights, ["torchscript"], "torch")
+    assert FRAMEWORKS[use()].torchscript == device.supports("torchscript")

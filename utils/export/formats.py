@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from backend import select
 from utils.errors import UserError
 from utils.export.coreml import COREML_FILES, CoreMlRuntime, write_coreml
 from utils.export.litert import PROGRAM, LiteRtRuntime, write_litert
@@ -17,6 +19,7 @@ from utils.export.openvino import OPENVINO_FILES, OpenVinoRuntime, write_openvin
 from utils.export.quantization import Calibration
 from utils.export.tensorrt import TENSORRT_FILES, TensorRtRuntime, write_engine
 from utils.export.torchscript import TorchScriptRuntime, keep_trace
+from utils.optional import find_program, import_optional
 
 Convert = Callable[[Path, Path, Metadata, Calibration | None], None]
 
@@ -150,6 +153,39 @@ def require_free_place(path: Path, row: Format) -> None:
     inside = {each.relative_to(path).as_posix() for each in path.rglob("*") if is_folder}
     if is_folder != bool(row.folder) or inside - known:
         raise UserError(f"{path} exists, and export.py did not write it; move it away")
+
+
+def check_export(weights: str, include: Sequence[str], backend: str) -> None:
+    """Raise UserError unless files of these formats can be made of weights, beside them."""
+    if is_exported(weights):
+        raise UserError(
+            f"--weights {weights} is an exported file, which keeps too little of its model; give "
+            "the weights that it was made from"
+        )
+    missing: dict[str, str] = {}
+    for row in map(format_named, ("onnx", *include)):  # a graph is made, or held against the rest
+        if row.source == TRACE and not select.FRAMEWORKS[backend].torchscript:
+            raise UserError(
+                f"--include {row.name} is made of a TorchScript trace, which backend {backend!r} "
+                "cannot write; give --backend torch, or leave it out"
+            )
+        for find, names in ((import_optional, row.packages), (find_program, row.programs)):
+            for wanted in names:
+                try:
+                    find(wanted, f"--include {row.name}")
+                except UserError as error:
+                    missing.setdefault(wanted, str(error))
+    for path, row in ((exported_path(weights, row), row) for row in map(format_named, include)):
+        try:
+            with tempfile.TemporaryDirectory(prefix=".duet-", dir=path.parent):
+                require_free_place(path, row)
+        except OSError as error:
+            raise UserError(
+                f"the files go beside --weights, into {path.parent.absolute()}: {error.strerror}; "
+                "copy the weights into a folder that can be written to"
+            ) from error
+    if missing:
+        raise UserError("\n".join(missing.values()))
 
 
 def size_of(path: Path) -> int:

@@ -9,15 +9,10 @@ import sys
 
 import pytest
 
-from backend import device as device_of_backend
-from backend import use
-from backend.select import FRAMEWORKS
-from tests.small import write_small_model
-from utils.cli.export_config import ExportConfig
 from utils.errors import UserError
 from utils.files.project import PROJECT
 from utils.state import start_checks
-from utils.state.start_checks import check_device, check_export
+from utils.state.start_checks import check_device
 
 # Runs one command after the other; prints how each ended and its errors. Both frameworks are there
 # but fail as soon as one is imported.
@@ -75,32 +70,6 @@ def test_a_command_refuses_flags_before_a_framework_or_rank_starts(ends, number)
     assert code == 2
     assert printed.startswith("error: ") and REFUSED[number][1] in printed
     assert len(printed.splitlines()) <= 2
-
-
-@pytest.mark.parametrize("name", ["torchscript", "ncnn", "coreml"])
-@pytest.mark.parametrize("backend", ["oneflow", "onnx"])
-def test_a_format_made_of_a_trace_is_refused_before_any_file_without_pytorch(
-    name, backend, tmp_path, monkeypatch
-):
-    """Also where its packages are absent, which would be installed in vain."""
-    monkeypatch.setattr(start_checks.select, "choose", lambda asked: asked)
-    path = str(write_small_model(tmp_path))
-    config = ExportConfig(path, include=("onnx", name), backend=backend)
-    with pytest.raises(UserError) as caught:
-        check_export(config)
-    assert str(caught.value) == (
-        f"--include {name} is made of a TorchScript trace, which backend '{backend}' cannot write; "
-        "give --backend torch, or leave it out"
-    )
-
-
-def test_a_format_made_of_a_trace_passes_with_pytorch(tmp_path, monkeypatch):
-    monkeypatch.setattr(start_checks.select, "choose", lambda asked: "torch")
-    check_export(ExportConfig(str(write_small_model(tmp_path)), include=("torchscript",)))
-
-
-def test_what_is_known_of_torchscript_before_the_import_is_what_the_backend_supports():
-    assert FRAMEWORKS[use()].torchscript == device_of_backend.supports("torchscript")
 
 
 def test_a_gpu_is_refused_where_no_driver_is_to_be_seen(monkeypatch):
