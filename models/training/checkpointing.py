@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import backend
@@ -77,11 +77,10 @@ def restore(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
     """Put a run that was just built into the state that `capture` saw.
 
     Raises:
-        UserError: a place that the run does not have; arrays of another model or optimizer.
+        UserError: losses or arrays of another model or optimizer.
     """
     header = checkpoint.header
     try:
-        _require_place(run, state, header)
         _restore_progress(run, state, header)
         nn.load_state_arrays(state.model, checkpoint.model)
         nn.load_state_arrays(state.ema.model, checkpoint.ema)
@@ -108,7 +107,10 @@ def _restore_progress(run: Run, state: TrainState, header: Header) -> None:
     names = progress["loss_names"]
     if names != list(state.watch.loss_names):
         raise ValueError(f"its losses are {', '.join(names)}")
-    state.class_scores = _class_scores(progress, header.epoch, state.model.head.num_classes)
+    scores = {int(at): tuple(of) for at, of in progress["scores_before_epoch"].items()}
+    if progress.get("class_scores"):  # earlier versions kept only those before the next epoch
+        scores[header.epoch] = tuple(progress["class_scores"])
+    state.class_scores = scores
     # Earlier versions lowered it when memory ran out, each rank its own.
     lowered = [size for size in (*progress.get("micro_batches", ()), state.micro_batch) if size]
     state.micro_batch = min(lowered, default=0)
@@ -122,19 +124,6 @@ def _restore_progress(run: Run, state: TrainState, header: Header) -> None:
     run.results.columns, run.results.rows = progress["columns"], progress["results"]
 
 
-def _class_scores(
-    progress: Mapping[str, Any], epoch: int, num_classes: int
-) -> dict[int, tuple[float, ...]]:
-    """Return the scores by epoch; earlier versions kept only those before the next epoch."""
-    scores = {int(at): tuple(of) for at, of in progress["scores_before_epoch"].items()}
-    if progress.get("class_scores"):
-        scores[epoch] = tuple(progress["class_scores"])
-    for of in scores.values():
-        if len(of) != num_classes or not all(0 <= score <= 1 for score in of):
-            raise ValueError(f"it has class scores that are not {num_classes} numbers from 0 to 1")
-    return scores
-
-
 def differences(header: Header, sync_bn: bool) -> Iterator[str]:
     """Yield why the rest of the run may differ from that of a run that was not interrupted."""
     writer, present = header.backend, backend.use()
@@ -144,20 +133,6 @@ def differences(header: Header, sync_bn: bool) -> Iterator[str]:
     if before != now:
         effect = "sums round differently" if sync_bn else "without --sync-bn BatchNorm differs"
         yield f"it ran as {count(before, 'process', 'processes')}, now as {now}: {effect}"
-
-
-def _require_place(run: Run, state: TrainState, header: Header) -> None:
-    done = header.batch_number - header.epoch * state.schedule.batches_per_epoch
-    if not (
-        0 <= header.epoch <= run.config.epochs
-        and 0 <= done <= state.schedule.batches_per_epoch
-        and header.last_update < max(header.batch_number, 1)
-        and header.batch_number - header.last_update <= state.schedule.accumulate
-    ):
-        raise ValueError(
-            f"it has {count(header.batch_number, 'batch', 'batches')}, "
-            f"{count(header.epoch, 'epoch')} and its last update at batch {header.last_update}"
-        )
 
 
 def rebuild_model(checkpoint: Checkpoint) -> Detector:

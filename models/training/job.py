@@ -43,7 +43,10 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
         train_loader.align(state.model.stride)
         train_loader.build_in(partial(backend.device.host_bytes, device=state.device))
         if state.device == CPU:
-            state.model.require_memory(largest_input(state, train_loader), trains=True)
+            images, *size = train_loader.largest_shape
+            shape = min(images, state.micro_batch or images), *size
+            shape = state.multi_scale.largest(shape) if state.multi_scale else shape
+            state.model.require_memory(shape, trains=True)
     run = begin_run(job, columns_of(state.model.head))
     describe_run(run, state, job.train_samples, job.val_samples)
     recommend(config.precise_bn, len(train_loader))
@@ -91,13 +94,6 @@ def build(job: Job, checkpoint: Checkpoint | None, batches: int) -> TrainState:
         model = rebuild_model(checkpoint)
     choose_step_threads(job.config, model.spec, device, job.world.process.world_size)
     return build_state(job.config, job.hyp, model, batches, device)
-
-
-def largest_input(state: TrainState, loader: TrainLoader) -> tuple[int, ...]:
-    """Return the largest shape (B, 3, H, W) that the network meets in training."""
-    images, *size = loader.largest_shape
-    shape = min(images, state.micro_batch or images), *size
-    return state.multi_scale.largest(shape) if state.multi_scale else shape
 
 
 def val_loader(job: Job, stride: int) -> ValLoader:

@@ -105,7 +105,9 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
             run.work.add_batch(batch)
             progress.update(state.watch.progress())
             watchdog.progress()
-            between_batches(run, state)
+            stop(run, state)  # the one place between two training steps that stops or saves
+            if run.config.save_steps and state.batch_number % run.config.save_steps == 0:
+                save_state(run, state)
     settle(state)
 
 
@@ -186,13 +188,6 @@ def keep_class_scores(state: TrainState, scores: tuple[float, ...]) -> None:
     first = (state.last_update + 1) // state.schedule.batches_per_epoch
     kept = {epoch: before for epoch, before in state.class_scores.items() if epoch >= first}
     state.class_scores = {**kept, state.epoch: scores}
-
-
-def between_batches(run: Run, state: TrainState) -> None:
-    """Stop or save where asked; the one place between two training steps that does."""
-    stop(run, state)
-    if run.config.save_steps and state.batch_number % run.config.save_steps == 0:
-        save_state(run, state)
 
 
 def stop(run: Run, state: TrainState) -> None:

@@ -180,36 +180,25 @@ def columns_of(head: Head) -> list[str]:
 def report_epoch(
     run: Run, state: TrainState, losses: np.ndarray, validation: Validation | None
 ) -> None:
-    """Add a row to results.csv and say it in a line on screen."""
+    """Add a row to results.csv, and log it as a line on screen."""
     settings = state.schedule.at(state.batch_number - 1)
     rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
     head = state.model.head
     columns = columns_of(head)
-    figures, val_losses = _measured(head, validation)
+    found = dict.fromkeys(head.figure_names, math.nan)
+    val_losses = [math.nan] * len(head.loss_names)
+    if validation is not None:
+        found, val_losses = head.figures(validation.result), validation.losses.tolist()
+    figures = [found[name] for name in head.figure_names]
     row = result_row(columns, state.epoch - 1, losses, figures, val_losses, rates, state.timer)
     if validation is None:
         row = {name: x for name, x in row.items() if not name.startswith(OF_VALIDATION)}
     run.results.append(row)
     run.loggers.epoch_ends(EpochEnds(state.epoch, row))
-    found = dict(zip(head.figure_names, figures, strict=True))
     numbers = [*losses.tolist(), *(found[name] for name in head.row_names())]
     seconds, wait = row["seconds/epoch"], row["seconds/data_wait"]
     for line in state.table.lines(state.epoch, state.schedule.epochs, numbers, seconds, wait):
         log.info("%s", line)
-
-
-def _measured(head: Head, validation: Validation | None) -> tuple[list[float], list[float]]:
-    """Return figures and losses of a validation, in the head's order; NaN without one."""
-    if validation is None:
-        return [math.nan] * len(head.figure_names), [math.nan] * len(head.loss_names)
-    found = head.figures(validation.result)
-    return [found[name] for name in head.figure_names], validation.losses.tolist()
-
-
-def _figures(head: Head, result: Any) -> list[str]:
-    """Return the figures of a validation that an epoch's row has, with their names there."""
-    found = head.figures(result)
-    return [f"{short} {found[name]:.3f}" for name, short in head.row_names().items()]
 
 
 @on_main
@@ -231,12 +220,13 @@ def conclude_run(
     if early and state.epoch < config.epochs:
         say(f"ended after epoch {state.epoch} of {config.epochs}: {early}")
     say(f"{count(state.epoch, 'epoch')} in {clock(run.results.seconds)}")
+    figures = head.figures(best.result) if best else {}
     if best is not None:
         title = f"best: epoch {best.epoch} of {config.epochs}"
-        say(joined([title, *_figures(head, best.result)]))
+        shown = [f"{short} {figures[name]:.3f}" for name, short in head.row_names().items()]
+        say(joined([title, *shown]))
     elif state.best_epoch:
         say(f"epoch {state.best_epoch} was the best, but its weights are not here")
-    figures = head.figures(best.result) if best else {}
     images = sorted(x for x in run.folder.iterdir() if x.suffix in (".png", ".jpg"))
     weights = sorted(run.folder.glob("weights/*.safetensors"))
     run.loggers.run_ends(RunEnds(best.epoch if best else None, figures, images, weights))

@@ -108,7 +108,11 @@ def build_state(
         loss_scale=loss_scale,
         means={"compiled": execution.compiled, **loss.means, **updates.means},
         watch=StepWatch(model.head.loss_names),
-        multi_scale=scale_of(config, model),
+        multi_scale=(
+            MultiScale.of_model(config.image_size, model.stride, config.seed)
+            if config.multi_scale
+            else None
+        ),
         table=EpochTable(model.head.loss_names, model.head.row_names()),
         seed=config.seed,
         micro_batch=config.micro_batch,
@@ -137,13 +141,6 @@ def parallelize(config: TrainConfig, model: Detector) -> Any:
         if asked:
             log.info("%s has no effect: there is one process", flag)
     return model
-
-
-def scale_of(config: TrainConfig, model: Detector) -> MultiScale | None:
-    """Return the sizes of --multi-scale; None without it."""
-    if not config.multi_scale:
-        return None
-    return MultiScale.of_model(config.image_size, model.stride, config.seed)
 
 
 def counting_quads(loss: Callable[..., LossTerms]) -> Callable[..., LossTerms]:

@@ -52,7 +52,10 @@ def add_gradients(state: TrainState, batch: Batch, ends_update: bool, stage: Sta
         with stage("to_device"):
             images = network_images(state, piece)
         num_images = len(piece.images)
-        state.model.head.draw(pass_images(state, batch, whole.done, num_images))
+        places = this_process().shard(np.arange(len(batch.global_indices)))
+        shown = places[whole.done : whole.done + num_images]
+        drawn = PassImages(state.seed, state.batch_number, len(batch.global_indices), shown)
+        state.model.head.draw(drawn)
         is_last = ends_update and whole.done + num_images == whole.num_images
         loss = partial(_loss_of_piece, state, whole)
         with dist.averaging(state.parallel, is_last, stage):
@@ -62,7 +65,8 @@ def add_gradients(state: TrainState, batch: Batch, ends_update: bool, stage: Sta
         whole.done += num_images
     terms = reduce(_plus, found)
     state.loss.end_batch()
-    state.watch.add(name_batch(state, batch), terms)
+    epoch, index = divmod(state.batch_number, state.schedule.batches_per_epoch)
+    state.watch.add(BatchName(epoch + 1, index + 1, batch.global_indices), terms)
     return terms
 
 
@@ -119,14 +123,6 @@ def accumulate_again(state: TrainState, loader: TrainLoader) -> None:
     nn.load_state_arrays(state.model, arrays)
 
 
-def pass_images(state: TrainState, batch: Batch, first: int, number: int) -> PassImages:
-    """Return which images of the batch over all ranks these images of this rank's part are."""
-    batch_size = len(batch.global_indices)
-    mine = this_process().shard(np.arange(batch_size))
-    places = mine[first : first + number]
-    return PassImages(state.seed, state.batch_number, batch_size, places)
-
-
 def _loss_of_piece(state: TrainState, whole: WholeBatch, raw: Any, targets: Targets) -> LossTerms:
     if state.loss_scale.adapts:  # its value depends on the update before this forward pass
         settle(state)
@@ -161,9 +157,3 @@ def network_images(state: TrainState, batch: Batch) -> Tensor:
     if state.multi_scale is None:
         return images
     return state.multi_scale.resize(images, state.batch_number)
-
-
-def name_batch(state: TrainState, batch: Batch) -> BatchName:
-    """Return which batch of the run it is."""
-    epoch, index = divmod(state.batch_number, state.schedule.batches_per_epoch)
-    return BatchName(epoch + 1, index + 1, batch.global_indices)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import train
+from models.detector import Detector
+from models.graph import read_model_yaml
+from models.training.state import TrainState, build_state
 from tests.small import write_small_dataset, write_tiny_model
-from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.train_config import TrainConfig, read_train_flags
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.loading.batch import Batch
+from utils.data.loading.loader import TrainLoader
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
 from utils.processes.suspend import StopRequests
 from utils.state.resume import find_resume_point, resumed_config
 
@@ -57,3 +68,31 @@ def start(arguments: list[str], stop: StopRequests | None = None) -> Path:
         config, hyp = resumed_config(values, given, point.header)
     train.run(config, hyp, point, stop or StopAt())
     return config.project / config.name
+
+
+def small_training(
+    folder: Path, batch_size: int, write_model: Callable[[Path], Path] = write_tiny_model
+) -> tuple[Callable[..., TrainState], list[Batch]]:
+    """Return a function from flags to the state of a new training, and the batches of an epoch.
+
+    With `each`, every batch is an update, at full rates.
+    """
+    data, own = write_small_dataset(folder), write_model(folder)
+    dataset = load_dataset(data)
+    loader = TrainLoader(
+        load_split(dataset, "train"), 64, batch_size, AugmentConfig(), seed=0, workers=0
+    )
+
+    def start(*flags: str, cfg: Path = own, each: bool = False, **changes: Any) -> TrainState:
+        words = ["--cfg", str(cfg), "--batch", str(batch_size), *flags]
+        hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+        hyp = dataclasses.replace(hyp, warmup_epochs=0) if each else hyp
+        model = Detector(read_model_yaml(cfg, len(dataset.class_names)))
+        model.initialize(seed=0)
+        config = parse_train_flags(words)
+        state = build_state(config, hyp, model, batches=len(loader), device="cpu", **changes)
+        if each:
+            state.schedule = dataclasses.replace(state.schedule, batch_size=64)
+        return state
+
+    return start, list(loader.epoch(0))

@@ -98,15 +98,6 @@ def test_a_cell_that_fails_is_named_and_the_rest_runs(run, tmp_path):
     assert document["cells"][2]["seconds_per_epoch"]["count"] == 4
 
 
-def test_a_run_that_takes_too_long_or_cannot_start_fails(run, tmp_path):
-    stubs(tmp_path, oneflow={"sleeps": 60})
-    (tmp_path / "torch-python").write_text("no program")
-    code, printed, document = run("--timeout", 0.01, "--rounds", 1)
-    assert code == 1
-    assert "Exec format error" in document["cells"][0]["failures"][0]
-    assert "the limit of --timeout" in document["cells"][1]["failures"][0]
-
-
 def test_a_resumed_comparison_keeps_what_is_done_and_tries_failures_again(run, tmp_path):
     stubs(tmp_path, oneflow={"refuses": {"--backend": "out of memory"}})
     assert run()[0] == 1

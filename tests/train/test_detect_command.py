@@ -254,12 +254,6 @@ def make_detect(folder):
     )
 
 
-def test_make_detect_without_a_demo_says_what_to_run_first(tmp_path):
-    done = make_detect(tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: there are no weights of a demo: run `make demo` first\n")
-
-
 def test_make_detect_takes_the_weights_of_the_newest_demo(tmp_path):
     for age, name in enumerate(("demo2", "demo", "exp")):
         weights = tmp_path / "runs" / "train" / name / "weights" / "best.safetensors"

@@ -7,19 +7,12 @@ import pytest
 
 import backend
 from backend import amp, autograd, dist, nn, ops
-from models.detector import Detector, images_to_tensor
-from models.graph import read_model_yaml
+from models.detector import images_to_tensor
 from models.training.execution import choose_precision
 from models.training.loop import evaluated_model
-from models.training.state import build_state
 from models.training.step import settle, train_step
-from tests.small import write_small_dataset, write_small_model
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import parse_train_flags
-from utils.data.augment.strengths import AugmentConfig
-from utils.data.loading.loader import TrainLoader
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
+from tests.small import write_small_model
+from tests.train.short_runs import small_training
 from utils.errors import UserError
 from utils.report.stage_timer import StageTimer
 
@@ -30,20 +23,8 @@ CHANNELS_LAST = backend.device.supports("channels_last")
 
 @pytest.fixture(scope="module")
 def training(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("inputs")
-    data, cfg = write_small_dataset(folder), write_small_model(folder)
-    dataset = load_dataset(data)
-    samples = load_split(dataset, "train")
-
-    def start(*flags, cfg=cfg):
-        config = parse_train_flags(["--cfg", str(cfg), "--batch", "5", *flags])
-        model = Detector(read_model_yaml(cfg, len(dataset.class_names)))
-        model.initialize(seed=0)
-        hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-        return build_state(config, hyp, model, batches=3, device="cpu")
-
-    loader = TrainLoader(samples, 64, 5, AugmentConfig(), seed=0, workers=0)
-    return start, list(loader.epoch(0))  # batches of 5, 5 and 2
+    # Batches of 5, 5 and 2.
+    return small_training(tmp_path_factory.mktemp("inputs"), 5, write_small_model)
 
 
 def run_steps(state, batches):

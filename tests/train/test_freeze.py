@@ -6,18 +6,10 @@ import numpy as np
 import pytest
 
 from backend import nn
-from models.detector import Detector
-from models.graph import read_model_yaml
 from models.training.optimizer import frozen_names, parameter_groups
-from models.training.state import build_state
 from models.training.step import train_step
-from tests.small import write_small_dataset, write_small_model
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import parse_train_flags
-from utils.data.augment.strengths import AugmentConfig
-from utils.data.loading.loader import TrainLoader
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
+from tests.small import write_small_model
+from tests.train.short_runs import small_training
 from utils.errors import UserError
 from utils.report.stage_timer import StageTimer
 
@@ -35,23 +27,15 @@ STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 @pytest.fixture(scope="module")
 def training(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("inputs")
-    data, cfg = write_small_dataset(folder), write_small_model(folder)
-    dataset = load_dataset(data)
-    loader = TrainLoader(load_split(dataset, "train"), 64, 4, AugmentConfig(), seed=0, workers=0)
-    batches = list(loader.epoch(0))[:2]
+    start, batches = small_training(tmp_path_factory.mktemp("inputs"), 4, write_small_model)
 
     def run(*flags):
-        config = parse_train_flags(["--cfg", str(cfg), "--batch", "4", *flags])
-        hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-        model = Detector(read_model_yaml(cfg, len(dataset.class_names)))
-        model.initialize(seed=0)
-        before = nn.state_arrays(model)
-        state = build_state(config, hyp, model, batches=3, device="cpu")
+        state = start(*flags)
+        before = nn.state_arrays(state.model)
         # An update after each batch at a rate that moves every weight, which warm-up would not.
-        strong = dataclasses.replace(hyp, warmup_epochs=0, lr0=0.1)
+        strong = dataclasses.replace(state.schedule.hyp, warmup_epochs=0, lr0=0.1)
         state.schedule = dataclasses.replace(state.schedule, hyp=strong, batch_size=64)
-        for batch in batches:
+        for batch in batches[:2]:
             train_step(state, batch, StageTimer())
         return before, state
 

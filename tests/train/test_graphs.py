@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import backend
-from backend import autograd, nn, ops
+from backend import nn, ops
 from backend.processes import Process
 from models.detector import Detector
 from models.graph import read_model_yaml
@@ -178,24 +178,6 @@ def test_a_compiler_that_fails_in_the_trial_is_a_reason_against_graphs(monkeypat
     monkeypatch.setattr(fast.autograd, "compiled", fail)
     problem = "RuntimeError: CUDA error: operation not permitted"
     assert fast.trial_problem("cpu") == problem
-
-
-@ON_TORCH
-def test_a_function_that_is_compiled_but_not_recorded_is_named(caplog):
-    if problem := autograd.compile_problem("cpu"):
-        pytest.skip(problem)
-    # PyTorch records nothing on a CPU, and says so only in its own log.
-    double = autograd.compiled(twice, graphs=True)
-    x = autograd.variable(np.arange(3, dtype=np.float32))
-    with caplog.at_level(logging.WARNING):
-        values = [ops.to_numpy(double(x)) for _ in range(2)]
-    np.testing.assert_array_equal(values, [[0, 2, 4]] * 2)
-    said = "twice is compiled, but not as a graph: TORCH_LOGS=cudagraphs says why"
-    assert [text for name, _, text in caplog.record_tuples if name == "backend"] == [said]
-
-
-def twice(x):
-    return x * 2.0
 
 
 @pytest.mark.parametrize(

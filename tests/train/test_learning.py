@@ -7,19 +7,12 @@ import numpy as np
 import pytest
 
 from backend import nn, ops
-from models.detector import Detector
-from models.graph import read_model_yaml
 from models.heads.base import LossTerms
 from models.training.loop import found_best, keep_weights
-from models.training.state import build_state
 from models.training.step import settle, train_step
-from tests.small import write_small_dataset, write_small_model, write_tiny_model
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from tests.small import write_small_model, write_tiny_model
+from tests.train.short_runs import small_training
 from utils.cli.train_config import parse_train_flags
-from utils.data.augment.strengths import AugmentConfig
-from utils.data.loading.loader import TrainLoader
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.report.stage_timer import StageTimer
 from utils.state.checkpoint import load_checkpoint
@@ -29,22 +22,13 @@ from utils.state.run import Run
 @pytest.fixture(scope="module")
 def training(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
-    data, narrow, tiny = (
-        write(folder) for write in (write_small_dataset, write_small_model, write_tiny_model)
-    )
-    dataset = load_dataset(data)
-    samples = load_split(dataset, "train")
+    start, batches = small_training(folder, 4, write_small_model)
+    tiny = write_tiny_model(folder)
 
-    def start(*flags, deep=True, **changes):
-        cfg = narrow if deep else tiny
-        config = parse_train_flags(["--cfg", str(cfg), "--batch", "4", *flags])
-        hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-        model = Detector(read_model_yaml(cfg, len(dataset.class_names)))
-        model.initialize(seed=0)
-        return build_state(config, hyp, model, batches=3, device="cpu", **changes)
+    def start_either(*flags, deep=True, **changes):
+        return start(*flags, **({} if deep else {"cfg": tiny}), **changes)
 
-    loader = TrainLoader(samples, 64, 4, AugmentConfig(), seed=0, workers=0)
-    return start, list(loader.epoch(0))
+    return start_either, batches
 
 
 def total(terms):
@@ -54,9 +38,7 @@ def total(terms):
 def test_a_batch_of_black_images_is_no_reason_to_skip_its_update(training):
     """BatchNorm of constant maps multiplies gradients by 32 a layer: up to 1e35, yet finite."""
     start, batches = training
-    state = start()
-    warm = dataclasses.replace(state.schedule.hyp, warmup_epochs=0)
-    state.schedule = dataclasses.replace(state.schedule, hyp=warm, batch_size=64)
+    state = start(each=True)
     before = nn.state_arrays(state.model)
     train_step(state, batches[0]._replace(images=np.zeros_like(batches[0].images)), StageTimer())
     assert state.watch.skipped == 0
@@ -162,7 +144,11 @@ def test_best_weights_are_those_of_the_highest_fitness(training, tmp_path):
     kept = []
     for epoch, (ap50, ap) in enumerate([(0.9, 0.1), (0.1, 0.3), (0.9, 0.2)], start=1):
         state.epoch = epoch
-        keep_weights(run, state, found_best(state, SimpleNamespace(map50=ap50, map=ap)))
+        keep_weights(
+            run,
+            state,
+            found_best(state, SimpleNamespace(map50=ap50, map=ap, mean_precision=0, mean_recall=0)),
+        )
         headers = [
             load_checkpoint(tmp_path / "weights" / f"{name}.safetensors").header
             for name in ("last", "best")

@@ -18,7 +18,6 @@ from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import Killed, StopAt, folder_of, start
 from utils.errors import UserError
 from utils.processes.suspend import Suspended
-from utils.state.checkpoint import load_checkpoint, save_checkpoint
 
 EPOCHS, TRAIN_BATCHES, VAL_BATCHES = 3, 6, 2
 BOUNDARIES = EPOCHS * (TRAIN_BATCHES + VAL_BATCHES)
@@ -148,42 +147,6 @@ def test_the_best_epoch_is_told_though_a_resumption_did_not_see_it(
     start([*run, "--resume"])
     told = capsys.readouterr().out
     assert "best: " not in told and "/last.safetensors" in told.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    "lie",
-    [
-        {"batch_number": TRAIN_BATCHES + 1},
-        {"epoch": EPOCHS + 1, "batch_number": (EPOCHS + 1) * TRAIN_BATCHES},
-        {"epoch": 1},
-        {"last_update": PENDING},
-        {"progress": {"scores_before_epoch": {"1": [0.5]}}},
-        {"progress": {"scores_before_epoch": {"first": [0.5] * 5}}},
-        {"progress": {"class_scores": [0.5, 0.5, 0.5, 0.5, 1.5]}},
-        {"progress": {"class_scores": [0.5, 0.5, 0.5, 0.5, float("nan")]}},
-    ],
-)
-def test_a_state_that_contradicts_itself_is_refused(flags, tmp_path, lie, cut_run):
-    stored = load_checkpoint(cut_run)
-    lie = {**lie, "progress": {**stored.header.progress, **lie.get("progress", {})}}
-    header = dataclasses.replace(stored.header, **lie)
-    (tmp_path / "weights").mkdir()
-    path = tmp_path / "weights" / "state-00000002.safetensors"
-    save_checkpoint(path, dataclasses.replace(stored, header=header))
-    with pytest.raises(UserError, match="--resume: the state does not fit"):
-        start(["--resume", str(tmp_path)])
-
-
-@pytest.fixture(scope="module")
-def cut_run(flags, tmp_path_factory):
-    """A state in the middle of an update."""
-    project = tmp_path_factory.mktemp("cut")
-    with pytest.raises(Suspended):
-        start([*flags, "--project", str(project)], StopAt(PENDING))
-    (path,) = (project / "exp" / "weights").glob("state-*")
-    header = load_checkpoint(path).header
-    assert header.last_update < header.batch_number - 1
-    return path
 
 
 def test_another_number_of_images_or_another_label_is_refused(flags, tmp_path, monkeypatch):

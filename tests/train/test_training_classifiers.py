@@ -28,7 +28,6 @@ from utils.processes.world import ALONE
 from utils.state.checkpoint import Checkpoint, load_checkpoint
 from utils.state.resume import find_resume_point, resumed_config
 from utils.tasks.detection import DETECTION
-from utils.tasks.segmentation import SEGMENTATION
 from utils.tasks.table import check_flags
 from utils.weights.load import load_weights
 
@@ -147,20 +146,6 @@ def test_weights_of_a_detector_give_a_classifier_its_backbone(flags, tmp_path, c
     assert header.model["head"] == [[-1, 1, "Classify", ["nc"]]] and header.model["nc"] == 3
 
 
-def test_weights_of_a_detector_give_a_segmenter_all_but_the_rows_of_its_head(caplog):
-    weights = load_weights(shared_path("weights/coco-yolov5n-v6.pt"))
-    values = read_train_flags(["--weights", str(weights.path), "--task", "segment"])[0]
-    with caplog.at_level("INFO"):
-        model = build_model(TrainConfig(**values), weights, weights.header.class_names)
-    assert model.head.task is SEGMENTATION
-    left = [x.message for x in caplog.records if x.message.startswith("  not transferred: ")]
-    # The convolutions of three levels, which have 32 rows more an anchor, and the prototypes.
-    kinds = {line.split("model.24.")[1].split(".")[0] for line in left}
-    assert kinds == {"m", "proto"} and sum("model.24.m." in line for line in left) == 6
-    found = nn.state_arrays(model)["model.23.cv1.conv.weight"]
-    np.testing.assert_array_equal(found, weights.ema["model.23.cv1.conv.weight"])
-
-
 def test_weights_of_a_classifier_give_a_detector_its_backbone(tmp_path):
     classifier = Detector(read_model_yaml("models/yolov5n-cls.yaml", 3))
     classifier.initialize(seed=1)
@@ -190,13 +175,6 @@ def test_weights_of_a_classifier_give_a_detector_its_backbone(tmp_path):
 def test_flags_that_mean_nothing_to_a_classifier_are_refused(flags, tmp_path, extra, message):
     with pytest.raises(UserError, match=message):
         start([*flags, "--project", str(tmp_path), *extra])
-
-
-@pytest.mark.parametrize("extra", [["--dropout", "0.5"], ["--cutoff", "5"]])
-def test_flags_of_classifiers_are_refused_for_a_detector(extra):
-    config = TrainConfig(**read_train_flags(["--cfg", "yolov5n.yaml", *extra])[0])
-    with pytest.raises(UserError, match=f"{extra[0]} is for models to classify"):
-        check_flags(DETECTION, config)
 
 
 def test_datasets_are_refused_that_a_task_cannot_learn_from_or_be_scored_on(flags, whole, tmp_path):

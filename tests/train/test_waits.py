@@ -5,6 +5,7 @@ A CPU queues nothing, so what is counted here is what a GPU would be asked.
 
 import dataclasses
 import importlib
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,22 +13,15 @@ import pytest
 
 import backend
 from backend import dist, nn, ops
-from models.detector import Detector
-from models.graph import read_model_yaml
 from models.heads import base
 from models.heads.base import LossTerms
 from models.training.checkpointing import capture, restore
-from models.training.state import build_state
 from models.training.step import settle, train_step
 from models.training.step_watch import INITIAL, LossScale
 from tests.dispatched import StageCounter, dispatched, total, waits
-from tests.small import write_small_dataset, write_tiny_model
+from tests.train.short_runs import small_training
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags
-from utils.data.augment.strengths import AugmentConfig
-from utils.data.loading.loader import TrainLoader
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
 from utils.report.stage_timer import StageTimer
 from utils.state.run import Run
 
@@ -39,22 +33,9 @@ ON_TORCH = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def training(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("inputs")
-    data, cfg = write_small_dataset(folder), write_tiny_model(folder)
-    dataset = load_dataset(data)
-
-    def start(*flags):
-        """A state that makes an update of each batch."""
-        config = parse_train_flags(["--cfg", str(cfg), "--img", "64", "--batch", "2", *flags])
-        hyp = dataclasses.replace(read_hyperparameters(DEFAULT_HYPERPARAMETERS), warmup_epochs=0)
-        model = Detector(read_model_yaml(cfg, len(dataset.class_names)))
-        model.initialize(seed=0)
-        state = build_state(config, hyp, model, batches=6, device="cpu")
-        state.schedule = dataclasses.replace(state.schedule, batch_size=64)
-        return state
-
-    loader = TrainLoader(load_split(dataset, "train"), 64, 2, AugmentConfig(), seed=0, workers=0)
-    return start, list(loader.epoch(0))
+    """A function to a state that makes an update of each batch, and six batches."""
+    start, batches = small_training(tmp_path_factory.mktemp("inputs"), 2)
+    return partial(start, "--img", "64", each=True), batches
 
 
 def losing(state, lost):

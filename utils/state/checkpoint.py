@@ -113,18 +113,6 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
         UserError: no such file, damaged, or not one of ours.
     """
     path = Path(path)
-    if path.suffix != ".safetensors":
-        raise UserError(
-            f"--weights {path}: only .safetensors files of a training run can be opened, "
-            "runs/train/exp/weights/best.safetensors for instance"
-        )
-    if not path.is_file():
-        raise UserError(f"--weights {path}: no such file")
-    return read_checkpoint(path)
-
-
-def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint of any file name; UserError if it is damaged or not ours."""
     with _opened(path) as file:
         metadata = file.metadata() or {}
         header = _parse_header(path, metadata.get(HEADER_KEY))
@@ -147,7 +135,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 def read_header(path: Path) -> Header:
     """Read only the header of a checkpoint; UserError if the file is not one.
 
-    Damage to its values, or to the arrays, is detected by `read_checkpoint`.
+    Damage to its values, or to the arrays, is detected by `load_checkpoint`.
     """
     with _opened(path) as file:
         return _parse_header(path, (file.metadata() or {}).get(HEADER_KEY))

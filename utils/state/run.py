@@ -98,11 +98,10 @@ class Run:
     def line_to_go_on(self) -> str:
         """Return the command line that resumes the run; under a launcher only its last part."""
         number, resume = this_process().world_size, ["--resume", str(self.folder)]
-        if number == 1:
-            return shlex.join([sys.executable, *sys.argv[:1], *resume])
-        if FILE_VARIABLE in os.environ:  # train.py started the processes
-            return shlex.join([sys.executable, *sys.argv[:1], "--nproc", str(number), *resume])
-        return f"{shlex.join(resume)} under the same launcher"
+        if number > 1 and FILE_VARIABLE not in os.environ:  # train.py did not start the processes
+            return f"{shlex.join(resume)} under the same launcher"
+        several = ["--nproc", str(number)] if number > 1 else []
+        return shlex.join([sys.executable, *sys.argv[:1], *several, *resume])
 
 
 def begin_run(job: Job, columns: Sequence[str]) -> Run:

@@ -13,7 +13,7 @@ from utils.state.checkpoint import (
     MAX_WEIGHTS_BYTES,
     Checkpoint,
     Header,
-    read_checkpoint,
+    load_checkpoint,
     read_header,
 )
 from utils.weights.oneflow_folder import open_foreign
@@ -43,7 +43,7 @@ def load_weights(path: str | Path) -> Checkpoint:
         )
     try:
         if path.suffix == ".safetensors" or not path.is_dir() and _starts_as_safetensors(path):
-            return read_checkpoint(path)
+            return load_checkpoint(path)
         with open_foreign(path) as contents:
             return _from_foreign(path, read_yolov5(contents))
     except OSError as error:

@@ -13,11 +13,10 @@ import pytest
 from tests.small import RESULT_COLUMNS
 from tests.unit.state.test_checkpoint import HEADER
 from utils.cli.document import as_document, run_settings
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters, read_hyperparameters
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.errors import UserError
 from utils.files.yaml import write_yaml
-from utils.processes.suspend import FILE_VARIABLE
 from utils.processes.world import ALONE
 from utils.report.stage_timer import StageTimer
 from utils.state.checkpoint import Checkpoint
@@ -206,14 +205,6 @@ def test_a_run_of_before_early_stopping_has_no_patience_and_its_count_begins_ane
     assert (config.patience, config.hours) == (0, 0.0)
 
 
-@pytest.mark.parametrize("cell", ["x" * 10_000, "0x10"])
-def test_a_cell_of_the_results_that_is_no_number_is_refused_in_few_words(tmp_path, cell):
-    progress = {**PROGRESS_OF_ONE_BATCH, "columns": ["c"], "results": [["0.5"], [cell]]}
-    path = write_header(tmp_path / "exp", progress=progress)
-    with pytest.raises(UserError, match=r"its progress .* \(results\)"):
-        point(tmp_path, str(path))
-
-
 @pytest.mark.parametrize("damage", ["cut", "bit", "empty"])
 def test_damaged_states_are_passed_over_and_without_a_whole_one_it_is_an_error(
     tmp_path, damage, caplog
@@ -232,21 +223,6 @@ def test_damaged_states_are_passed_over_and_without_a_whole_one_it_is_an_error(
     harm(older)
     with pytest.raises(UserError, match="of its 2 states none can be used"):
         point(tmp_path, "auto")
-
-
-def test_a_damaged_state_is_named_once_by_the_process_that_looks_first(
-    tmp_path, caplog, monkeypatch
-):
-    write_run(tmp_path / "exp", 7, 8)
-    (tmp_path / "exp" / "weights" / "state-00000008.safetensors").write_bytes(b"")
-    monkeypatch.setenv(FILE_VARIABLE, "one")  # it was started by train.py, which looked
-    assert batch_number(point(tmp_path, "auto")) == 7 and not caplog.text
-    monkeypatch.delenv(FILE_VARIABLE)
-    for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}.items():
-        monkeypatch.setenv(name, value)
-    assert batch_number(point(tmp_path, "auto")) == 7 and not caplog.text
-    monkeypatch.setenv("RANK", "0")
-    assert batch_number(point(tmp_path, "auto")) == 7 and "damaged" in caplog.text
 
 
 def test_weights_without_their_run_are_no_state(tmp_path):
@@ -312,17 +288,6 @@ def test_a_setting_that_came_after_the_state_has_the_value_of_a_run_without_its_
         resumed_config(*read_train_flags(["--resume", "--amp", "bf16"]), header)
 
 
-def test_a_hyper_parameter_that_came_after_the_state_has_its_neutral_value(tmp_path, monkeypatch):
-    @dataclasses.dataclass(frozen=True)
-    class Later(Hyperparameters):
-        label_smoothing: float = 0.0
-
-    monkeypatch.setattr("utils.state.resume.Hyperparameters", Later)
-    write_run(tmp_path / "exp", 1)
-    _, hyp = resumed_config(*read_train_flags(["--resume"]), point(tmp_path, "auto").header)
-    assert hyp.label_smoothing == 0 and hyp.lr0 == 0.01
-
-
 def test_progress_that_came_after_the_state_has_the_value_of_the_runs_before(tmp_path):
     later = "is_best", "finite_updates", "class_scores", "loss_names", "columns"
     progress = without(PROGRESS_OF_ONE_BATCH, *later)
@@ -344,13 +309,6 @@ def test_progress_of_a_later_version_is_refused_by_name(tmp_path):
         point(tmp_path, str(path))
 
 
-def test_losses_and_columns_can_be_any_number_of_names(tmp_path):
-    watch = {**PROGRESS_OF_ONE_BATCH["watch"], "sums": [1, 2], "first_losses": []}
-    changes = {"loss_names": ["a", "b"], "watch": watch, "columns": ["c"], "results": [["0.5"]]}
-    path = write_header(tmp_path / "exp", progress={**PROGRESS_OF_ONE_BATCH, **changes})
-    assert load_state(path).header.progress == {**PROGRESS_OF_ONE_BATCH, **changes}
-
-
 def value_paths(document, path=()):
     """Yield the paths of all values inside nested JSON objects and lists."""
     items = document.items() if isinstance(document, dict) else enumerate(document)
@@ -367,6 +325,8 @@ def test_progress_that_lies_anywhere_is_refused():
         for lie in (None, {"a": 1}, [[]], 10**18):
             progress = copy.deepcopy(PROGRESS_OF_ONE_BATCH)
             functools.reduce(operator.getitem, parents, progress)[last] = lie
+            if lie == [[]] and last in ("first_losses", "results"):  # which may have no values
+                continue
             with pytest.raises(ValueError):
                 read_progress(progress)
             tried += 1
