@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from utils.data.sources.formats.coco_file import (
     SECTIONS,
@@ -25,7 +25,13 @@ from utils.data.sources.formats.format import (
     read_head,
     unreadable,
 )
-from utils.data.sources.formats.names import SPLIT_NAMES, listed_in, split_folders, split_of
+from utils.data.sources.formats.names import (
+    SPLIT_NAMES,
+    listed_in,
+    parts_of,
+    split_folders,
+    split_of,
+)
 from utils.errors import brief
 from utils.screen.text import printable
 
@@ -95,32 +101,21 @@ def _folders_of(root: Path, tag: str) -> list[Path]:
 def _image_folder(file: Path, folders: Sequence[Path]) -> Path | None:
     """Return the first folder in which most of a file's first images are; None without any."""
     try:
-        names = [_parts_of(name) for name in read_file_names(file, _MOST_PROBED)]
+        names = [parts_of(name) for name in read_file_names(file, _MOST_PROBED)]
     except (OSError, BrokenInstancesError) as error:
         raise unreadable(file, error) from error
-    counts = [_count_found(folder, names, _best_skip(folder, names)) for folder in folders]
+    counts = [_best_skip(folder, names)[1] for folder in folders]
     return folders[counts.index(max(counts))] if any(counts) else None
 
 
-def _parts_of(file_name: str) -> tuple[str, ...]:
-    r"""Return the folders and the name in a file name, below whatever folder has the images.
-
-    A root, a drive, `.` and `..` are left out: nothing leads out of that folder. `\` separates
-    folders too, as programs on Windows write it.
-    """
-    path = PurePosixPath(re.sub(r"^[A-Za-z]:", "", file_name.replace("\\", "/")))
-    return tuple(part for part in path.parts if part not in ("/", "//", ".."))
-
-
-def _best_skip(folder: Path, names: Sequence[tuple[str, ...]]) -> int:
-    """Return how many leading folders of the names to leave out, so that the files are found."""
+def _best_skip(folder: Path, names: Sequence[tuple[str, ...]]) -> tuple[int, int]:
+    """Return how many leading folders of the names to leave out, and how many files that finds."""
     deepest = min(max((len(parts) for parts in names), default=1), _MOST_FOLDERS)
-    counts = [_count_found(folder, names, skip) for skip in range(deepest)]
-    return counts.index(max(counts)) if counts else 0
-
-
-def _count_found(folder: Path, names: Sequence[tuple[str, ...]], skip: int) -> int:
-    return sum(os.path.exists(_place(folder, parts, skip)) for parts in names)
+    counts = [
+        sum(os.path.exists(_place(folder, parts, skip)) for parts in names)
+        for skip in range(max(deepest, 1))
+    ]
+    return counts.index(max(counts)), max(counts)
 
 
 def _place(folder: Path, parts: tuple[str, ...], skip: int) -> Path:
@@ -158,9 +153,9 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
 
 def _paths_of(folder: Path, file_names: Sequence[str]) -> Iterator[Path]:
     """Yield the path of each image; raise BrokenInstancesError where one has no name."""
-    names = [_parts_of(name) for name in file_names]
+    names = [parts_of(name) for name in file_names]
     step = max(1, len(names) // _MOST_PROBED)
-    skip = _best_skip(folder, names[::step][:_MOST_PROBED])
+    skip, _ = _best_skip(folder, names[::step][:_MOST_PROBED])
     for name, parts in zip(file_names, names, strict=True):
         if not parts:
             raise BrokenInstancesError(f"an image is called {brief(name)}; no file can be")

@@ -130,7 +130,7 @@ class FileNames:
             self.paths.append(path)
             self._by_path[inner] = path
             self.by_stem.setdefault(os.path.splitext(inner)[0], path)
-            self._folders_of[path] = _parts(inner)[:-1]
+            self._folders_of[path] = parts_of(inner)[:-1]
             for name in {path.name, path.stem, alias(path.name)}:
                 self._by_base[name].append(path)
         self._folders = set(self._folders_of.values())
@@ -162,11 +162,11 @@ class FileNames:
                 return files[0], ""
             if files:
                 trouble = trouble or (files[0], ambiguous(files))
-        return trouble or (self.folder.joinpath(*_parts(name)), "")
+        return trouble or (self.folder.joinpath(*parts_of(name)), "")
 
     def _fitting(self, name: str) -> Sequence[Path]:
         """Return the files of a name whose folders have most in common with its own."""
-        *folders, base = _parts(name) or ("",)
+        *folders, base = parts_of(name) or ("",)
         files = self._by_base.get(base, [])
         files = [file for file in files if file.name == base] or files
         shared = {file: self._num_shared(self._folders_of[file], tuple(folders)) for file in files}
@@ -185,7 +185,7 @@ class FileNames:
         return len(pairs) if all(one == other for one, other in pairs) else -1
 
 
-def _parts(name: str) -> tuple[str, ...]:
+def parts_of(name: str) -> tuple[str, ...]:
     """Return the folders and the name in a name, of Windows too; nothing leads out of a folder."""
     return tuple(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
 
