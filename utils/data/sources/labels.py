@@ -97,12 +97,9 @@ class ScanReport(NamedTuple):
     problems: list[str]
 
 
-class _Scanned(NamedTuple):
-    """What was found of one image."""
-
-    size: tuple[int, int]  # (height, width) in pixels; 0 of an image that is left out
-    labels: Labels | None  # None: the image is left out
-    problem: str  # or ""
+# What was found of an image: height and width in pixels, its labels, and a problem or "". An image
+# that is left out has no labels, and a size of 0.
+_Scanned = tuple[tuple[int, int], Labels | None, str]
 
 
 class _ScanArrays(NamedTuple):
@@ -121,15 +118,15 @@ class _ScanArrays(NamedTuple):
     @staticmethod
     def of(results: Sequence[_Scanned]) -> _ScanArrays:
         """Return the results of images, with keys of 0."""
-        usable = [result.labels for result in results if result.labels is not None]
-        counts = [0 if found.labels is None else len(found.labels.class_index) for found in results]
+        usable = [labels for _, labels, _ in results if labels is not None]
+        counts = [0 if found is None else len(found.class_index) for _, found, _ in results]
         parts = [(labels.polygons_norm, len(labels.class_index)) for labels in usable]
         polygons = join_polygons(parts) or without_outlines(sum(counts))
-        problems = Texts.of(result.problem for result in results)
+        problems = Texts.of(problem for _, _, problem in results)
         no_boxes = np.zeros((0, 4), np.float32)
         return _ScanArrays(
             np.zeros(len(results), np.int64),
-            np.array([result.size for result in results], np.int64).reshape(-1, 2),
+            np.array([size for size, _, _ in results], np.int64).reshape(-1, 2),
             np.array(counts, np.int64),
             np.concatenate([np.zeros(0, np.int64), *(one.class_index for one in usable)]),
             np.concatenate([no_boxes, *(one.boxes_cxcywh_norm for one in usable)]),
@@ -315,8 +312,8 @@ def _scan_one(image: ImageSource, num_classes: int, max_pixels: int) -> _Scanned
         size = read_as(image.path, partial(image.read_size, max_pixels))
         found = image.read_labels(num_classes, size)
     except BrokenImageError as error:
-        return _Scanned((0, 0), None, f"{image.path}: left out: {error}")
+        return (0, 0), None, f"{image.path}: left out: {error}"
     except BrokenLabelError as error:
-        return _Scanned((0, 0), None, f"{image.path}: left out: {image.labels_at}: {error}")
+        return (0, 0), None, f"{image.path}: left out: {image.labels_at}: {error}"
     problem = f"{image.labels_at}: {found.removed} removed" if found.removed else ""
-    return _Scanned(size, found, problem)
+    return size, found, problem

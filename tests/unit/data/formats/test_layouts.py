@@ -307,11 +307,7 @@ def test_a_task_without_the_name_of_a_file_is_refused(tmp_path, image):
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
-        (
-            CVAT,
-            cvat_file(cvat([], "1/a.jpg"), cvat([], "2/a.jpg")),
-            "'2/a.jpg' are both",
-        ),
+        (CVAT, cvat_file(cvat([], "1/a.jpg"), cvat([], "2/a.jpg")), "'2/a.jpg' are both"),
         (
             STUDIO,
             [task([], f"s3://x/{n}/a.jpg", id=n) for n in (1, 2)],

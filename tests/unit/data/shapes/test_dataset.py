@@ -11,13 +11,7 @@ import pytest
 from utils.boxes import pairwise_iou
 from utils.data.randomness import sample_generator
 from utils.data.shapes import dataset as shapes
-from utils.data.shapes.dataset import (
-    CLASSES,
-    HUES,
-    ShapesConfig,
-    draw_class_dataset,
-    draw_dataset,
-)
+from utils.data.shapes.dataset import CLASSES, HUES, ShapesConfig, draw_class_dataset, draw_dataset
 from utils.data.shapes.scene import OUTLINES, Scene, draw_one_shape, draw_scene, visible_outlines
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from utils.data.sources.annotated_images import annotated_images
-from utils.data.sources.formats.format import (
-    NORMALISED,
-    UNKNOWN,
-    FileNotes,
-    ImageLabels,
-    collect,
-)
+from utils.data.sources.formats.format import NORMALISED, UNKNOWN, FileNotes, ImageLabels, collect
 from utils.data.sources.label_file import BrokenLabelError, Labels
 from utils.errors import DatasetError
 
@@ -71,14 +65,6 @@ def test_objects_without_area_and_repeated_ones_are_removed_and_counted():
 def test_a_class_that_the_dataset_lacks_is_an_error_that_names_it():
     with pytest.raises(DatasetError, match=r"class 'dog', and .* are \['cat'\]; add it to 'names'"):
         labels_of(("dog", (0, 0, 9, 9)), names=("cat",))
-
-
-def test_the_fault_that_a_reader_found_is_the_reason_to_leave_the_image_out():
-    found = collect([ImageLabels(Path("a.jpg"), broken="no size")], FileNotes())
-    (image,) = annotated_images(found, (), Path("all.json"))
-    with pytest.raises(BrokenLabelError, match="no size"):
-        image.read_labels(0, SIZE)
-    assert image.labels_at == "all.json: a.jpg"
 
 
 TRIANGLE = np.array([[1.0, 2], [9, 2], [4, 8]])

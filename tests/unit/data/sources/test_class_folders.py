@@ -72,22 +72,6 @@ def test_classes_are_sorted_by_the_numbers_of_their_letters(tmp_path):
     assert len(load_split(dataset, "train")) == len(names)
 
 
-def test_an_undivided_folder_is_drawn_from(tmp_path):
-    noise = np.random.default_rng(0)
-    for index in range(40):
-        path = tmp_path / "ab"[index % 2] / f"{index}.png"
-        path.parent.mkdir(exist_ok=True)
-        cv2.imwrite(str(path), noise.integers(0, 256, (16, 16, 3), np.uint8))
-    train = labelled(tmp_path, train_part=0.8)
-    val = labelled(tmp_path, "val", train_part=0.8)
-    assert len(train) + len(val) == 40 and not set(train) & set(val)
-    assert 25 < len(train) < 39
-    assert {**train, **val} == {
-        f"{name}/{index}.png": name for index in range(40) for name in ["ab"[index % 2]]
-    }
-    assert "--split 0.8" in error_of(tmp_path)
-
-
 def test_images_lie_at_any_depth_and_what_is_no_image_is_passed_over(tmp_path):
     write(tmp_path, "train/a/x/y/1.png", "train/b/1.png", "val/a/1.png", ".cache/z/1.png",
           "train/.ipynb_checkpoints/1.png", "train/__MACOSX/a/1.png")  # fmt: skip

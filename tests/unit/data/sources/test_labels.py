@@ -9,12 +9,7 @@ import pytest
 
 from tests.shared_files import shared_path
 from utils.data.image.header import BrokenImageError, read_image_size
-from utils.data.sources.label_file import (
-    MOST_CROSSINGS,
-    BrokenLabelError,
-    label_path,
-    parse_labels,
-)
+from utils.data.sources.label_file import MOST_CROSSINGS, BrokenLabelError, label_path, parse_labels
 from utils.data.sources.labels import scan_samples
 from utils.errors import DatasetError
 
@@ -158,10 +153,7 @@ def test_broken_images_are_reported_with_the_reason(tmp_path):
     contents = {
         "truncated.jpg": (whole[:-100], "truncated: the JPEG file"),
         "truncated.png": (png[:-100], "truncated or damaged PNG file"),
-        "damaged.png": (
-            png[:-30] + bytes(10) + png[-20:],
-            "bad header checksum in b'IDAT'",
-        ),
+        "damaged.png": (png[:-30] + bytes(10) + png[-20:], "bad header checksum in b'IDAT'"),
         "psd.jpg": (b"8BPS\0\1" + bytes(50), "PSD is not decoded; accepted: AVIF, BMP, GIF"),
         "text.jpg": (b"hello", "not an image"),
         "empty.jpg": (b"", "not an image"),

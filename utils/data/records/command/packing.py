@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 import numpy as np
 
@@ -91,12 +90,12 @@ def pack_samples(
         DatasetError: an image that cannot be packed, or a folder that cannot be written.
     """
     depth = base_depth([sample.image_path for samples in splits.values() for sample in samples])
-    texts: list[LabelText] = []
+    losses: list[tuple[int, int]] = [(0, 0)]  # outlines that were moved, and that were dropped
     entries = {
-        split: [_entry(sample, depth, annotated, texts) for sample in samples]
+        split: [_entry(sample, depth, annotated, losses) for sample in samples]
         for split, samples in splits.items()
     }
-    moved, dropped = sum(x.num_moved for x in texts), sum(x.num_dropped for x in texts)
+    moved, dropped = map(sum, zip(*losses, strict=True))
     if moved or dropped:
         text = "outlines must lie within their boxes: %s moved by up to a pixel, %s left out"
         log.warning(text, count(moved, "outline"), count(dropped, "outline"))
@@ -125,13 +124,16 @@ def _absolute_parts(path: Path) -> tuple[str, ...]:
     return Path(os.path.abspath(path)).parts
 
 
-def _entry(sample: Sample, depth: int, annotated: Set[Path], texts: list[LabelText]) -> ImageEntry:
+def _entry(
+    sample: Sample, depth: int, annotated: Set[Path], losses: list[tuple[int, int]]
+) -> ImageEntry:
     """Return what the index says of a sample; raise DatasetError if it cannot be packed."""
     path = sample.image_path
     try:
         if path in annotated:
-            texts.append(label_text(sample))
-            labels: bytes | None = texts[-1].content
+            labels: bytes | None
+            labels, moved, dropped = label_text(sample)
+            losses.append((moved, dropped))
         else:
             labels = read_label_bytes(Path(label_file_of(str(path))))
         name = "/".join(_absolute_parts(path)[depth:])
@@ -182,20 +184,15 @@ def _plan_files(
     yield slice(start, len(samples))
 
 
-class LabelText(NamedTuple):
-    """The content of a label file, and what could not be written as it is."""
-
-    content: bytes
-    num_moved: int  # outlines of which some point was moved, by a pixel at most
-    num_dropped: int  # objects that have only their box
-
-
-def label_text(sample: Sample) -> LabelText:
-    """Return the labels of a sample; classes and boxes are read from it bit for bit.
+def label_text(sample: Sample) -> tuple[bytes, int, int]:
+    """Return the labels of a sample as a label file; classes and boxes are read bit for bit.
 
     A line has a box or an outline, and an outline's box is the smallest around it. Where the box
     of an object differs by a pixel at most, the outline's outermost points are moved to its edges.
     Where it differs by more, the object is written as a box.
+
+    Returns:
+        The text, and how many outlines had a point moved, and how many were left out.
     """
     lines: list[str] = []
     moved = dropped = 0
@@ -211,7 +208,7 @@ def label_text(sample: Sample) -> LabelText:
         else:
             dropped += len(outline) > 0
         lines.append(" ".join([str(label), *map(repr, numbers.ravel().tolist())]))
-    return LabelText("".join(f"{line}\n" for line in lines).encode(), moved, dropped)
+    return "".join(f"{line}\n" for line in lines).encode(), moved, dropped
 
 
 def _fitted(outline: np.ndarray, box_cxcywh: np.ndarray, pixel: np.ndarray) -> np.ndarray | None:
