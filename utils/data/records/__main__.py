@@ -10,7 +10,6 @@ if __name__ == "__main__":
 import argparse
 import logging
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 
 from backend.words import count
@@ -165,11 +164,13 @@ def find_files(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def verify(flags: argparse.Namespace) -> None:
-    damages = {path: find_damages(path) for path in find_files(flags.paths)}
-    for path, found in damages.items():
+    damages = []
+    for path in find_files(flags.paths):
+        found = find_damages(path)
+        damages += found
         say(f"{path}: {f'{len(found)} damaged' if found else 'whole'}")
-    if any(damages.values()):
-        raise DatasetError("\n".join(chain.from_iterable(damages.values())))
+    if damages:
+        raise DatasetError("\n".join(damages))
 
 
 def find_damages(path: Path) -> list[str]:
@@ -193,7 +194,8 @@ def find_damages(path: Path) -> list[str]:
 
 
 def list_records(flags: argparse.Namespace) -> None:
-    say(*chain.from_iterable(map(describe_file, find_files(flags.paths))))
+    for path in find_files(flags.paths):
+        say(*describe_file(path))
 
 
 def describe_file(path: Path) -> Iterator[str]:
