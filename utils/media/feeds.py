@@ -34,6 +34,19 @@ from utils.optional import import_optional
 _MOST_RATE = 1000  # frames a second that a driver may claim in earnest
 _SCREEN_RATE = 30  # frames a second, at most
 _FORMS = "screen, screen N, screen LEFT TOP WIDTH HEIGHT, screen N LEFT TOP WIDTH HEIGHT"
+# FFmpeg's protocols that each scheme needs. HTTP may redirect, and go through a proxy.
+_PROTOCOLS = {
+    "rtsp": "rtp,tcp,udp",
+    "rtmp": "rtmp,tcp",
+    "http": "http,https,httpproxy,tls,tcp",
+    "https": "https,httpproxy,tls,tcp",
+    "tcp": "tcp",
+    "udp": "udp",
+}
+SCHEMES = tuple(_PROTOCOLS)
+_STREAM_CONTAINERS = f"{CONTAINERS},mpjpeg,rtsp"
+_TIMEOUT_SECONDS = 10.0  # without a byte
+_THREADS = 2
 
 
 @contextmanager
@@ -119,21 +132,6 @@ def _screen_images(screen: Any, area: dict[str, int]) -> Iterator[TimedImage]:
         shot = np.asarray(screen.grab(area))  # BGRA
         yield TimedImage(np.ascontiguousarray(shot[..., 2::-1]))
         time.sleep(max(0.0, start + 1 / _SCREEN_RATE - time.monotonic()))
-
-
-# FFmpeg's protocols that each scheme needs. HTTP may redirect, and go through a proxy.
-_PROTOCOLS = {
-    "rtsp": "rtp,tcp,udp",
-    "rtmp": "rtmp,tcp",
-    "http": "http,https,httpproxy,tls,tcp",
-    "https": "https,httpproxy,tls,tcp",
-    "tcp": "tcp",
-    "udp": "udp",
-}
-SCHEMES = tuple(_PROTOCOLS)
-_STREAM_CONTAINERS = f"{CONTAINERS},mpjpeg,rtsp"
-_TIMEOUT_SECONDS = 10.0  # without a byte
-_THREADS = 2
 
 
 def shown_url(url: str) -> str:

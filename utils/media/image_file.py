@@ -30,6 +30,10 @@ from utils.screen.text import printable
 
 # Kinds of which a decoder may make up what a file lacks.
 CHECKED = ("JPEG", "PNG")
+TAKEN = (
+    "accepted: a file name, the bytes of an image file, a NumPy array (H, W, 3), (H, W, 4) or "
+    "(H, W) of uint8 in RGB order, a PIL image"
+)
 
 
 class ImageFile(Source):
@@ -84,12 +88,6 @@ def _checked_header(file: BinaryIO, max_pixels: int) -> ImageHeader:
     except BrokenImageError as error:
         raise BrokenSourceError(str(error)) from error
     return header
-
-
-TAKEN = (
-    "accepted: a file name, the bytes of an image file, a NumPy array (H, W, 3), (H, W, 4) or "
-    "(H, W) of uint8 in RGB order, a PIL image"
-)
 
 
 def as_list(images: Any) -> list[Any]:

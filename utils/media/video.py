@@ -30,6 +30,9 @@ CONTAINERS = (
 _DEFAULT_RATE = Fraction(30)
 # FFmpeg compares the size in memory: up to 96 columns and 48 rows more, of at most 65,536 each.
 _PIXELS_AROUND = 10_000_000
+_THREADS = 2  # of the decoder; the network needs the cores too
+_READ_BYTES = 1 << 18
+_MAY_MISS = 0.01  # of the frames that a header counts: an editor may have cut some out of the list
 
 
 class TimedImage(NamedTuple):
@@ -113,11 +116,6 @@ def _upright_rgb(frame: Any, converter: Any) -> np.ndarray:
     if matrix is None:
         return image
     return turned_upright(image, orientation_of_matrix(np.frombuffer(matrix, np.int32).tolist()))
-
-
-_THREADS = 2  # of the decoder; the network needs the cores too
-_READ_BYTES = 1 << 18
-_MAY_MISS = 0.01  # of the frames that a header counts: an editor may have cut some out of the list
 
 
 class VideoFile(Source):

@@ -19,6 +19,7 @@ MOST_THREADS = 8  # of one kind; a GPU that needs more images a second is fed by
 NICENESS = 5
 MOST_BYTES = 1 << 28  # of images that wait, apart from one that is larger alone
 STAGES = ("decode", "network", "finish", "write")
+Done = TypeVar("Done")
 
 
 def num_threads() -> int:
@@ -83,9 +84,6 @@ class StageSeconds:
             spent = time.perf_counter() - start
             with self._lock:
                 self.by_stage[stage] += spent
-
-
-Done = TypeVar("Done")
 
 
 class Writer(Generic[Done]):

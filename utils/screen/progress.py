@@ -22,6 +22,8 @@ ENDLESS = "{desc} {n_fmt}, {elapsed}{postfix}"  # of work whose end nobody knows
 LINE_SECONDS = 30.0  # between two lines where there is no terminal
 
 log = logging.getLogger("progress")
+CLEAR_LINE = "\r\033[K"
+NO_BREAK = "\u00a0"
 
 
 class Progress:
@@ -91,10 +93,6 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
-CLEAR_LINE = "\r\033[K"
-NO_BREAK = "\u00a0"
 
 
 class LineHandler(logging.StreamHandler):

@@ -39,6 +39,13 @@ from utils.report.plots.style import cut
 from utils.results.image_file import save_image
 from utils.screen.text import printable
 
+MAX_TILES = 16
+MAX_SIDE = 1920  # of all tiles together, pixels
+TILE = MAX_SIDE // 4  # of one; smaller images are enlarged, so that labels do not hide them
+GROUND = 235  # grey around an image that is not square
+LINE_WIDTH = 2  # pixels; JPEG takes the colour from thinner lines
+log = logging.getLogger("plots")
+
 
 def plot_mistakes(
     mistakes: Sequence[Mistake], samples: Sequence[Sample], class_names: Sequence[str], path: Path
@@ -85,24 +92,8 @@ def _draw(tile: np.ndarray, masks: Iterator[np.ndarray], class_index: np.ndarray
 
 def _fit(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """Return a mask (h, w) at another size, by the value at the centre of each pixel."""
-    rows, columns = (
-        ((np.arange(side) + 0.5) * (old / side)).astype(np.int64)
-        for old, side in zip(mask.shape, size, strict=True)
-    )
-    return mask[np.ix_(rows, columns)]
-
-
-MAX_TILES = 16
-MAX_SIDE = 1920  # of all tiles together, pixels
-TILE = MAX_SIDE // 4  # of one; smaller images are enlarged, so that labels do not hide them
-GROUND = 235  # grey around an image that is not square
-LINE_WIDTH = 2  # pixels; JPEG takes the colour from thinner lines
-
-log = logging.getLogger("plots")
-
-
-def _draw_nothing(tile: np.ndarray, objects: Any, sample: Sample) -> None:
-    """Draw nothing: boxes are all that there is."""
+    nearest = cv2.INTER_NEAREST_EXACT
+    return cv2.resize(mask.astype(np.uint8), size[::-1], interpolation=nearest).astype(bool)
 
 
 def plot_batch(
@@ -140,7 +131,7 @@ def plot_examples(
     samples: Sequence[Sample],
     class_names: Sequence[str],
     folder: Path,
-    draw_below: Callable[[np.ndarray, Any, Sample], None] = _draw_nothing,
+    draw_below: Callable[[np.ndarray, Any, Sample], None] | None = None,
 ) -> None:
     """Write JPEGs of validation images, 16 per file: with their labels, and with what was found.
 
@@ -158,8 +149,9 @@ def plot_examples(
             found, truth = examples[place]
             tile, scale = read_tile(samples[place])
             found_tile = tile.copy()
-            draw_below(tile, truth, samples[place])
-            draw_below(found_tile, found, samples[place])
+            if draw_below is not None:
+                draw_below(tile, truth, samples[place])
+                draw_below(found_tile, found, samples[place])
             labelled = truth.boxes_xyxy * scale, truth.class_index, class_names
             of_labels.append(framed(_with_labels(tile, *labelled), samples[place]))
             scores = [f" {score:.2f}" for score in found.scores.tolist()]

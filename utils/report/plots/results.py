@@ -17,6 +17,17 @@ from utils.files.atomic import atomic_text_file
 from utils.report.plots.style import GREY, INK, figure_text, new_figure, save_figure, set_fonts
 from utils.report.results import read_results
 
+RATES = ("lr0", "lr1", "lr2")
+PANELS_A_ROW = 3
+FEW_EPOCHS = 20  # each has a dot
+# Nine tenths of a panel's values are usual; it shows all that are at most four times as far up.
+USUAL_PART, FAR = 0.9, 4.0
+LARGEST = 1e100  # beyond it matplotlib's own arithmetic overflows
+MARGIN = 0.05  # above and below the values, of their range
+TRIAL_PANELS_A_ROW = 6
+LARGEST_RATIO = 30  # of the largest to the smallest value, on an axis that is not logarithmic
+FIRST_SIZE, LAST_SIZE, STEP = 256, 1536, 128  # the public study's
+
 
 def plot_learning_rates(epochs: np.ndarray, rates: Mapping[str, np.ndarray], path: Path) -> None:
     """Draw the learning rate of each group of weights, a panel each.
@@ -33,16 +44,6 @@ def plot_learning_rates(epochs: np.ndarray, rates: Mapping[str, np.ndarray], pat
         axes.set(title=title, xlabel="epoch", ylim=(0, 1.05 * max(values.max(), 1e-12)))
         axes.set_xlim(0, max(float(epochs[-1]), 1.0))
     save_figure(figure, path)
-
-
-RATES = ("lr0", "lr1", "lr2")
-PANELS_A_ROW = 3
-FEW_EPOCHS = 20  # each has a dot
-
-# Nine tenths of a panel's values are usual; it shows all that are at most four times as far up.
-USUAL_PART, FAR = 0.9, 4.0
-LARGEST = 1e100  # beyond it matplotlib's own arithmetic overflows
-MARGIN = 0.05  # above and below the values, of their range
 
 
 def plot_results(csv_path: Path, plot_path: Path) -> None:
@@ -176,10 +177,6 @@ def _read_columns(csv_path: Path) -> tuple[dict[str, dict[str, str]], dict[str, 
     return panels, dict(zip(wanted, table, strict=True))
 
 
-TRIAL_PANELS_A_ROW = 6
-LARGEST_RATIO = 30  # of the largest to the smallest value, on an axis that is not logarithmic
-
-
 def plot_evolution(
     values: Mapping[str, Sequence[float]], fitness: Sequence[float], path: Path
 ) -> None:
@@ -211,9 +208,6 @@ def plot_evolution(
     figure.supxlabel("value; ring: to begin with, filled: the best", fontsize=9)
     figure.supylabel("fitness", fontsize=9)
     save_figure(figure, path)
-
-
-FIRST_SIZE, LAST_SIZE, STEP = 256, 1536, 128  # the public study's
 
 
 @dataclass(frozen=True)
