@@ -25,22 +25,18 @@ _BLOCK_BYTES = 1 << 16
 # Those that expat knows, and tables of 256 characters.
 _ENCODING = re.compile(r"utf-?8|utf-?16(le|be)?|us-ascii|iso-8859-\d{1,2}|windows-125\d", re.I)
 
-__all__ = ["Element", "parse_xml", "read_xml", "stream_xml"]
+__all__ = ["Element", "read_xml", "stream_xml"]
 
 
 def read_xml(path: Path, max_bytes: int = MAX_BYTES) -> Element:
-    """Return the root of an XML file; OSError as `read_bytes`, ValueError as `parse_xml`."""
-    return parse_xml(read_bytes(path, max_bytes))
-
-
-def parse_xml(content: bytes) -> Element:
-    """Return the root of an XML document, in UTF-8 or the encoding that it declares.
+    """Return the root of an XML file, in UTF-8 or the encoding that it declares.
 
     Raises:
+        OSError: as `read_bytes`.
         ValueError: "line 3: ..."; no XML, a DTD, an encoding other than UTF-8, UTF-16, ISO 8859
             and Windows's of one byte, a tag beyond 4 MiB, or nested deeper than `MAX_DEPTH`.
     """
-    (root,) = stream_xml(BytesIO(content))
+    (root,) = stream_xml(BytesIO(read_bytes(path, max_bytes)))
     return root
 
 
@@ -51,7 +47,7 @@ def stream_xml(file: BinaryIO, names: Container[str] | None = None) -> Iterator[
     Without names the root is yielded.
 
     Raises:
-        ValueError: as `parse_xml`; the elements before that place have been yielded.
+        ValueError: as `read_xml`; the elements before that place have been yielded.
     """
     reader, fed = _Reader(names), 0
     while block := file.read(_BLOCK_BYTES):

@@ -1,6 +1,5 @@
 """python -m benchmarks: every script as a process of its own, within a time limit."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -44,22 +43,6 @@ def test_one_command_runs_every_script_and_names_those_that_fail(monkeypatch, tm
         assert line[:3] == [sys.executable, "-m", f"benchmarks.{name}"]
         assert ("OMP_NUM_THREADS", "1") in environment.items() or name != "loader"
         assert seconds == float("inf")
-
-
-def test_only_some_run_and_the_limit_is_what_is_left(monkeypatch, tmp_path):
-    (tmp_path / "ema.json").write_text("of an earlier run")
-    flags = ("--only", "ema", "ciou", "--minutes", 1.5, "--output", tmp_path)
-    lines, code = run_every(monkeypatch, *flags)
-    assert code == 0 and list(lines) == ["ciou", "ema"]
-    assert all(80 < seconds <= 90 for _, _, seconds in lines.values())
-    moments = iter(range(0, 9000, 60))
-    monkeypatch.setattr(every.time, "monotonic", lambda: next(moments))
-    lines, _ = run_every(monkeypatch, *flags)
-    assert list(lines) == ["ciou"] and not (tmp_path / "ema.json").exists()
-    states = {
-        x["name"]: x["state"] for x in json.loads((tmp_path / "run.json").read_text())["jobs"]
-    }
-    assert states == {"ciou": "done", "ema": "not reached"}
 
 
 def test_a_gpu_is_told_by_its_own_jobs_in_their_order(monkeypatch):

@@ -64,16 +64,6 @@ def test_frames_that_nobody_took_in_time_are_left_out():
     source.close()
 
 
-def test_a_recording_waits_until_each_frame_is_taken():
-    source = source_of(lambda: map(image, range(20)), is_recording=True)
-    frames = []
-    for frame in source.frames():
-        time.sleep(0.002)
-        frames.append(frame)
-    assert [frame.number for frame in frames] == list(range(20))
-    assert [frame.seconds for frame in frames] == pytest.approx([n / 10 for n in range(20)])
-
-
 def test_what_breaks_off_is_opened_again_and_says_so(quick, caplog):
     def breaks():
         yield image(1)

@@ -109,18 +109,6 @@ def test_an_object_that_changes_its_class_keeps_its_id_only_with_agnostic_nms():
     assert ids == [[NO_ID]] + [[1]] * 9 + [[NO_ID]] + [[2]] * 9
 
 
-@pytest.mark.parametrize(("rate", "between"), [(25, 2.5), (0.2, 5.0), (None, 1.5)])
-def test_rare_frames_are_tracked_and_may_miss_an_object_twice(rate, between):
-    """As of a stream that the network is too slow for: one image in more than a second."""
-    tracker = Tracker(rate, CONFIDENCE)
-    ids = []
-    for step in range(12):
-        seen = boxes() if step in (6, 7) else boxes((10 + 2 * step, 20, 0.9))
-        shown = Frame(IMAGE, "camera", step * 60, step * between)
-        ids.append(tracker.update(seen, shown)[1].tolist())
-    assert ids[3:6] == ids[8:][:3] and ids[5] == ids[-1] != [NO_ID]
-
-
 @pytest.mark.parametrize("side", [np.nan, np.inf, -np.inf])
 def test_a_box_that_is_not_finite_has_no_id_and_disturbs_no_other(side):
     rows = boxes((10, 10, 0.9), (200, 100, 0.8))
