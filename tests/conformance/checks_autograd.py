@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests.conformance.checks_optim import backward
-from tests.conformance.judging import Backend, assert_equal, assert_raises, judges, uniform
+from tests.conformance.judging import Backend, assert_equal, assert_refused, judges, uniform
 
 
 @judges("autograd.no_grad")
@@ -46,10 +46,8 @@ def a_copy_that_requires_a_gradient(b: Backend) -> None:
             assert x.requires_grad and x.grad is None
             assert_equal(b.ops.to_numpy(x), wanted)
     for dtype in ("int64", "bool", "float16"):
-        assert_raises(
-            ValueError, lambda dtype=dtype: b.autograd.variable(np.zeros(2, dtype)), dtype
-        )
-    assert_raises(ValueError, lambda: b.autograd.variable(np.zeros(2), "cuda:99"), "cuda:99")
+        assert_refused(dtype, b.autograd.variable, np.zeros(2, dtype))
+    assert_refused("cuda:99", b.autograd.variable, np.zeros(2), "cuda:99")
 
 
 @judges("autograd.gradients")
@@ -83,9 +81,9 @@ def zeros_without_dependence(b: Backend) -> None:
 @judges("autograd.gradients")
 def gradients_refuses_what_has_none(b: Backend) -> None:
     x = b.autograd.variable(np.ones(2))
-    assert_raises(ValueError, lambda: b.autograd.gradients(x * 2.0, [x]), "(2,)")
+    assert_refused("(2,)", b.autograd.gradients, x * 2.0, [x])
     plain = b.ops.zeros((2,), "float64")
-    assert_raises(ValueError, lambda: b.autograd.gradients(b.ops.sum(x * plain), [plain]))
+    assert_refused("", b.autograd.gradients, b.ops.sum(x * plain), [plain])
 
 
 def step(b: Backend, scale: Any, stage: Any) -> Any:

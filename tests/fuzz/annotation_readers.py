@@ -1,4 +1,4 @@
-"""Annotation files of labelling tools, each of one image."""
+"""What labelling tools export: annotations of an image or of many, names of classes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ import numpy as np
 from tests.fuzz.reader import MIB, Reader, as_text
 from tests.fuzz.text_readers import JSON_TOKENS
 from utils.data.formats.labelme import LABELME
-from utils.data.sources.annotated_images import annotated_images
+from utils.data.sources.annotated_images import annotated_images, find_formats, read_annotations
 from utils.data.sources.formats.format import AnnotatedFolder, FileNotes, Format, collect
+from utils.data.sources.formats.names import listed_in
 from utils.data.sources.formats.voc import VOC
+from utils.data.sources.label_file import BrokenLabelError
+from utils.data.sources.recognised import recognise
+from utils.errors import UserError
 
-XML_TOKENS = (
+VOC_TOKENS = (
     b"<", b">", b"</", b"/>", b"<!--", b"-->", b"<![CDATA[", b"]]>", b"<?xml version='1.0'?>",
     b"<!DOCTYPE a [<!ENTITY b 'cccccccccc'>]>", b"&b;", b"&amp;", b"&#0;", b"&#x1F431;",
     b"<a>" * 70, b" encoding='utf-16'", b"<object>", b"</object>", b"<bndbox>", b"<xmin>",
@@ -76,11 +80,131 @@ def reader_of(kind: Format) -> Callable[[Path], object]:
     return read
 
 
+CVAT = """<?xml version="1.0" encoding="utf-8"?>
+<annotations><version>1.1</version><meta><task><labels><label><name>cat</name><type>any</type>
+<attributes></attributes></label><label><name>dog</name></label></labels></task></meta>
+<image id="0" name="a.jpg" subset="Train" width="48" height="32">
+<box label="cat" occluded="0" xtl="1.5" ytl="2" xbr="30" ybr="20" rotation="12.5"></box>
+<polygon label="dog" points="1,2;30,4;20,31.5"></polygon>
+<ellipse label="dog" cx="20" cy="10" rx="9" ry="5" rotation="30"></ellipse>
+<mask label="cat" rle="7, 2, 4, 1, 10" left="5" top="3" width="6" height="4"></mask>
+<polyline label="cat" points="1,1;2,2"></polyline><tag label="dog"></tag></image>
+<image id="1" name="sub/b.jpg" subset="Validation" width="48" height="32"></image>
+</annotations>"""
+XML_TOKENS = (
+    b"<", b">", b"/>", b"</", b"<a>" * 70, b"<!DOCTYPE a [<!ENTITY b 'c'>]>", b"&amp;", b"&#0;",
+    b"<![CDATA[", b"]]>", b"<!--", b"<?a?>", b'rotation="1e308"', b'width="99999999999"', b"nan",
+    b"1e999", b"-1", b";", b",", b"<image ", b"<box ", b"<mask ", b"<meta>", b"<label>",
+    b'<track id="0" label="a"/>',
+)  # fmt: skip
+
+_SIZE = {"original_width": 48, "original_height": 32, "image_rotation": 0}
+_VALUES = [
+    {"x": 10, "y": 20, "width": 30, "height": 40, "rotation": 15, "rectanglelabels": ["cat"]},
+    {"points": [[10, 10], [20, 10], [15, 30]], "polygonlabels": ["dog"]},
+    {"x": 50, "y": 50, "radiusX": 10, "radiusY": 20, "rotation": 0, "ellipselabels": ["dog"]},
+    {"format": "rle", "rle": [0, 1, 1], "brushlabels": ["dog"]},
+]
+TASKS = [
+    {
+        "id": 1,
+        "data": {"image": "/data/upload/1/0a1b2c3d-a.jpg"},
+        "annotations": [{"result": [{**_SIZE, "id": "r", "value": one} for one in _VALUES]}],
+        "predictions": [],
+    }
+]
+SMALL_TASKS = [
+    {"image": "s3://b/a.jpg?x=1", "id": 2, "label": [{**_VALUES[0], **_SIZE}], "annotation_id": 7}
+]
+TASK_TOKENS = (
+    b'"x": ', b'"points": ', b'"value": ', b'"result": ', b'"annotations": ', b'"original_width": ',
+    b'"rotation": ', b'"image": ', b'"id": ', b'"rectanglelabels": ', b"?d=", b"%00", b"../",
+)  # fmt: skip
+
+OPENIMAGES = b"""\
+ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsOccluded,IsTruncated,IsGroupOf,IsDepiction
+a,xclick,/m/0cmf2,1,0.022673031,0.9642005,0.07103825,0.80054647,0,0,0,0
+b,xclick,/m/02xwb,1,0.45655376,0.6097202,0.20399113,0.50554323,0,0,1,0
+a,xclick,/m/04yx4,1,0.5,0.75,0.25,0.5,0,0,-1,0
+"""
+CSV_TOKENS = (
+    b",",
+    b"\n",
+    b'"',
+    b"\r\n",
+    b"a,",
+    b"nan",
+    b"1e999",
+    b"XMin",
+    b"ImageID",
+    b"\xef\xbb\xbf",
+)
+DARKNET = b"classes = 2\nnames = data/obj.names\ntrain = data/train.txt\nvalid = obj.data\n"
+
+
+def read_folder(path: Path) -> object:
+    """Read a folder in which the content is the only annotation file, as far as labels."""
+    (path.parent / "images").mkdir(exist_ok=True)
+    (path.parent / "images" / "a.jpg").touch()
+    recognise(path.parent, ())
+    labels = []
+    for _, splits in find_formats(path.parent):
+        for folder in (part for parts in splits.values() for part in parts):
+            annotations = read_annotations(folder)
+            for image in annotated_images(annotations, annotations.class_names, path):
+                try:
+                    labels.append(image.read_labels(len(annotations.class_names), (32, 48)))
+                except BrokenLabelError as error:
+                    labels.append(str(error))
+    if not labels:
+        raise UserError("nothing is recognised")
+    return labels
+
+
+def read_names(path: Path) -> object:
+    """Read class names of OpenImages beside rows that need them."""
+    (path.parent / "train-annotations-bbox.csv").write_bytes(OPENIMAGES)
+    return read_folder(path)
+
+
+def read_yolo(path: Path) -> object:
+    """Read a folder whose class names, or settings, are the content."""
+    (path.parent / "a.jpg").touch()
+    (path.parent / "obj.names").write_text("cat\ndog\n")
+    (path.parent / "train.txt").write_text("data/a.jpg\n")
+    return recognise(path.parent, ())
+
+
 _READERS = {
-    "voc-annotations": Reader(reader_of(VOC), lambda: VOC_SEEDS, "a.xml", XML_TOKENS),
+    "voc-annotations": Reader(reader_of(VOC), lambda: VOC_SEEDS, "a.xml", VOC_TOKENS),
     # A mask may have many more pixels than bytes.
     "labelme-annotations": Reader(
         reader_of(LABELME), labelme_seeds, "a.json", LABELME_TOKENS, memory_bytes=1024 * MIB
+    ),
+    "cvat": Reader(read_folder, lambda: [CVAT.encode()], "annotations.xml", XML_TOKENS),
+    "label-studio": Reader(
+        read_folder,
+        lambda: [json.dumps(tasks).encode() for tasks in (TASKS, SMALL_TASKS)],
+        "tasks.json",
+        (*JSON_TOKENS, *TASK_TOKENS),
+    ),
+    "openimages": Reader(
+        read_folder, lambda: [OPENIMAGES], "train-annotations-bbox.csv", CSV_TOKENS
+    ),
+    "openimages-names": Reader(
+        read_names,
+        lambda: [b"LabelName,DisplayName\n/m/0cmf2,Airplane\n/m/02xwb,Fruit\n"],
+        "class-descriptions-boxable.csv",
+        CSV_TOKENS,
+    ),
+    "annotated-list": Reader(
+        lambda path: listed_in(path, path.parent)(Path("a.jpg")),
+        lambda: [b"images/a.jpg\nb\n"],
+        "list.txt",
+    ),
+    "class-names": Reader(read_yolo, lambda: [b"cat\ndog\n\n", b"cat"], "classes.txt"),
+    "darknet": Reader(
+        read_yolo, lambda: [DARKNET], "obj.data", (b" = ", b"names", b"train", b"../", b"valid = ")
     ),
 }
 

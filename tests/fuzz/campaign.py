@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -10,13 +9,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-SILENT_SECONDS = 120.0  # without a line: it waits for something, as it may not compute so long
 MAX_FAULTS = 20  # of a reader; then it is left alone
 SHOWN_BYTES = 3000
 
@@ -98,12 +94,11 @@ def _run_child(
         ) as child,
     ):  # fmt: skip
         assert child.stdout is not None
-        with _killed_when_silent(child, child.stdout) as lines:
-            for row in map(json.loads, lines):
-                name = row["reader"]
-                ready.add(name)
-                left[name] = range(row["index"] + 1, left[name].stop)
-                _count(outcomes[name], seed, row)
+        for row in map(json.loads, child.stdout):
+            name = row["reader"]
+            ready.add(name)
+            left[name] = range(row["index"] + 1, left[name].stop)
+            _count(outcomes[name], seed, row)
         code = child.wait()
         errors.seek(0)
         said = errors.read().decode(errors="replace")[-SHOWN_BYTES:]
@@ -115,34 +110,6 @@ def _run_child(
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     outcomes[name].note(Fault(name, seed, left[name].start, f"died: {how}\n{said}"))
     left[name] = left[name][1:]
-
-
-@contextlib.contextmanager
-def _killed_when_silent(
-    child: subprocess.Popen[bytes], stream: IO[bytes]
-) -> Iterator[Iterator[bytes]]:
-    """Yield a child's lines; kill it when none has come for too long."""
-    heard = time.monotonic()
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.wait(1.0):
-            if time.monotonic() - heard > SILENT_SECONDS:
-                child.kill()
-
-    def lines() -> Iterator[bytes]:
-        nonlocal heard
-        for line in stream:
-            heard = time.monotonic()
-            yield line
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield lines()
-    finally:
-        done.set()
-        watcher.join()
 
 
 def _count(outcome: Outcome, seed: int, row: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -35,6 +36,7 @@ BYTES_A_BYTE = 100
 MAX_MESSAGE = 5000  # characters; it is for a person, whatever the file holds
 HARD_MEMORY = 4096 * MIB  # address space above which an allocation fails
 SHOWN_CHARACTERS = 300
+SILENT_SECONDS = 120  # of a mutant: it waits for something, as it may not compute so long
 
 
 def mutant(reader: Reader, name: str, seeds: list[bytes], seed: int, index: int) -> bytes:
@@ -114,7 +116,8 @@ def _outcome(reader: Reader, path: Path) -> tuple[str, str]:
 
 
 def _end_after(seconds: float) -> None:
-    """Let the kernel end this process if it computes far beyond the limit, in native code too."""
+    """Let the kernel end this process if it computes far beyond the limit, or waits too long."""
+    signal.alarm(SILENT_SECONDS)
     used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used + 2 * seconds) + 1, hard))

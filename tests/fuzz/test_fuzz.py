@@ -147,23 +147,21 @@ def test_each_kind_of_fault_is_seen(tmp_path, read, text, kind, what, monkeypatc
 
 
 DIES = """
-import json, os, sys, time
+import json, os, sys
 name, first, last = sys.argv[2].split(":")
 print(json.dumps({"reader": name, "index": int(first) - 1}), flush=True)
 for index in range(int(first), int(last)):
     if index == 3:
-        os.abort() if name == "dies" else time.sleep(99)
+        os.abort()
     row = {"kind": "read", "what": "", "seconds": 0.5, "memory": 7}
     print(json.dumps({"reader": name, "index": index, **row}), flush=True)
 """
 
 
-@pytest.mark.parametrize(("name", "how"), [("dies", "SIGABRT"), ("hangs", "SIGKILL")])
-def test_the_mutant_that_ends_a_process_is_named_and_the_next_ones_are_read(name, how, monkeypatch):
-    monkeypatch.setattr("tests.fuzz.campaign.SILENT_SECONDS", 1.0)
-    outcome = read_mutants(0, {name: range(6)}, (sys.executable, "-c", DIES))[name]
+def test_the_mutant_that_ends_a_process_is_named_and_the_next_ones_are_read():
+    outcome = read_mutants(0, {"dies": range(6)}, (sys.executable, "-c", DIES))["dies"]
     assert [fault.index for fault in outcome.faults] == [3]
-    assert how in str(outcome.faults[0])
+    assert "SIGABRT" in str(outcome.faults[0])
     assert (outcome.kinds["read"], outcome.seconds, outcome.memory) == (5, 0.5, 7)
 
 
