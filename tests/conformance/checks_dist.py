@@ -154,67 +154,56 @@ def means(of_each: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {name: np.mean([one[name] for one in of_each], axis=0) for name in of_each[0]}
 
 
-@judges("dist.data_parallel")
-def calls_the_module_and_keeps_its_parameters(b: Backend) -> None:
-    module = network(b)
-    parallel = b.dist.data_parallel(module)
-    images, weights = of_ranks((2, 2, 3, 3), "float64"), of_ranks((2, 3, 3, 3), "float64", 1)
-    wanted = means(gradients_of_each_rank(b, images, weights))
-    with b.dist.averaging(parallel, True):
-        backward(b, parallel, mine(images), mine(weights))
+def of_pass(number: int = 0) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return each rank's images of a pass, and the weights of its outputs."""
+    images = of_ranks((2, 2, 3, 3), "float64", 2 * number)
+    return images, of_ranks((2, 3, 3, 3), "float64", 2 * number + 1)
+
+
+def run_pass(b: Backend, parallel: Any, arrays: Any, last: bool = True, stage: Any = None) -> Any:
+    images, weights = arrays
+    with b.dist.averaging(parallel, last, *([] if stage is None else [stage])):
+        return backward(b, parallel, mine(images), mine(weights))
+
+
+def assert_gradients(b: Backend, module: Any, wanted: Any, tolerance: float = 1e-12) -> None:
     for name, gradient in gradients(b, module).items():
-        assert_equal(gradient, wanted[name], tolerance=1e-12)
+        assert_equal(gradient, wanted[name], tolerance=tolerance)
 
 
 @judges("dist.data_parallel")
-def statistics_stay_each_ranks_own(b: Backend) -> None:
-    module, alone = network(b), network(b)
-    images, weights = of_ranks((2, 2, 3, 3), "float64"), of_ranks((2, 3, 3, 3), "float64", 1)
-    parallel = b.dist.data_parallel(module)
-    with b.dist.averaging(parallel, True):
-        found = backward(b, parallel, mine(images), mine(weights))
-    assert_equal(found, backward(b, alone, mine(images), mine(weights)), tolerance=1e-12)
+def gradients_are_averaged_and_statistics_stay_each_ranks_own(b: Backend) -> None:
+    module, alone, arrays = network(b), network(b), of_pass()
+    wanted = means(gradients_of_each_rank(b, *arrays))
+    found = run_pass(b, b.dist.data_parallel(module), arrays)
+    assert_gradients(b, module, wanted)
+    assert_equal(found, backward(b, alone, *map(mine, arrays)), tolerance=1e-12)
     for name, array in b.nn.state_arrays(alone).items():
         assert_equal(b.nn.state_arrays(module)[name], array, tolerance=1e-12)
 
 
 @judges("dist.data_parallel")
 def half_gradients_are_those_of_bfloat16_or_refused(b: Backend) -> None:
+    module, arrays = network(b), of_pass()
     if not b.device.supports("half_gradients"):
-        module = network(b)
         assert_refused("half-precision", b.dist.data_parallel, module, True)
         return
-    module = network(b)
-    images, weights = of_ranks((2, 2, 3, 3), "float64"), of_ranks((2, 3, 3, 3), "float64", 1)
-    wanted = means(gradients_of_each_rank(b, images, weights))
-    parallel = b.dist.data_parallel(module, half_gradients=True)
-    with b.dist.averaging(parallel, True):
-        backward(b, parallel, mine(images), mine(weights))
-    for name, gradient in gradients(b, module).items():
-        # bfloat16 keeps 8 bits: each summand and each sum errs by 1/256 of the largest at most.
-        assert_equal(gradient, wanted[name], tolerance=3 / 256)
+    wanted = means(gradients_of_each_rank(b, *arrays))
+    run_pass(b, b.dist.data_parallel(module, half_gradients=True), arrays)
+    # bfloat16 keeps 8 bits: each summand and each sum errs by 1/256 of the largest at most.
+    assert_gradients(b, module, wanted, tolerance=3 / 256)
 
 
 @judges("dist.averaging")
 def averages_once_what_was_accumulated(b: Backend) -> None:
-    module = network(b)
+    module, passes = network(b), [of_pass(number) for number in range(3)]
     parallel = b.dist.data_parallel(module)
-    passes = [
-        (of_ranks((2, 2, 3, 3), "float64", 2 * k), of_ranks((2, 3, 3, 3), "float64", 2 * k + 1))
-        for k in range(3)
-    ]
-    of_passes = [gradients_of_each_rank(b, *one) for one in passes]
-    for k, (images, weights) in enumerate(passes):
-        with b.dist.averaging(parallel, k == 2):
-            backward(b, parallel, mine(images), mine(weights))
-        if k < 2:  # a rank's own so far
-            so_far = of_passes[: k + 1]
-            for name, gradient in gradients(b, module).items():
-                own = np.sum([ranks[this_process().rank][name] for ranks in so_far], axis=0)
-                assert_equal(gradient, own, tolerance=1e-12)
-    for name, gradient in gradients(b, module).items():
-        wanted = np.sum([means(ranks)[name] for ranks in of_passes], axis=0)
-        assert_equal(gradient, wanted, tolerance=1e-12)
+    of_passes = [gradients_of_each_rank(b, *arrays) for arrays in passes]
+    own = [ranks[this_process().rank] for ranks in of_passes]
+    for number, arrays in enumerate(passes):
+        run_pass(b, parallel, arrays, last=number == 2)
+        found = own[: number + 1] if number < 2 else list(map(means, of_passes))
+        assert_gradients(b, module, {name: sum(x[name] for x in found) for name in own[0]})
 
 
 @judges("dist.averaging")
@@ -225,42 +214,32 @@ def what_follows_the_backward_pass_counts_in_its_stage(b: Backend) -> None:
         entered.append(name)
         return nullcontext()
 
-    images, weights = of_ranks((2, 2, 3, 3), "float64"), of_ranks((2, 3, 3, 3), "float64", 1)
-    parallel = b.dist.data_parallel(network(b))
-    with b.dist.averaging(parallel, True, stage):
-        backward(b, parallel, mine(images), mine(weights))
+    run_pass(b, b.dist.data_parallel(network(b)), of_pass(), stage=stage)
     assert set(entered) <= {"backward"}
 
 
 @judges("dist.averaging")
 def gradients_that_were_set_to_zero_do_not_come_back(b: Backend) -> None:
-    module = network(b)
+    module, arrays = network(b), of_pass()
     parallel = b.dist.data_parallel(module)
     optimizer = b.optim.SGD([(dict(b.nn.named_parameters(module)), 0.0)])
-    images, weights = of_ranks((2, 2, 3, 3), "float64"), of_ranks((2, 3, 3, 3), "float64", 1)
-    wanted = means(gradients_of_each_rank(b, images, weights))
+    wanted = means(gradients_of_each_rank(b, *arrays))
     for _ in range(3):
-        with b.dist.averaging(parallel, True):
-            backward(b, parallel, mine(images), mine(weights))
-        for name, gradient in gradients(b, module).items():
-            assert_equal(gradient, wanted[name], tolerance=1e-12)
+        run_pass(b, parallel, arrays)
+        assert_gradients(b, module, wanted)
         optimizer.zero_grad()
 
 
 @judges("dist.averaging")
 def a_rank_without_images_adds_nothing(b: Backend) -> None:
-    images, weights = of_ranks((2, 2, 3, 3), "float64"), of_ranks((2, 3, 3, 3), "float64", 1)
+    images, weights = of_pass()
     of_each = gradients_of_each_rank(b, images, weights)
     if len(images) > 1:
         images[-1], weights[-1] = images[-1][:0], weights[-1][:0]
         of_each[-1] = {name: np.zeros_like(array) for name, array in of_each[-1].items()}
     module = network(b)
-    parallel = b.dist.data_parallel(module)
-    with b.dist.averaging(parallel, True):
-        backward(b, parallel, mine(images), mine(weights))
-    wanted = means(of_each)
-    for name, gradient in gradients(b, module).items():
-        assert_equal(gradient, wanted[name], tolerance=1e-12)
+    run_pass(b, b.dist.data_parallel(module), (images, weights))
+    assert_gradients(b, module, means(of_each))
     for name, array in b.nn.state_arrays(module).items():
         assert np.isfinite(array).all(), name
 

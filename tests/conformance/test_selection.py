@@ -65,19 +65,21 @@ def choose(folder: Path, name: str = "", *to_train: str, **environment: str) -> 
     return result.stdout.strip()
 
 
-def test_the_name_comes_before_the_environment(packages: Path) -> None:
-    assert choose(packages, "oneflow", YOLO_BACKEND="torch") == "oneflow"
-
-
-def test_the_environment_comes_before_what_is_installed(packages: Path) -> None:
-    assert choose(packages, YOLO_BACKEND="oneflow") == "oneflow"
-    assert choose(packages, YOLO_BACKEND="") == "torch"
-
-
-def test_the_launcher_comes_before_what_is_installed(packages: Path) -> None:
-    assert choose(packages, **ONEFLOW_LAUNCH) == "oneflow"
-    assert choose(packages, **TORCHRUN) == "torch"
-    assert choose(packages, "oneflow", **ONEFLOW_LAUNCH) == "oneflow"
+@pytest.mark.parametrize(
+    ("name", "environment", "chosen"),
+    [
+        ("oneflow", {"YOLO_BACKEND": "torch"}, "oneflow"),
+        ("", {"YOLO_BACKEND": "oneflow"}, "oneflow"),
+        ("", {"YOLO_BACKEND": ""}, "torch"),
+        ("", ONEFLOW_LAUNCH, "oneflow"),
+        ("", TORCHRUN, "torch"),
+        ("oneflow", ONEFLOW_LAUNCH, "oneflow"),
+    ],
+)
+def test_the_name_comes_first_then_environment_launcher_and_what_is_installed(
+    packages: Path, name: str, environment: dict[str, str], chosen: str
+) -> None:
+    assert choose(packages, name, **environment) == chosen
 
 
 def test_without_a_wish_the_installed_one_is_taken(tmp_path: Path, packages: Path) -> None:
@@ -113,17 +115,13 @@ def test_an_unknown_name_is_refused_with_the_known_ones(packages: Path) -> None:
     assert "'jax' in YOLO_BACKEND" in choose(packages, YOLO_BACKEND="jax")
 
 
-@pytest.mark.parametrize("name", ["torch", "oneflow"])
+@pytest.mark.parametrize("name", ["torch", "oneflow", ""])
 def test_a_backend_that_is_not_installed_names_the_remedy(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).mkdir()
+    (tmp_path / (name or "other")).mkdir()
     answer = choose(tmp_path, name)
     assert answer.startswith("refused:")
-    assert f"make setup BACKEND={name}" in answer
-
-
-def test_without_any_backend_both_remedies_are_named(tmp_path: Path) -> None:
-    answer = choose(tmp_path)
-    assert "make setup BACKEND=torch" in answer and "make setup BACKEND=oneflow" in answer
+    for remedy in [name] if name else ["torch", "oneflow"]:
+        assert f"make setup BACKEND={remedy}" in answer
 
 
 def test_the_unusable_oneflow_of_newer_pythons_is_refused(tmp_path: Path) -> None:
@@ -215,7 +213,6 @@ def test_an_import_that_needs_a_framework_does_not_choose_one() -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     (line,) = set(done.stdout.splitlines())
-    assert line == (
-        "nn.Module was looked up before a backend was chosen: call backend.use(name) first, "
-        "as train.py does"
+    assert line.partition(" ")[2] == (
+        "was looked up before a backend was chosen: call backend.use(name) first, as train.py does"
     )

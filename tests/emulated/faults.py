@@ -5,8 +5,6 @@ Prints the name of each check.
 
 from __future__ import annotations
 
-import copy
-import threading
 from collections.abc import Callable
 
 import torch
@@ -29,13 +27,6 @@ def check_work_is_late() -> None:
     x = page_locked(1.0).to("cuda:0", non_blocking=True) + 1.0
     assert x.memory.isnan().all()
     assert numbers(x) == [2.0] * 3
-
-
-def check_work_can_be_done_at_once() -> None:
-    GPU.at_once = True
-    x = page_locked(1.0).to("cuda:0", non_blocking=True) + 1.0
-    GPU.at_once = False
-    assert x.memory.tolist() == [2.0] * 3
 
 
 def check_a_host_array_filled_again_too_early() -> None:
@@ -121,15 +112,6 @@ def check_memory_that_nobody_wrote() -> None:
         assert numbers(x) == [-1.0] * 3
 
 
-def check_each_thread_has_a_stream() -> None:
-    first, found = torch.cuda.current_stream("cuda:0"), []
-    with torch.cuda.stream(torch.cuda.Stream("cuda:0")):
-        thread = threading.Thread(target=lambda: found.append(torch.cuda.current_stream("cuda:0")))
-        thread.start()
-        thread.join()
-    assert found == [first]
-
-
 def check_two_devices_in_one_operation() -> None:
     x, one = torch.ones(3, device="cuda:0"), torch.tensor(1.0).to("cuda:0")
     others = torch.ones(3), torch.ones(3, device="cuda:1")
@@ -151,21 +133,6 @@ def check_a_number_of_the_host_is_read_at_once() -> None:
     x = torch.ones(3, device="cuda:0") + number
     number.fill_(5.0)
     assert numbers(x) == [2.0] * 3
-
-
-def check_a_tensor_that_takes_the_memory_of_another() -> None:
-    x, y = torch.zeros(3, device="cuda:0"), torch.ones(3, device="cuda:0")
-    x.data = y
-    del y
-    assert numbers(x.mul_(2.0)) == [2.0] * 3
-    layer = torch.nn.Conv2d(3, 4, 3).to("cuda:0").to(memory_format=torch.channels_last)
-    assert layer.weight.stride() == layer.weight.memory.stride()
-
-
-def check_a_copy_is_as_late_as_what_it_is_of() -> None:
-    x = page_locked(1.0).to("cuda:0", non_blocking=True)
-    for copied in (copy.deepcopy(x), copy.deepcopy(torch.nn.Parameter(x)).detach()):
-        assert numbers(copied) == [1.0] * 3
 
 
 def check_what_is_not_emulated_is_refused() -> None:
