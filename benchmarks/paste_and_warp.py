@@ -93,9 +93,9 @@ def paste_copies(item: LabelledImage, drawn: CopyPaste) -> LabelledImage:
     chosen = choose_copies(choose_objects(drawn, objects), objects, width)
     if not len(chosen):
         return item
-    copies, polygons = mirror(objects, chosen, width)
+    copies = mirror(objects, chosen, width)
     image = item.image.copy()
-    paste(image, cv2.flip(item.image, 1), polygons)
+    paste(image, cv2.flip(item.image, 1), copies.polygons)
     return LabelledImage(image, *join_objects(objects, copies))
 
 

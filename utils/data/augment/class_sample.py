@@ -159,10 +159,6 @@ def apply(image: np.ndarray, operations: Sequence[Operation]) -> np.ndarray:
     return image
 
 
-def _unchanged(image: np.ndarray, strength: float) -> np.ndarray:
-    return image
-
-
 def _stretched(image: np.ndarray, strength: float) -> np.ndarray:
     """Stretch each channel from its darkest to its lightest pixel over all shades."""
     return cv2.merge([_stretched_channel(channel) for channel in cv2.split(image)])
@@ -217,42 +213,34 @@ def _sharpened(image: np.ndarray, strength: float) -> np.ndarray:
     return _blended(image, cv2.filter2D(image, -1, _SMOOTH), strength)
 
 
-def _moved(
-    matrix_of: Callable[[float], Sequence[Sequence[float]]],
-) -> Callable[[np.ndarray, float], np.ndarray]:
-    """Return the operation that moves pixels about the middle, by a (2, 2) matrix."""
-
-    def operation(image: np.ndarray, strength: float) -> np.ndarray:
-        height, width = image.shape[:2]
-        turned = np.array(matrix_of(strength), np.float64)
-        middle = np.array([width - 1, height - 1]) / 2
-        return _warped(image, np.column_stack([turned, middle - turned @ middle]))
-
-    return operation
+def _rotated(image: np.ndarray, strength: float) -> np.ndarray:
+    cosine, sine = (f(math.radians(MAX_ANGLE * strength)) for f in (math.cos, math.sin))
+    return _warped(image, [[cosine, sine], [-sine, cosine]])
 
 
-def _rotation(strength: float) -> Sequence[Sequence[float]]:
-    angle = math.radians(MAX_ANGLE * strength)
-    return [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]
+def _sheared(image: np.ndarray, along_x: float, along_y: float) -> np.ndarray:
+    return _warped(image, [[1, MAX_SHEAR * along_x], [MAX_SHEAR * along_y, 1]])
 
 
-def _shifted(horizontal: bool) -> Callable[[np.ndarray, float], np.ndarray]:
-    def operation(image: np.ndarray, strength: float) -> np.ndarray:
-        height, width = image.shape[:2]
-        shift = MAX_SHIFT * strength
-        x, y = (shift * width, 0.0) if horizontal else (0.0, shift * height)
-        return _warped(image, np.array([[1, 0, x], [0, 1, y]]))
-
-    return operation
+def _shifted(image: np.ndarray, right: float, down: float) -> np.ndarray:
+    height, width = image.shape[:2]
+    shift_xy = MAX_SHIFT * right * width, MAX_SHIFT * down * height
+    return _warped(image, [[1, 0], [0, 1]], shift_xy)
 
 
-def _warped(image: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    size_wh = image.shape[1], image.shape[0]
-    return cv2.warpAffine(image, matrix, size_wh, borderValue=(FILL, FILL, FILL))
+def _warped(
+    image: np.ndarray, matrix: Sequence[Sequence[float]], shift_xy: tuple[float, float] = (0, 0)
+) -> np.ndarray:
+    """Warp an image about its middle, then shift it by pixels."""
+    height, width = image.shape[:2]
+    turned = np.array(matrix, np.float64)
+    middle = np.array([width - 1, height - 1]) / 2
+    affine = np.column_stack([turned, middle - turned @ middle + shift_xy])
+    return cv2.warpAffine(image, affine, (width, height), borderValue=(FILL, FILL, FILL))
 
 
 OPERATIONS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
-    "identity": _unchanged,
+    "identity": lambda image, strength: image,
     "auto contrast": _stretched,
     "equalize": _equalised,
     "solarize": _solarised,
@@ -261,9 +249,9 @@ OPERATIONS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
     "contrast": _contrasted,
     "brightness": _brightened,
     "sharpness": _sharpened,
-    "rotate": _moved(_rotation),
-    "shear x": _moved(lambda strength: [[1, MAX_SHEAR * strength], [0, 1]]),
-    "shear y": _moved(lambda strength: [[1, 0], [MAX_SHEAR * strength, 1]]),
-    "translate x": _shifted(horizontal=True),
-    "translate y": _shifted(horizontal=False),
+    "rotate": _rotated,
+    "shear x": lambda image, strength: _sheared(image, strength, 0),
+    "shear y": lambda image, strength: _sheared(image, 0, strength),
+    "translate x": lambda image, strength: _shifted(image, strength, 0),
+    "translate y": lambda image, strength: _shifted(image, 0, strength),
 }

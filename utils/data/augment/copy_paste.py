@@ -75,8 +75,9 @@ def draw_with_copies(
         return draw_tiles(canvas, sources, matrix, output_size), objects
     sources = [source._replace(decode=cache(source.decode)) for source in sources]
     image = draw_tiles(canvas, sources, matrix, output_size)
-    copies, outlines = mirror(objects, chosen, canvas.side)
-    seen = warp_polygons(outlines, matrix, output_size)
+    copies = mirror(objects, chosen, canvas.side)
+    assert copies.polygons is not None
+    seen = warp_polygons(copies.polygons, matrix, output_size)
     origin = np.repeat(np.arange(len(sources)), [len(source.class_index) for source in sources])
     copied = np.unique(origin[chosen[seen.num_points > 0]]).tolist()
     tiles = Canvas(canvas.side, tuple(canvas.tiles[index] for index in copied))
@@ -122,15 +123,12 @@ def _mirror_boxes(boxes_xyxy: np.ndarray, width: float) -> np.ndarray:
     return np.stack((width - right, top, width - left, bottom), axis=1)
 
 
-def mirror(objects: Objects, chosen: np.ndarray, width: float) -> tuple[Objects, Polygons]:
-    """Return some objects mirrored at the vertical axis of a canvas of this width.
-
-    All of them have polygons, which are returned a second time.
-    """
+def mirror(objects: Objects, chosen: np.ndarray, width: float) -> Objects:
+    """Return objects with polygons mirrored at the vertical axis of a canvas of this width."""
     assert objects.polygons is not None
     polygons = objects.polygons.select(chosen).mirrored(0, width)
     boxes = _mirror_boxes(objects.boxes_xyxy[chosen], width)
-    return Objects(objects.class_index[chosen], boxes, polygons), polygons
+    return Objects(objects.class_index[chosen], boxes, polygons)
 
 
 def paste(image: np.ndarray, other: np.ndarray, polygons: Polygons) -> None:

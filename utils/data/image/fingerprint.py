@@ -145,15 +145,11 @@ def _close_pairs(looks: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """
     flips = np.uint64(1) << np.arange(64 - _PART_BITS, 64, dtype=np.uint64)
     for part in range(_PARTS):
-        turned = _turned(looks, part * _PART_BITS)
+        bits = np.uint64(part * _PART_BITS)  # another part becomes the highest
+        turned = (looks << bits) | (looks >> (np.uint64(64) - bits) if part else np.uint64(0))
         order = np.argsort(turned)
         for flip in (np.uint64(0), *flips):
             yield from _pairs_of_part(looks[order], turned[order], flip, order)
-
-
-def _turned(looks: np.ndarray, bits: int) -> np.ndarray:
-    """Return looks turned to the left, so that another part is the highest."""
-    return (looks << np.uint64(bits)) | (looks >> np.uint64(64 - bits)) if bits else looks
 
 
 def _pairs_of_part(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple
 
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
@@ -40,8 +41,6 @@ _MAX_HEADER_BYTES = 1 << 23
 _SCAN_START, _JPEG_END = b"\xff\xda", b"\xff\xd9"
 _BLOCK_BYTES = 1 << 20
 
-_Read = TypeVar("_Read")
-
 
 class BrokenImageError(Exception):
     """Why an image file cannot be used."""
@@ -66,25 +65,24 @@ def read_image_size(path: Path, max_pixels: int = MAX_PIXELS) -> tuple[int, int]
     Raises:
         BrokenImageError: no image, truncated, smaller than 10 px, or larger than max_pixels.
     """
-
-    def checked(file: BinaryIO) -> tuple[int, int]:
+    with _opened(path) as file:
         header = read_header(file)
         check_size(header.size, max_pixels)
         check_complete(file, header.kind)
         return header.size
 
-    return _read(path, checked)
-
 
 def read_other_view(path: Path) -> int:
     """Return the `ImageHeader.other_view` of an image file; raise BrokenImageError for none."""
-    return _read(path, lambda file: read_header(file).other_view)
+    with _opened(path) as file:
+        return read_header(file).other_view
 
 
-def _read(path: Path, read: Callable[[BinaryIO], _Read]) -> _Read:
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
         with open_regular(path, MAX_IMAGE_BYTES) as file:
-            return read(file)
+            yield file
     except OSError as error:
         raise BrokenImageError(error.strerror or str(error)) from error
 

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import cv2
 import numpy as np
 
 UPRIGHT = 1
+# What makes an image of an EXIF orientation upright: first exchange rows and columns, then mirror.
+# 6 is a quarter clockwise, 8 counter-clockwise. Source: CIPA DC-008, "Orientation".
 EXCHANGES_SIDES = (5, 6, 7, 8)
+_MIRRORS_X, _MIRRORS_Y = (2, 3, 6, 7), (3, 4, 7, 8)
 _UNDONE_BY = {6: 8, 8: 6}  # the others undo themselves
-
-
-class _Turn(NamedTuple):
-    """What makes an image upright: first exchange rows and columns, then mirror."""
-
-    transposes: bool
-    mirrors_x: bool
-    mirrors_y: bool
-
-
-# By EXIF orientation. Source: CIPA DC-008, "Orientation".
-_TURNS = {
-    1: _Turn(False, False, False),
-    2: _Turn(False, True, False),
-    3: _Turn(False, True, True),
-    4: _Turn(False, False, True),
-    5: _Turn(True, False, False),
-    6: _Turn(True, True, False),  # a quarter clockwise
-    7: _Turn(True, True, True),
-    8: _Turn(True, False, True),  # a quarter counter-clockwise
-}
 # A matrix (a, b, c, d) takes the point (x, y), y downward, to (a x + c y, b x + d y).
 _OF_MATRIX = {
     (-1, 0, 0, 1): 2,
@@ -46,34 +27,31 @@ _OF_MATRIX = {
 
 def known_orientation(value: object) -> int:
     """Return an EXIF orientation from 1 to 8; upright for anything else that a file may hold."""
-    return value if isinstance(value, int) and value in _TURNS else UPRIGHT
+    return value if isinstance(value, int) and 1 <= value <= 8 else UPRIGHT
 
 
 def turned_upright(image: np.ndarray, orientation: int) -> np.ndarray:
     """Return an image (H, W, 3) of an EXIF orientation as it is to be seen; 1: as it is."""
-    turn = _TURNS[orientation]
-    if turn.transposes:
+    if orientation in EXCHANGES_SIDES:
         image = cv2.transpose(image)
-    if turn.mirrors_x or turn.mirrors_y:
-        image = cv2.flip(image, 0 if not turn.mirrors_x else -1 if turn.mirrors_y else 1)
+    mirrors_x, mirrors_y = orientation in _MIRRORS_X, orientation in _MIRRORS_Y
+    if mirrors_x or mirrors_y:
+        image = cv2.flip(image, 0 if not mirrors_x else -1 if mirrors_y else 1)
     return image
 
 
 def points_upright(points_norm: np.ndarray, orientation: int) -> np.ndarray:
     """Return points (..., 2), x and y from 0 to 1 of the stored image, where they are seen."""
-    turn = _TURNS[orientation]
-    if turn.transposes:
+    if orientation in EXCHANGES_SIDES:
         points_norm = points_norm[..., ::-1]
-    mirrored = np.array([turn.mirrors_x, turn.mirrors_y])
+    mirrored = [orientation in _MIRRORS_X, orientation in _MIRRORS_Y]
     return np.where(mirrored, 1 - points_norm, points_norm)
 
 
 def boxes_upright(boxes_xyxy_norm: np.ndarray, orientation: int) -> np.ndarray:
     """Return boxes (M, 4), from 0 to 1 of the stored image, where they are seen."""
-    turn = _TURNS[orientation]
     corners = points_upright(boxes_xyxy_norm.reshape(-1, 2, 2), orientation)
-    mirrored = np.array([turn.mirrors_x, turn.mirrors_y])
-    return np.where(mirrored, corners[:, ::-1], corners).reshape(-1, 4)
+    return np.concatenate((corners.min(axis=1), corners.max(axis=1)), axis=1)
 
 
 def undone_by(orientation: int) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Any, TypeVar
 
 from backend.words import count
@@ -77,12 +76,7 @@ class _Loader:
     def __enter__(self) -> Any:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _run(self, epoch: Epoch, first_batch: int) -> Iterator[Batch]:

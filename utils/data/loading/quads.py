@@ -39,11 +39,16 @@ def join_quads(
         images: (G, 3, 2H, 2W) uint8, overwritten.
     """
     fours = singles.reshape(len(images), QUAD, *singles.shape[1:])
+    height, width = singles.shape[2:]
     for four, alone, image in zip(fours, enlarged, images, strict=True):
         if alone:
-            _enlarge(four[0], image)
-        else:
-            _tile(four, image)
+            for channel, output in zip(four[0], image, strict=True):
+                # Bilinear, rounded down as the public recipe is; exact in float32: sums of
+                # products of bytes and sixteenths.
+                output[:] = cv2.resize(channel.astype(np.float32), (2 * width, 2 * height))
+            continue
+        for single, (right, down) in zip(four, PLACES_XY.tolist(), strict=True):
+            image[:, down * height :, right * width :][:, :height, :width] = single
     group, position = np.divmod(targets.image_index, QUAD)
     kept = ~enlarged[group] | (position == 0)
     targets, group, position = targets.take(kept), group[kept], position[kept]
@@ -76,18 +81,3 @@ def _join_masks(masks: TargetMasks, position: np.ndarray, tiled: np.ndarray) -> 
         else:
             joined[:] = single.repeat(2, axis=0).repeat(2, axis=1)
     return TargetMasks(maps, map_index.reshape(-1), masks.value)
-
-
-def _enlarge(image: np.ndarray, output: np.ndarray) -> None:
-    """Double an image (3, H, W) by bilinear interpolation, rounded down as the public recipe is."""
-    size_wh = output.shape[2], output.shape[1]
-    for channel, enlarged in zip(image, output, strict=True):
-        # Exact in float32: sums of products of bytes and sixteenths.
-        enlarged[:] = cv2.resize(channel.astype(np.float32), size_wh)
-
-
-def _tile(four: np.ndarray, output: np.ndarray) -> None:
-    height, width = four.shape[2:]
-    for image, (right, down) in zip(four, PLACES_XY.tolist(), strict=True):
-        top, left = down * height, right * width
-        output[:, top : top + height, left : left + width] = image

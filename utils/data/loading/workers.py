@@ -13,7 +13,6 @@ import math
 import mmap
 import os
 import signal
-import struct
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
@@ -35,8 +34,7 @@ from utils.errors import DatasetError, LoaderError
 from utils.processes.host_memory import keep_freed_images
 
 SLOTS_PER_WORKER = 2  # batches that a worker may be ahead
-_NOTE_BYTES = 4096  # the longest path of the system, and the length of it
-_LENGTH = struct.Struct("<H")
+_NOTE_BYTES = 4096  # the longest path of the system, with its end
 _ALIGNMENT = 64  # bytes
 NewArray = Callable[[tuple[int, ...]], np.ndarray]
 PARENTS_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
@@ -68,14 +66,12 @@ class SharedSlots(NamedTuple):
 
     def note(self, path: Path | None) -> None:
         """Keep the path of the image that the worker reads, None for no image."""
-        text = b"" if path is None else os.fsencode(path)[: _NOTE_BYTES - _LENGTH.size]
-        self.file.memory[_LENGTH.size : _LENGTH.size + len(text)] = text
-        _LENGTH.pack_into(self.file.memory, 0, len(text))
+        text = b"" if path is None else os.fsencode(path)[: _NOTE_BYTES - 1]
+        self.file.memory[: len(text) + 1] = text + b"\0"
 
     def noted(self) -> Path | None:
         """Return the path that the worker noted last."""
-        (length,) = _LENGTH.unpack_from(self.file.memory)
-        text = self.file.memory[_LENGTH.size : _LENGTH.size + length]
+        text, _, _ = self.file.memory[:_NOTE_BYTES].partition(b"\0")
         return Path(os.fsdecode(text)) if text else None
 
 
@@ -134,13 +130,6 @@ def _mapped(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
     names = [field.name for field in dataclasses.fields(value)]
     changed = {name: _mapped(getattr(value, name), kind, change) for name in names}
     return dataclasses.replace(value, **changed)
-
-
-class _Failure(NamedTuple):
-    """What a worker sends instead of a batch."""
-
-    is_dataset_error: bool
-    text: str
 
 
 class _Worker(NamedTuple):
@@ -223,9 +212,8 @@ class WorkerPool:
                 raise LoaderError("this epoch was ended by the start of another or by close()")
             number = batch_index % self._num_workers
             reply = self._receive(number)
-            if isinstance(reply, _Failure):
-                kind = DatasetError if reply.is_dataset_error else LoaderError
-                raise kind(reply.text)
+            if isinstance(reply, Exception):
+                raise reply
             shape = self._source.shape(batch_index)
             slots = self._workers[number].slots
             images = new_array(shape)
@@ -308,7 +296,7 @@ def _reply(
     try:
         batch = source.build(epoch, batch_index, images)
         return batch.targets, batch.sample_indices, batch.letterboxes
-    except Exception as error:  # the parent raises it
-        if isinstance(error, DatasetError):
-            return _Failure(True, str(error))
-        return _Failure(False, f"{error}\nin a loader worker:\n{traceback.format_exc()}")
+    except DatasetError as error:  # the parent raises it
+        return DatasetError(str(error))
+    except Exception as error:
+        return LoaderError(f"{error}\nin a loader worker:\n{traceback.format_exc()}")

@@ -29,7 +29,8 @@ def test_the_stored_choices_give_the_stored_image_and_labels(case):
         objects, image = stored_objects(stored), stored["image"].copy()
         width = image.shape[1]
         chosen = choose_copies(stored[f"c{case}_choice"], objects, width)
-        copies, polygons = mirror(objects, chosen, width)
+        copies = mirror(objects, chosen, width)
+        polygons = copies.polygons
         found, expected = join_objects(objects, copies), stored[f"c{case}_labels"]
         assert found.class_index.tolist() == expected[:, 0].tolist()
         # Float32 of values up to 128.
