@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from tests.shared_files import shared_path
 from utils.data.anchors import __main__ as command
@@ -123,25 +122,6 @@ def test_the_command_prints_anchors_for_a_model_yaml(monkeypatch, capsys):
     anchors = np.array([json.loads(level.removeprefix("  - ")) for level in levels])
     assert key == "anchors:" and anchors.shape == (2, 4) and anchors.min() > 0
     assert anchors[0, :2].prod() < anchors[1, 2:].prod()
-
-
-def test_the_command_takes_the_images_that_a_training_takes(monkeypatch, capsys, tmp_path):
-    """Of ten images the smaller nine, and of these the part that --split draws."""
-    (tmp_path / "images").mkdir()
-    for number in range(10):
-        noise = np.random.default_rng(number).integers(0, 256, (16 + number // 9, 16, 3), np.uint8)
-        Image.fromarray(noise).save(tmp_path / f"images/{number}.png")
-        (tmp_path / f"images/{number}.txt").write_text("0 0.5 0.5 0.5 0.5\n")
-    data = tmp_path / "d.yaml"
-    data.write_text("train: images\nnames: [a]\n")
-    sizes = []
-    for more in ([], ["--max-pixels", "256"], ["--split", "0.5"]):
-        words = ["--data", str(data), "--anchors", "3", *more]
-        monkeypatch.setattr("sys.argv", ["anchors", *words])
-        command.main()
-        sizes.append(capsys.readouterr().out.split()[1])
-    drawn = load_split(load_dataset(data, splits=("train",), train_part=0.5), "train")
-    assert sizes == ["10", "9", str(len(drawn))] and 0 < len(drawn) < 10
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from utils.data.augment.geometry import (
     determinant,
     invert,
     warp_boxes,
-    warp_corners,
     worth_keeping,
 )
 
@@ -140,11 +139,3 @@ def test_inverse_and_determinant_agree_with_numpy():
     # Sums of products of up to 320, in float64.
     np.testing.assert_allclose(invert(matrix) @ matrix, np.eye(3), rtol=0, atol=1e-11)
     np.testing.assert_allclose(determinant(matrix), np.linalg.det(matrix), rtol=1e-12)
-
-
-def test_warped_corners_are_those_of_a_warped_box():
-    matrix = Warp(angle=30, zoom=0.8, perspective_xy=(2e-4, -1e-4)).matrix((240, 320), (200, 200))
-    box = (10.0, 20.0, 110.0, 220.0)
-    np.testing.assert_allclose(warp_corners(box, matrix), warp_boxes(np.array([box]), matrix)[0])
-    behind = Warp(perspective_xy=(0.001, 0.001)).matrix((2000, 2000), (1000, 1000))
-    assert warp_corners((0.0, 0.0, 100.0, 100.0), behind) is None

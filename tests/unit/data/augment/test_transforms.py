@@ -251,15 +251,3 @@ def test_boxes_that_fit_outlines_end_where_these_do(document):
                 expected = [*outline.min(axis=0).clip(0, 64), *outline.max(axis=0).clip(0, 64)]
             # Float64: ends of edges are computed from where an edge is cut.
             np.testing.assert_allclose(found.boxes_xyxy[index], expected, atol=1e-9)
-
-
-def test_an_object_whose_outline_leaves_the_image_is_dropped_with_its_loose_box():
-    corner = np.array([(2, 2), (30, 2), (2, 30)], np.float64)
-    image = np.zeros((64, 64, 3), np.uint8)
-    boxes = np.array([[2, 2, 62, 62], [10, 10, 50, 50]], np.float64)
-    item = LabelledImage(image, np.array([3, 4]), boxes, make_polygons([corner, []]))
-    text = '{"Affine": {"p": 1, "translate_px": {"x": [-31, -31], "y": [-31, -31]}}}'
-    assert transform(item, text, 0).class_index.tolist() == [3, 4]
-    found = transform(item, text, 0, fits_outlines=True)
-    assert found.class_index.tolist() == [4]
-    assert found.boxes_xyxy.tolist() == [[0, 0, 19, 19]]

@@ -8,13 +8,9 @@ import numpy as np
 import pytest
 
 from tests.unit.data.image.kinds_of_images import turned
-from utils.boxes import cxcywh_to_xyxy
-from utils.data.augment.strengths import AugmentConfig
-from utils.data.loading.loader import TrainLoader
 from utils.data.loading.reading import read_image
 from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.formats.format import (
-    NORMALISED,
     Annotations,
     FileNotes,
     ImageLabels,
@@ -163,40 +159,3 @@ def test_of_nearly_square_images_the_exact_size_tells_the_view(tmp_path):
     for view in (upright, as_stored(upright, 6)):
         (sample,) = scanned(annotate(path, view))
         check_on_objects(sample)
-
-
-@pytest.mark.parametrize("orientation", [3, 6])
-def test_coordinates_without_a_size_count_as_labelled_upright(orientation, tmp_path):
-    path, _ = write(tmp_path, "JPEG", orientation)
-    image = ImageLabels(path, NORMALISED)
-    for name, box in OBJECTS.items():
-        image.add_outline(name, corners(box) / (WIDTH, HEIGHT))
-    (sample,) = scanned(collect([image], FileNotes()))
-    check_on_objects(sample)
-
-
-def test_boxes_lie_on_their_objects_in_training_batches(tmp_path):
-    samples = []
-    for form in TURNED_FORMS:
-        for orientation in range(1, 9):
-            path, stored = write(tmp_path, form, orientation)
-            views = [upright_scene()] + ([stored] if orientation in QUARTERS else [])
-            for view in views:
-                samples += scanned(annotate(path, view))
-    assert len(samples) == 4 * 12
-    augment = AugmentConfig(fliplr=0.5, flipud=0.5, mosaic=0.5, scale=0.2, translate=0.1)
-    with TrainLoader(samples, 96, 16, augment, seed=0, workers=0) as loader:
-        batches = list(loader.epoch(0))
-    num_objects = 0
-    for batch in batches:
-        targets = batch.targets
-        boxes = cxcywh_to_xyxy(targets.boxes_cxcywh_norm) * 96
-        for index, class_index, box in zip(*targets[:2], boxes, strict=True):
-            image = batch.images[index].transpose(1, 2, 0)
-            left, top, right, bottom = np.rint(box).astype(int)
-            if min(right - left, bottom - top) < 6:
-                continue  # nearly all of it is cut off
-            inner = image[top + 2 : bottom - 2, left + 2 : right - 2]
-            assert is_of((RED, GREEN)[int(class_index)], inner).mean() > 0.95
-            num_objects += 1
-    assert num_objects > 96

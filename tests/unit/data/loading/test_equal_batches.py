@@ -14,21 +14,11 @@ from utils.data.loading.batch import Batch
 from utils.data.loading.items import BOXES, CLASSES, MaskItems
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.loading.order import SQUARE, BatchRecipe
-from utils.data.shapes.dataset import ShapesConfig, draw_dataset
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
 from utils.processes.world import ALONE, World
 
-NUM_SAMPLES, BATCH = 21, 8
+NUM_SAMPLES, BATCH = 22, 8
 SCORES = (0.9, 0.1, 0.3, 0.0, 0.5)
 WINDOW = BatchRecipe(mosaic_window=6)
-
-
-@pytest.fixture(scope="module")
-def samples(tmp_path_factory):
-    config = ShapesConfig(NUM_SAMPLES, 1, image_side=80, outlines=True)
-    folder = tmp_path_factory.mktemp("data") / "shapes"
-    return load_split(load_dataset(draw_dataset(folder, config)), "train")
 
 
 class Training:

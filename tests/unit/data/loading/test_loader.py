@@ -14,22 +14,10 @@ from utils.data.loading.batches import TrainBatches
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.loading.order import Epoch
 from utils.data.loading.reading import decode
-from utils.data.shapes.dataset import ShapesConfig, draw_dataset
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import scan_samples
 from utils.data.sources.samples import Sample, table_of
 from utils.errors import DatasetError, LoaderError, UserError
 
 NUM_SAMPLES = 22
-
-
-@pytest.fixture(scope="module")
-def samples(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data") / "shapes"
-    config = ShapesConfig(num_train=NUM_SAMPLES, num_val=1, image_side=80)
-    dataset = load_dataset(draw_dataset(folder, config))
-    return scan_samples(list_images(dataset.train), len(dataset.class_names)).samples
 
 
 def train_loader(samples, workers=0, **changes):
@@ -119,7 +107,10 @@ def test_arrays_have_the_promised_types(samples):
 def test_images_without_objects_give_empty_targets(samples):
     empty = [
         dataclasses.replace(
-            sample, class_index=np.zeros(0, np.int64), boxes_cxcywh_norm=np.zeros((0, 4), "f4")
+            sample,
+            class_index=np.zeros(0, np.int64),
+            boxes_cxcywh_norm=np.zeros((0, 4), "f4"),
+            polygons_norm=None,
         )
         for sample in samples
     ]

@@ -9,13 +9,11 @@ import pytest
 from backend.processes import Process
 from tests.outlines import make_polygons
 from tests.unit.data.batch_digest import EVERYTHING, digest
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.decoding import LabelledImage
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.items import MaskItems, complete_outlines
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.loading.order import BatchRecipe
-from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.processes.world import World
@@ -26,14 +24,7 @@ RECIPES = {
     "rect": BatchRecipe(rectangular=True),
     "quad": BatchRecipe(quad=True),
 }
-NUM_SAMPLES, BATCH = 13, 8
-
-
-@pytest.fixture(scope="module")
-def samples(tmp_path_factory):
-    config = ShapesConfig(NUM_SAMPLES, 1, image_side=80, outlines=True)
-    folder = tmp_path_factory.mktemp("data") / "shapes"
-    return load_split(load_dataset(draw_dataset(folder, config)), "train")
+BATCH = 8
 
 
 def train_batches(samples, workers=0, first=0, rank=0, world_size=1, **changes) -> list[Batch]:
@@ -69,29 +60,6 @@ def test_masks_change_neither_images_nor_boxes(samples, items, recipe):
     ):
         targets = with_masks.targets._replace(masks=None)
         assert digest(with_masks._replace(targets=targets)) == digest(without)
-
-
-def test_only_with_masks_do_moved_boxes_fit_their_outlines(samples):
-    """Detection keeps the boxes that the package moves: its batches stay what they were."""
-    turned = AugmentConfig(transforms='{"Rotate": {"p": 1, "limit": [30, 60]}}')
-    masks, plain = (
-        train_batches(samples, augment=turned, items=items)
-        for items in (MaskItems(ratio=1), MaskItems.__base__())
-    )
-    larger = []
-    for with_masks, without in zip(masks, plain, strict=True):
-        np.testing.assert_array_equal(with_masks.images, without.images)
-        areas = [
-            x.targets.boxes_cxcywh_norm[:, 2:].prod(axis=1).sum() for x in (with_masks, without)
-        ]
-        larger.append(areas[1] / areas[0])
-        for index, box in enumerate(with_masks.targets.boxes_cxcywh_norm * 64):
-            y, x = np.nonzero(mask_of(with_masks.targets, index))
-            around = np.array([x.min(), y.min(), x.max() + 1, y.max() + 1])
-            # A pixel that the border of an outline touches is drawn as a whole.
-            corners = np.concatenate((box[:2] - box[2:] / 2, box[:2] + box[2:] / 2))
-            assert (around[:2] >= corners[:2] - 2).all() and (around[2:] <= corners[2:] + 2).all()
-    assert min(larger) > 1.1
 
 
 def test_masks_lie_on_the_pixels_of_bright_objects(tmp_path):

@@ -16,7 +16,6 @@ from utils.data.sources.samples import Sample
 from utils.errors import DatasetError
 
 SIZE = (200, 133)
-SUBSAMPLINGS = {"4:4:4": 0x111111, "4:2:2": 0x211111, "4:2:0": 0x221111, "4:1:1": 0x411111}
 
 
 def smooth_image() -> np.ndarray:
@@ -31,46 +30,6 @@ def smooth_image() -> np.ndarray:
 def write(path, *options) -> Sample:
     assert cv2.imwrite(str(path), smooth_image(), options)
     return Sample(path, *SIZE, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
-
-
-@pytest.fixture(
-    params=[*SUBSAMPLINGS, "restarts", "grey", "progressive", "png", "turned", "upright"]
-)
-def sample(request, tmp_path) -> Sample:
-    path = tmp_path / "a.jpg"
-    if request.param == "grey":
-        assert cv2.imwrite(str(path), smooth_image()[..., 0])
-    elif request.param == "turned":
-        exif = Image.Exif()
-        exif[0x0112] = 6
-        exif[0x010F] = "a maker"
-        Image.fromarray(smooth_image().transpose(1, 0, 2).copy()).save(path, exif=exif)
-    elif request.param == "appended":  # as cameras do with a preview
-        write(path)
-        path.write_bytes(path.read_bytes() * 2 + b"more")
-    elif request.param == "upright":
-        exif = Image.Exif()
-        exif[0x0112], exif[0x010F] = 1, "a maker"
-        Image.fromarray(smooth_image()).save(path, exif=exif)
-    elif request.param == "progressive":
-        return write(path, cv2.IMWRITE_JPEG_PROGRESSIVE, 1)
-    elif request.param == "png":
-        return write(tmp_path / "a.png")
-    elif request.param == "restarts":
-        return write(path, cv2.IMWRITE_JPEG_RST_INTERVAL, 3)
-    else:
-        return write(path, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, SUBSAMPLINGS[request.param])
-    return Sample(path, *SIZE, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
-
-
-@pytest.mark.parametrize("reduction", [1, 2, 4, 8])
-def test_a_reduced_size_is_rounded_up(sample, reduction, capfd):
-    assert decode(sample, reduction).shape == (
-        -(-SIZE[0] // reduction),
-        -(-SIZE[1] // reduction),
-        3,
-    )
-    assert capfd.readouterr() == ("", "")  # libjpeg warns of nothing
 
 
 @pytest.mark.parametrize(

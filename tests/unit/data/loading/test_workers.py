@@ -2,47 +2,67 @@
 
 import multiprocessing
 import os
-import platform
 import re
 import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
 from tests.unit.data.batch_digest import EVERYTHING, digest
-from tests.unit.data.loading.crashing_batches import (
-    CRASHING_INDEX,
-    CrashingBatches,
-    KilledBatches,
-)
-from tests.unit.data.loading.faulting_batches import MEBIBYTES, FaultingBatches
+from tests.unit.data.sources.test_samples import make_sample
 from utils.data.augment.strengths import AugmentConfig
+from utils.data.loading.batches import TrainBatches
 from utils.data.loading.loader import TrainLoader
 from utils.data.loading.order import Epoch
-from utils.data.loading.workers import SharedSlots, WorkerPool
+from utils.data.loading.workers import SharedSlots, SharedSource, WorkerPool
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import scan_samples
-from utils.data.sources.samples import table_of
+from utils.data.sources.samples import SampleTable, table_of
 from utils.errors import LoaderError
 from utils.files.project import PROJECT
+
+CRASHING_INDEX = 3
+
+
+def end_by(number: signal.Signals) -> None:
+    """Let the decoder send this process a signal."""
+
+    def crash(*arguments):
+        signal.raise_signal(number)
+
+    cv2.imdecode = crash
+
+
+class CrashingBatches(TrainBatches):
+    """Training batches of which one image ends a worker, as a damaged one ends a decoder."""
+
+    ends_by = signal.SIGSEGV
+
+    def _decode(self, index, sample, reduction):
+        if index == CRASHING_INDEX:
+            end_by(self.ends_by)
+        return super()._decode(index, sample, reduction)
+
+
+class KilledBatches(CrashingBatches):
+    """Likewise, as the kernel does to a process that takes too much memory."""
+
+    ends_by = signal.SIGKILL
 
 
 @pytest.fixture(scope="module")
 def dataset_yaml(tmp_path_factory):
     config = ShapesConfig(num_train=20, num_val=1, image_side=64)
     return draw_dataset(tmp_path_factory.mktemp("data") / "shapes", config)
-
-
-@pytest.fixture(scope="module")
-def samples(dataset_yaml):
-    return scan_samples(list_images(load_dataset(dataset_yaml).train), num_classes=5).samples
 
 
 @pytest.fixture
@@ -72,7 +92,7 @@ def is_running(process_id: int) -> bool:
 
 
 def test_workers_load_no_framework(loader):
-    assert len(list(loader.epoch(0))) == 10
+    assert len(list(loader.epoch(0))) == 11
     for process_id in worker_ids():
         libraries = Path(f"/proc/{process_id}/maps").read_text()
         assert "site-packages/cv2/" in libraries
@@ -118,23 +138,13 @@ def test_a_worker_that_dies_names_the_image_that_it_read(samples, batches, name,
     assert worker_ids() == []
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
-def test_a_worker_keeps_the_memory_of_an_image_for_the_next_one(samples):
-    source = FaultingBatches(table_of(samples), 64, 2, AugmentConfig(), seed=0)
-    pool = WorkerPool(source, 1)
-    with closing(pool):
-        first = next(iter(pool.run(Epoch(0))))
-    # Freed at once, three arrays cost a fault for each page of 4 KiB, or of 2 MiB.
-    assert int(first.sample_indices[0]) < 3 * MEBIBYTES / 2
-
-
 DIE_HERE = """
 import sys
 import backend
-from tests.unit.data.loading.crashing_batches import CRASHING_INDEX, CrashingBatches
+from tests.unit.data.loading.test_workers import CRASHING_INDEX, CrashingBatches
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.order import Epoch
-from utils.data.sources.samples import table_of
+from utils.data.sources.samples import SampleTable, table_of
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
 from utils.processes.command import run_command
@@ -181,7 +191,9 @@ def test_the_name_of_an_image_may_be_any_that_the_system_has(tmp_path):
 PARENT = """
 import sys, time
 from tests.unit.data.loading.test_workers import *
-samples = scan_samples(list_images(load_dataset(sys.argv[1]).train), num_classes=5).samples
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
+samples = load_split(load_dataset(sys.argv[1]), "train")
 loader = TrainLoader(samples, 64, 2, EVERYTHING, seed=0, workers=2)
 loader.start()
 """
@@ -248,3 +260,62 @@ def test_images_are_built_in_the_arrays_that_are_asked_for(samples, workers):
     for images, array, wanted in zip(found, made, ordinary, strict=True):
         assert images is array
         np.testing.assert_array_equal(images, wanted)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a worker needs, as a batch source has it."""
+
+    samples: SampleTable
+    empty: np.ndarray
+    columns: np.ndarray  # not contiguous
+
+    @cached_property
+    def made_late(self) -> np.ndarray:
+        return np.arange(len(self.samples.class_index))
+
+
+def own_kib() -> int:
+    """The memory of this process alone; that of a shared file is none of it."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Anonymous:"))
+
+
+def checksums(source: Source) -> list[int]:
+    samples = source.samples
+    arrays = (samples.class_index, samples.boxes_cxcywh_norm, source.columns, source.made_late)
+    return [zlib.crc32(np.ascontiguousarray(array)) for array in arrays]
+
+
+def answer(source: Source, connection: Connection) -> None:
+    """Send what this process got, whether it may write, and the memory of its own."""
+    found = checksums(source), list(source.samples.paths), source.empty.shape
+    connection.send((found, source.samples.class_index.flags.writeable, own_kib()))
+
+
+def answers(shared: SharedSource, number: int) -> list:
+    context = get_context("spawn")
+    found = []
+    for _ in range(number):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=answer, args=(shared, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        found.append(ours.recv())
+        process.join()
+        process.close()
+    return found
+
+
+def make_source(num_objects: int) -> Source:
+    samples = table_of([make_sample(0, 0), make_sample(1, num_objects)])
+    return Source(samples, np.zeros((0, 4)), np.arange(12).reshape(3, 4)[:, ::2])
+
+
+def test_workers_get_the_same_arrays_and_no_copy_of_them():
+    source = make_source(1_000_000)  # 24 MB
+    ((_, _, few_kib),) = answers(SharedSource(make_source(1)), 1)
+    for found, writable, kib in answers(SharedSource(source), 2):
+        assert found == (checksums(source), list(source.samples.paths), (0, 4))
+        assert not writable
+        assert kib - few_kib < 8_000
