@@ -14,7 +14,7 @@ from PIL import Image
 
 from tests.fuzz.reader import MIB, Reader
 from tests.unit.data.image.kinds_of_images import KINDS, turned
-from tests.unit.data.image.test_heic import HEIC
+from tests.unit.data.image.test_kinds import HEIC
 from tests.unit.data.records.record_files import index_entry, index_record, record_file
 from utils.data.check.inspection import inspect
 from utils.data.image.fingerprint import fingerprint_of
