@@ -150,7 +150,7 @@ def export_all(flags: argparse.Namespace, folder: Path) -> list[Candidate]:
     found = [Candidate("model", "float32", Path(flags.weights).stat().st_size)]
     for row in filter(runs_here, FORMATS):
         for precision, options in PRECISIONS.items():
-            if all(getattr(row, ability) for ability in options):
+            if all(ability in row.flags for ability in options):
                 path = export_one(flags, row, precision, folder / f"{row.name}-{precision}")
                 found.append(Candidate(row.name, precision, size_of(path), path))
     return found

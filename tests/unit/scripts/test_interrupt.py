@@ -14,13 +14,13 @@ from utils.processes.interrupt import EXIT_INTERRUPTED, EXIT_TERMINATED
 
 LEFT_OUT = {
     Path("backend/contract/__main__.py"),  # its package imports much before it
-    Path("utils/export/trial.py"),  # a child process, ended by the command that starts it
+    Path("utils/export/opening.py"),  # a child process, ended by the command that starts it
 }
 SCRIPTS = sorted(
     script
     for path in PYTHON_FILES
     if 'if __name__ == "__main__":' in path.read_text()
-    and (script := path.relative_to(PROJECT)).parts[0] != "tests"
+    and (script := path.relative_to(PROJECT)).parts[0] not in ("tests", "benchmarks")
     and script not in LEFT_OUT
 )
 # Takes the place of a package that a script imports, and interrupts the import.
