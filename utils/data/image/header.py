@@ -188,7 +188,8 @@ def _is_plain(image: PngImageFile) -> bool:
     OpenCV 4.11 ends the process on some damaged animations and deepens 16 bits otherwise; its
     libpng prints warnings of common colour profiles.
     """
-    is_eight_bits = image.mode in ("L", "RGB") and image.tile[0].args == image.mode
+    has_data = bool(image.tile)
+    is_eight_bits = has_data and image.mode in ("L", "RGB") and image.tile[0].args == image.mode
     has_extras = "icc_profile" in image.info or "transparency" in image.info
     return is_eight_bits and not image.is_animated and not has_extras
 
