@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from utils.data.sources.formats.format import AnnotatedFolder, Annotations
 from utils.data.sources.recognised import recognise, unrecognised_text
 from utils.errors import DatasetError
 from utils.files.project import PROJECT
+from utils.screen.text import printable
 
 BUILT_IN = "shapes"
 BUILT_INS: dict[str, Callable[[Path], Path]] = {
@@ -27,6 +29,8 @@ BUILT_INS: dict[str, Callable[[Path], Path]] = {
 }
 YAML_FOLDER = PROJECT / "data"
 YAML_SUFFIXES = (".yaml", ".yml")
+
+log = logging.getLogger("data")
 
 
 def load_dataset(
@@ -53,6 +57,8 @@ def load_dataset(
     """
     name = str(argument)
     if name in BUILT_INS:
+        if os.path.exists(name):
+            log.info("%s: the built-in dataset; for the folder of that name give ./%s", name, name)
         argument = BUILT_INS[name](Path(image_root) / name)
     drawn_from = [split for split in splits if split != "val"]
     needed = splits if train_part is None else dict.fromkeys(["train", *drawn_from])
@@ -114,6 +120,9 @@ def _find_yaml(argument: Path) -> Path:
     candidates = (argument, YAML_FOLDER / name)
     for path in candidates:
         if os.path.exists(path) and not os.path.isdir(path):
+            if path is not argument and os.path.isdir(argument):
+                text = "--data %s: no dataset is recognised in this folder; %s is used"
+                log.info(text, printable(str(argument)), path)
             return path  # what is no file is reported by its reader
     if os.path.isdir(argument):
         raise DatasetError(unrecognised_text(argument))

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.shared_files import shared_path
+from utils.data.sources import dataset as sources
 from utils.data.sources.dataset import YAML_FOLDER, load_dataset
 from utils.data.sources.image_files import has_images, list_images
 from utils.errors import DatasetError, UserError, brief
@@ -283,6 +284,23 @@ def test_an_unknown_argument_lists_the_known_ones(tmp_path, monkeypatch):
     assert str(tmp_path / "cococo.yaml") in text
     assert "shapes" in text
     assert "coco.yaml" in text.split("known name")[1]
+
+
+def test_a_folder_that_gives_way_to_a_dataset_of_this_project_is_told(
+    dataset, tmp_path, monkeypatch, caplog
+):
+    path = write_yaml(dataset / "data/coco.yaml", path="..")
+    monkeypatch.setattr(sources, "YAML_FOLDER", path.parent)
+    monkeypatch.setitem(sources.BUILT_INS, "shapes", lambda folder: path)
+    monkeypatch.chdir(tmp_path)
+    with caplog.at_level("INFO"):
+        for name in ("coco", "shapes"):
+            (tmp_path / name).mkdir()
+            assert load_dataset(name).name == "coco"
+    assert caplog.messages == [
+        f"--data coco: no dataset is recognised in this folder; {path} is used",
+        "shapes: the built-in dataset; for the folder of that name give ./shapes",
+    ]
 
 
 def test_coco_has_the_public_classes():
