@@ -231,7 +231,7 @@ def loss_gap(reference: Document, candidate: Document) -> Document | None:
     pairs = list(zip(reference["losses"], candidate["losses"], strict=False))[:JUDGED_BATCHES]
     if not pairs:
         return None
-    gaps = [_relative(_summed(left), _summed(right)) for left, right in pairs]
+    gaps = [_gap(*pair) for pair in pairs]
     worst = max(gaps)  # none is NaN
     precisions = {run["work"].get("precision") for run in (reference, candidate)}
     tolerance = TOLERANCE if precisions <= {"float32", "float64"} else HALF_TOLERANCE
@@ -244,14 +244,9 @@ def loss_gap(reference: Document, candidate: Document) -> Document | None:
     }
 
 
-def _summed(terms: Sequence[float | None]) -> float:
-    """Return the loss of a batch from its terms; infinite if one term is not finite."""
-    finite = [term for term in terms if term is not None and math.isfinite(term)]
-    return sum(finite) if len(finite) == len(terms) else math.inf
-
-
-def _relative(reference: float, value: float) -> float:
-    """Return the relative difference; infinite if either value is infinite."""
-    if math.isinf(reference) or math.isinf(value):
+def _gap(reference: Sequence[float | None], candidate: Sequence[float | None]) -> float:
+    """Return the relative difference of two summed losses; infinite if a term is not finite."""
+    left, right = (sum(math.inf if x is None else x for x in one) for one in (reference, candidate))
+    if not (math.isfinite(left) and math.isfinite(right)):
         return math.inf
-    return abs(value - reference) / max(abs(reference), 1e-12)
+    return abs(right - left) / max(abs(left), 1e-12)

@@ -82,12 +82,8 @@ def train_command(settings: Settings, turn: Turn, run_folder: Path) -> list[str]
     command += ["--split", str(settings.train_part)] if settings.train_part else []
     command += ["--hyp", settings.hyp] if settings.hyp else []
     command += ["--img", str(settings.image_size), "--batch", str(cell.batch)]
-    command += [
-        "--epochs",
-        str(settings.warm_up_epochs + settings.epochs),
-        "--seed",
-        str(settings.seed),
-    ]
+    command += ["--epochs", str(settings.warm_up_epochs + settings.epochs)]
+    command += ["--seed", str(settings.seed)]
     command += ["--workers", str(settings.workers), "--device", settings.device]
     command += ["--nproc", str(settings.processes)] if settings.processes > 1 else []
     # The layout and the precision that both backends have; a variant may ask for others.

@@ -193,14 +193,12 @@ class VideoFile(Source):
 
     def _check_end(self, num_counted: int, num_frames: int) -> None:
         """Raise BrokenSourceError unless all of the file could be read."""
-        if self._num_packets < num_counted * (1 - _MAY_MISS):
-            reason = "cut short"
-        elif self._num_damaged:
-            reason = count(self._num_damaged, "damaged packet")
-        elif num_frames:
-            return
-        else:
+        is_cut = self._num_packets < num_counted * (1 - _MAY_MISS)
+        if not is_cut and not self._num_damaged:
+            if num_frames:
+                return
             raise BrokenSourceError("holds no frame")
+        reason = "cut short" if is_cut else count(self._num_damaged, "damaged packet")
         if not num_frames:  # FFmpeg refuses what is too large, and says no more than of damage
             reason += f", or frames of over {self._max_pixels:,} pixels (--max-pixels)"
         raise BrokenSourceError(f"{reason}; {count(num_frames, 'frame')} could be read")
