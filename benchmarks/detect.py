@@ -68,10 +68,6 @@ class Detected:
             self.detector.predictor(tensor)
             backend.device.synchronize(self.detector.device)
 
-    def one_by_one(self, tensors: Sequence[Any]) -> None:
-        for tensor in tensors:
-            self.forward(tensor)
-
     def in_lanes(self, tensors: Sequence[Any]) -> None:
         from models.inference.pipeline import Lanes
 
@@ -146,7 +142,7 @@ def main() -> None:
     run = build(flags, device)
     tensors = run.batches()
     ways = {
-        "forward pass alone": lambda: run.one_by_one(tensors),
+        "forward pass alone": lambda: [run.forward(tensor) for tensor in tensors],
         "the same, in lanes": lambda: run.in_lanes(tensors),
         "detect --nosave": run.unwritten,
         "detect": run.written,

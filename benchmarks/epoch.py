@@ -33,15 +33,18 @@ from utils.data.sources.splits import images_of
 from utils.errors import UserError
 from utils.processes.command import run_command
 
-Flags = Sequence[str]
-
-PLAIN: Flags = ("--layout", "contiguous", "--amp", "off")  # a GPU would take a half precision
-FAST: Flags = ("--bbox_iou_optim", "--multi_tensor_optimizer", "--cache", "ram")
+PLAIN: Sequence[str] = (
+    "--layout",
+    "contiguous",
+    "--amp",
+    "off",
+)  # a GPU would take a half precision
+FAST: Sequence[str] = ("--bbox_iou_optim", "--multi_tensor_optimizer", "--cache", "ram")
 # Of work.json: what all candidates must have done alike.
 WORK = ("batches_sha1", "optimizer_steps", "parameters")
 
 
-def train(command: Flags) -> tuple[list[float], dict[str, object]]:
+def train(command: Sequence[str]) -> tuple[list[float], dict[str, object]]:
     """Run train.py; return milliseconds of its epochs without the first, and its work.
 
     Raises:
@@ -67,7 +70,7 @@ def train(command: Flags) -> tuple[list[float], dict[str, object]]:
 
 
 def time_processes(
-    case: str, commands: Mapping[str, Flags], repeats: int, images: int
+    case: str, commands: Mapping[str, Sequence[str]], repeats: int, images: int
 ) -> list[Timing]:
     """Time each command in turns and print its images per second; ratios refer to the first.
 

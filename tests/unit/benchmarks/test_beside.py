@@ -154,3 +154,13 @@ def test_our_trainer_beside_itself_does_equal_work(monkeypatch, tmp_path):
     (ours,), (twin,) = document["runs"].values()
     assert ours["work"]["batches per epoch"] == 3
     assert len(ours["epochs"]) == len(twin["epochs"]) == 1
+
+
+def test_a_trainer_without_results_has_the_time_of_its_whole_process(run, tmp_path):
+    (tmp_path / "silent.py").write_text("print('trained')")
+    code, printed, document = run(
+        "--rounds", 1, "--other", f"{sys.executable} {tmp_path / 'silent.py'}"
+    )
+    assert code == 0 and document["runs"]["other"][0]["epochs"] == []
+    lines = {line[:14].strip(): line for line in printed.splitlines()}
+    assert "wrote no rows" in lines["epochs"] and "in 1 pair: too few" in lines["whole runs"]

@@ -140,3 +140,12 @@ def test_a_failure_is_named_by_the_last_error_or_line(tmp_path, printed, outcome
     assert run["failure"] == failure
     assert run["log_tail"][-1:] == ([] if not (failure and printed) else
         [printed.rstrip("\n").split("\n")[-1].rpartition("\r")[2]])  # fmt: skip
+
+
+@pytest.mark.parametrize(("users", "seen"), [(None, "0"), ("1", "1")])
+def test_no_side_rounds_to_tf32_unless_the_user_says_so(tmp_path, monkeypatch, users, seen):
+    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
+    if users is not None:
+        monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", users)
+    assert run(tmp_path, "import os; print(os.environ['NVIDIA_TF32_OVERRIDE'])").exit_code == 0
+    assert (tmp_path / "log").read_text() == f"{seen}\n"

@@ -1,5 +1,6 @@
 """`Result.plot` and `Result.crop`: what YOLOv5 writes on boxes, and what it cuts out of images."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -74,3 +75,12 @@ def test_plot_draws_on_a_copy():
     assert ((drawn[200] == class_colour(1)).all(axis=1)).sum() == 10
     assert (drawn[70:98] != 0).any()
     assert not result.plot(labels=False)[:97].any()
+
+
+def test_the_label_of_a_track_begins_with_its_number(drawn_labels):
+    result = result_of(None, [(0, 0, 9, 9)] * 2, classes=[0, 1])
+    result = dataclasses.replace(result, track_ids=np.array([7, 12]))
+    result.plot()
+    assert drawn_labels == ["7 person 0.87", "12 bus 0.87"]
+    result.plot(scores=False)
+    assert drawn_labels == ["7 person", "12 bus"]

@@ -71,3 +71,11 @@ def test_other_packages_get_the_five_classes():
     assert type(classes).__name__ == "Classifications"
     assert classes.class_id.tolist() == ORDER
     np.testing.assert_array_equal(classes.confidence, result().scores)
+
+
+def test_what_is_no_number_is_no_class():
+    found = result([float("nan"), 0.5, 0.25, float("nan"), 0.125, float("inf"), 0.0])
+    assert found.top5.tolist() == [1, 2, 4, 6]
+    nothing = result([float("nan")] * 7)
+    assert (len(nothing), nothing.words(), nothing.counted) == (0, "(no class)", [])
+    np.testing.assert_array_equal(nothing.plot(), nothing.image)

@@ -151,3 +151,15 @@ def test_images_of_a_folder_are_one_sequence():
     images = [Frame(IMAGE, Path(f"{number}.jpg")) for number in range(3)]
     assert ids_of(trackers, *images) == [NEW, KNOWN, KNOWN]
     assert ids_of(trackers, *video("a.mp4", 0)) == [NEW]
+
+
+@pytest.mark.parametrize(("rate", "between"), [(25, 2.5), (0.2, 5.0), (None, 1.5)])
+def test_rare_frames_are_tracked_and_may_miss_an_object_twice(rate, between):
+    """As of a stream that the network is too slow for: one image in more than a second."""
+    tracker = Tracker(rate, CONFIDENCE)
+    ids = []
+    for step in range(12):
+        seen = boxes() if step in (6, 7) else boxes((10 + 2 * step, 20, 0.9))
+        shown = Frame(IMAGE, "camera", step * 60, step * between)
+        ids.append(tracker.update(seen, shown)[1].tolist())
+    assert ids[3:6] == ids[8:][:3] and ids[5] == ids[-1] != [NO_ID]

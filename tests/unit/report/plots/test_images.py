@@ -13,7 +13,7 @@ from utils.data.sources.samples import Sample
 from utils.detections import Detections, GroundTruth
 from utils.drawing.colours import class_colour
 from utils.evaluation.accuracy import Mistake
-from utils.evaluation.coco.metric import Example
+from utils.evaluation.coco.metric import NUM_EXAMPLES, Example
 from utils.report.plots import images
 from utils.report.plots.images import draw_objects, plot_batch, plot_examples, plot_mistakes
 
@@ -159,3 +159,13 @@ def test_each_mistake_is_a_tile_with_both_classes_and_the_score(monkeypatch, tmp
     assert red[:, :TILE].sum() > TILE * TILE / 2 < red[:, TILE:].sum()
     plot_mistakes([], [], NAMES, tmp_path / "none.jpg")
     assert not (tmp_path / "none.jpg").exists()
+
+
+def test_images_fill_sixteen_tiles_a_file(tmp_path):
+    nothing = Example(Detections(np.zeros((0, 4)), np.zeros(0), np.zeros(0, int)),
+                      GroundTruth(np.zeros(0, int), np.zeros((0, 4))))  # fmt: skip
+    samples = [write_image(tmp_path, number, (8, 8), (0, 0, 90)) for number in range(18)]
+    plot_examples(dict.fromkeys(range(18), nothing), samples, NAMES, tmp_path)
+    assert read_rgb(tmp_path / "val_batch0_pred.jpg").shape == (4 * (TILE + NAME_BELOW), 1920, 3)
+    assert read_rgb(tmp_path / "val_batch1_pred.jpg").shape == (TILE + NAME_BELOW, 960, 3)
+    assert NUM_EXAMPLES == 3 * images.MAX_TILES  # three files at most, as the public run has
