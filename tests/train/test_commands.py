@@ -1,7 +1,6 @@
 """train.py and val.py as a user runs them, in a process of their own."""
 
 import csv
-import json
 import os
 import re
 import shlex
@@ -15,12 +14,9 @@ import numpy as np
 import pytest
 import yaml
 
-import train
-import val
 from tests.small import write_small_dataset, write_small_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from utils.data.sources.dataset import load_dataset
-from utils.processes.command import run_command
 from utils.state.checkpoint import load_checkpoint
 
 SMALL = ["--img", "64", "--batch", "4", "--workers", "1", "--device", "cpu"]
@@ -66,22 +62,6 @@ def all_rows(run_folder):
 
 def last_row(run_folder):
     return all_rows(run_folder)[-1]
-
-
-@pytest.fixture
-def refused(monkeypatch, capfd):
-    """A function from a command that a user's mistake ends, run in this process, to its errors."""
-
-    def run_here(script, *arguments):
-        monkeypatch.setattr("sys.argv", [script, *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            run_command({"train.py": train.main, "val.py": val.main}[script], several=True)
-        printed, errors = capfd.readouterr()
-        assert end.value.code == 2
-        assert "Traceback" not in errors + printed
-        return errors
-
-    return run_here
 
 
 def test_a_file_name_that_is_no_text_is_spelt_out(trained):
@@ -181,30 +161,6 @@ def test_the_last_line_of_a_run_validates_its_best_weights_and_repeats_their_fig
     assert "as YOLOv5 prints it" not in done.stdout
 
 
-def test_validation_writes_a_coco_file_and_adds_the_old_figures_when_asked(
-    trained, inputs, tmp_path
-):
-    _, data, _ = inputs
-    done = run(
-        "val.py", "--weights", trained[0] / "weights" / "last.safetensors", "--data", data,
-        "--img", 64, "--workers", 0, "--project", tmp_path, "--device", "cpu", "--conf", 0,
-        "--save-json", "--legacy-metric",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert {path.name for path in (tmp_path / "exp").iterdir()} >= {
-        "predictions.json", "PR_curve.png", "P_curve.png", "R_curve.png", "F1_curve.png",
-        "confusion_matrix.png", "val_batch0_labels.jpg", "val_batch0_pred.jpg",
-    }  # fmt: skip
-    rows = json.loads((tmp_path / "exp" / "predictions.json").read_text())
-    assert rows and all(set(row) == {"image_id", "category_id", "bbox", "score"} for row in rows)
-    cocos, _, legacy = done.stdout.partition("as YOLOv5 prints it")
-    counts = [
-        next(line.split()[1:3] for line in table.splitlines() if line.split()[:1] == ["all"])
-        for table in (cocos, legacy)
-    ]
-    assert counts[0] == counts[1]
-
-
 def test_training_from_weights_starts_where_they_are(trained, inputs, tmp_path):
     _, data, _ = inputs
     weights = trained[0] / "weights" / "last.safetensors"
@@ -228,30 +184,6 @@ def write_still_hyperparameters(folder):
     path = folder / "hyp.yaml"
     path.write_text(yaml.safe_dump({**document, "lr0": 0.0, "warmup_bias_lr": 0.0}))
     return path
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--data", "missing.yaml"], "missing.yaml"),
-        (["--cfg", "missing.yaml"], "--cfg missing.yaml: there is no such file"),
-        (["--hyp", "missing.yaml"], "--hyp missing.yaml: No such file"),
-        (["--img", "100"], "--img 100 is no multiple of the model's stride 32; use 128"),
-        (["--img", "32"], "--img 32 is one cell of the model's stride 32"),
-        (["--device", "7"], "--device '7' is not there"),
-        (["--seed", str(2**64)], "--seed 18446744073709551616"),
-        (["--weights", "yolov5n.pt"], "yolov5n.pt"),
-        (["--backend", "tensorflow"], "tensorflow"),
-        (["--evolve", "x"], "--evolve"),
-    ],
-)
-def test_a_wrong_flag_ends_with_code_two_one_message_and_no_folder(
-    inputs, tmp_path, refused, flags, message
-):
-    _, data, model = inputs
-    defaults = ["--data", data, "--cfg", model, "--project", tmp_path / "runs", *SMALL]
-    assert message in refused("train.py", *defaults, *flags)
-    assert not (tmp_path / "runs").exists()
 
 
 def test_ctrl_c_saves_the_state_names_the_line_to_go_on_and_ends_the_workers(inputs, tmp_path):

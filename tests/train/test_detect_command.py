@@ -129,10 +129,12 @@ def sources(tmp_path_factory):
     return {"images": many_images(folder / "in", MANY), "video": video}
 
 
-@pytest.mark.parametrize("kind", ["images", "video"])
 @pytest.mark.parametrize(
-    ("request_", "code", "errors"),
-    [(signal.SIGINT, EXIT_INTERRUPTED, "interrupted\n"), (signal.SIGTERM, EXIT_TERMINATED, "")],
+    ("request_", "code", "errors", "kind"),
+    [
+        (signal.SIGINT, EXIT_INTERRUPTED, "interrupted\n", "images"),
+        (signal.SIGTERM, EXIT_TERMINATED, "", "video"),
+    ],
 )
 def test_a_request_ends_the_command_and_what_is_written_is_whole(
     weights, sources, tmp_path, request_, code, errors, kind

@@ -6,10 +6,10 @@ import sys
 import pytest
 
 from models.heads.anchor.head import AnchorHead
-from models.training import job, outputs
+from models.training import outputs
 from tests.equal_runs import assert_equal_runs, rows
 from tests.small import write_small_dataset, write_tiny_model
-from tests.train.short_runs import Killed, StopAt, folder_of, start
+from tests.train.short_runs import StopAt, folder_of, start
 from tests.train.test_resume import die
 from utils.errors import UserError
 from utils.processes.suspend import Suspended
@@ -106,25 +106,6 @@ def test_a_run_in_parts_ends_early_as_the_one_without_interruption(
     reason = "ended after epoch 5 of 6: 2 epochs without a better one (--patience 2)"
     assert shown.count(reason) == 1 and "\nbest: epoch 3 of 6  P " in shown
     assert "last.safetensors, best.safetensors; check with\n" in shown
-
-
-def test_a_run_that_ended_early_is_finished_until_its_limit_is_another(
-    patient, whole, monkeypatch, caplog
-):
-    monkeypatch.setattr(job, "conclude_run", die)
-    set_fitness(monkeypatch)
-    run = [*patient, "--name", "more"]
-    with pytest.raises(Killed):
-        start(run)
-    monkeypatch.undo()
-    start([*run, "--resume", "auto"])  # it was killed before its end, which is found again
-    assert_equal_runs(folder_of(run, "more"), whole)
-    with pytest.raises(UserError, match=r"is finished.*\(--patience 2\); it goes on with a larger"):
-        start([*run, "--resume", str(folder_of(run, "more"))])
-    set_fitness(monkeypatch, (0.5,))
-    start([*run, "--resume", str(folder_of(run, "more")), "--patience", "3"])
-    last = load_checkpoint(folder_of(run, "more") / "weights" / "last.safetensors").header
-    assert (last.epoch, last.progress["best_epoch"], last.settings["patience"]) == (6, 6, 3)
 
 
 def test_hours_count_over_all_parts_and_without_validations_the_last_epoch_has_one(

@@ -1,22 +1,17 @@
 """The training step learns, accumulates, and stops when the loss is lost."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from backend import nn, ops
 from models.heads.base import LossTerms
-from models.training.loop import found_best, keep_weights
 from models.training.step import settle, train_step
 from tests.small import write_small_model, write_tiny_model
 from tests.train.short_runs import small_training
-from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
 from utils.report.stage_timer import StageTimer
-from utils.state.checkpoint import load_checkpoint
-from utils.state.run import Run
 
 
 @pytest.fixture(scope="module")
@@ -48,19 +43,6 @@ def test_a_batch_of_black_images_is_no_reason_to_skip_its_update(training):
         (after[name] != before[name]).any() for name in after if name.endswith("conv.weight")
     )
     assert state.ema.updates == 1
-
-
-def test_warm_up_accumulates_ever_more_batches_an_update(training):
-    start, batches = training
-    state = start(deep=False)
-    updates = []
-    for _ in range(20):
-        train_step(state, batches[0], StageTimer())
-        updates.append(state.ema.updates)
-    # Batch 4 of nominal 64: 1 batch an update at first, 1 + 15 * 20 / 100 = 4 after 20.
-    assert updates[:4] == [1, 2, 3, 4]
-    assert 4 < updates[-1] < 12
-    assert state.batch_number == 20
 
 
 def test_accumulated_gradients_are_the_sum_of_the_batches(training):
@@ -135,25 +117,3 @@ def test_an_update_that_is_not_finite_is_skipped_counted_and_named(training, cap
     settle(state)
     assert state.ema.updates == 2
     assert np.isfinite(state.watch.end_epoch()).all()  # of the two batches that counted
-
-
-def test_best_weights_are_those_of_the_highest_fitness(training, tmp_path):
-    start, _ = training
-    state = start(deep=False)
-    run = Run(parse_train_flags(["--cfg", "x"]), state.schedule.hyp, ("a",), tmp_path)
-    kept = []
-    for epoch, (ap50, ap) in enumerate([(0.9, 0.1), (0.1, 0.3), (0.9, 0.2)], start=1):
-        state.epoch = epoch
-        keep_weights(
-            run,
-            state,
-            found_best(state, SimpleNamespace(map50=ap50, map=ap, mean_precision=0, mean_recall=0)),
-        )
-        headers = [
-            load_checkpoint(tmp_path / "weights" / f"{name}.safetensors").header
-            for name in ("last", "best")
-        ]
-        kept.append(tuple(header.epoch for header in headers))
-    # Fitness 0.1 * mAP50 + 0.9 * mAP50-95: 0.18, 0.28, 0.27.
-    assert kept == [(1, 1), (2, 2), (3, 2)]
-    assert state.best_fitness == pytest.approx(0.28)

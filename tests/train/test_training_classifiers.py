@@ -13,7 +13,7 @@ from models.graph import read_model_yaml
 from models.training.start import build_model
 from tests.equal_runs import assert_equal_runs
 from tests.shared_files import shared_path
-from tests.small import RESULT_COLUMNS, write_small_dataset
+from tests.small import RESULT_COLUMNS
 from tests.small_classes import CLASS_NAMES, write_class_folders, write_tiny_classifier
 from tests.tiny_weights import header_of
 from tests.train.short_runs import StopAt
@@ -175,18 +175,3 @@ def test_weights_of_a_classifier_give_a_detector_its_backbone(tmp_path):
 def test_flags_that_mean_nothing_to_a_classifier_are_refused(flags, tmp_path, extra, message):
     with pytest.raises(UserError, match=message):
         start([*flags, "--project", str(tmp_path), *extra])
-
-
-def test_datasets_are_refused_that_a_task_cannot_learn_from_or_be_scored_on(flags, whole, tmp_path):
-    boxes = str(write_small_dataset(tmp_path))
-    with pytest.raises(UserError, match=r"shapes: .* one class for each image.*--task detect"):
-        start([*flags, "--data", boxes, "--project", str(tmp_path)])
-    with pytest.raises(UserError, match=r"colours: .*--task classify"):
-        start([*flags[:2], "--cfg", "yolov5n.yaml", "--img", "32", "--noplots", "--workers", "0",
-               "--project", str(tmp_path)])  # fmt: skip
-    weights = whole / "weights" / "last.safetensors"
-    config = parse_val_flags(["--weights", str(weights), "--data", boxes, "--device", "cpu"])
-    samples = load_split(load_dataset(boxes), "val")
-    names = *CLASS_NAMES, "one more"  # which matters less than the task
-    with pytest.raises(UserError, match="is to classify; --data .* one class for each image"):
-        validation.run_validation(config, names, samples, [load_weights(str(weights))], ALONE)

@@ -34,14 +34,6 @@ def record(tmp_path):
     return record
 
 
-def test_the_kind_of_device_is_part_of_the_work(record):
-    assert record()["work"]["device"] == "cpu"
-
-
-def test_how_much_of_the_images_the_caches_take_is_part_of_the_work(record):
-    assert record()["work"]["cached"] == CACHED
-
-
 @pytest.mark.parametrize(("problem", "chosen"), [("", "fast"), ("no kernel", "plain")])
 def test_the_means_are_those_that_were_chosen_not_those_that_were_asked_for(
     record, monkeypatch, problem, chosen

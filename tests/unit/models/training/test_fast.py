@@ -10,83 +10,13 @@ from backend import multi_tensor, nn, ops, optim
 from models.training import fast
 from models.training.fast import PLAIN, Updates
 from tests.conformance.checks_modules import build
-from tests.conformance.checks_optim import backward
 from tests.conformance.judging import Backend, uniform
 from utils.cli.recipe_config import OPTIMIZERS
 from utils.cli.train_config import parse_train_flags
 
-STEPS = 50
-# Largest difference after 50 steps of weights of about 1. A few roundings a step, of 6e-8 and
-# 1e-16, add up; Adam divides by the root of a small number, which carries them on.
-TOLERANCES = {"float32": 1e-5, "float64": 1e-13}
-SHAPES = {
-    "conv.weight": (6, 4, 3, 3),
-    "point.weight": (8, 6, 1, 1),
-    "conv.bias": (5,),
-    "bn.weight": (),
-    "late.weight": (3, 2),
-    "unused.weight": (4,),
-}
+TOLERANCE = 1e-5  # some updates of values up to 4 round them by 2e-7 each, in another order
 B = Backend()
 NUMBER = 20  # tensors of a model
-
-
-def leaves(dtype):
-    arrays = {n: uniform(shape, dtype, seed=i) for i, (n, shape) in enumerate(SHAPES.items())}
-    return {name: B.autograd.variable(array) for name, array in arrays.items()}
-
-
-def three_groups(tensors):
-    biases = {"conv.bias": tensors["conv.bias"], "unused.weight": tensors["unused.weight"]}
-    weights = {name: tensors[name] for name in ("conv.weight", "point.weight", "late.weight")}
-    return [(biases, 0.0), (weights, 5e-4), ({"bn.weight": tensors["bn.weight"]}, 0.0)]
-
-
-def settings_of(step):
-    """Rates and momentum of a warm-up that at two steps has none."""
-    share = (step + 1) / STEPS
-    momentum = 0.0 if step in (0, 20) else 0.8 + 0.137 * share
-    return (0.1 * (1 - share), 0.01 * share, 0.0 if step == 7 else 0.02), momentum
-
-
-def gradients_of(step, dtype):
-    """Of every weight but one, and of one from the sixth step on."""
-    names = [n for n in SHAPES if n != "unused.weight" and (n != "late.weight" or step >= 5)]
-    return {n: uniform(SHAPES[n], dtype, seed=1000 + 10 * step + i) for i, n in enumerate(names)}
-
-
-def assert_close(found, wanted, tolerance):
-    assert found.keys() == wanted.keys()
-    for name, array in wanted.items():
-        assert found[name].dtype == array.dtype
-        np.testing.assert_allclose(found[name], array, rtol=tolerance, atol=tolerance, err_msg=name)
-
-
-@pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_fifty_steps_equal_those_of_the_plain_optimizer(name, dtype):
-    pairs = []
-    for namespace in (optim, multi_tensor):
-        tensors = leaves(dtype)
-        averages = [ops.tensor(ops.to_numpy(x)) for x in tensors.values()]
-        pairs.append((tensors, getattr(namespace, name)(three_groups(tensors)), averages))
-    for step in range(STEPS):
-        rates, momentum = settings_of(step)
-        for (tensors, optimizer, averages), namespace in zip(
-            pairs, (ops, multi_tensor), strict=True
-        ):
-            optimizer.zero_grad()
-            backward(B, tensors, gradients_of(step, dtype))
-            optimizer.step(rates, momentum)
-            namespace.ema_update_(averages, list(tensors.values()), 0.9)
-    plain, together = (
-        {n: ops.to_numpy(x) for n, x in tensors.items()}
-        | {f"average {i}": ops.to_numpy(x) for i, x in enumerate(averages)}
-        | optimizer.state_arrays()
-        for tensors, optimizer, averages in pairs
-    )
-    assert_close(together, plain, TOLERANCES[dtype])
-    assert not any(key.startswith("unused.weight.") for key in together)
 
 
 @pytest.fixture
@@ -114,7 +44,10 @@ def change(model, seed):
 def assert_equal_averages(models, averages):
     for pair in ([average.model for average in averages], models):
         wanted, found = map(nn.state_arrays, pair)
-        assert_close(found, wanted, TOLERANCES["float32"])
+        assert found.keys() == wanted.keys()
+        for name, array in wanted.items():
+            assert found[name].dtype == array.dtype
+            np.testing.assert_allclose(found[name], array, TOLERANCE, TOLERANCE, err_msg=name)
 
 
 def test_the_average_of_a_packed_model_equals_the_plain_one(models):

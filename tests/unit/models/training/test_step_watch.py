@@ -171,12 +171,6 @@ def test_to_close_an_update_reads_nothing(monkeypatch):
     assert watch.skipped == 1
 
 
-def test_losses_are_said_by_the_short_names_of_the_head():
-    watch, mean = StepWatch(AnchorHead.loss_names), np.array([0.5, 0.25, 0.125])
-    assert watch.describe(mean) == "box 0.5000  obj 0.2500  cls 0.1250"
-    assert watch.describe(watch.means()) == "box nan  obj nan  cls nan"
-
-
 def test_a_head_may_have_any_number_of_losses():
     watch, one = StepWatch(PresenceHead.loss_names), ops.tensor(np.array(1, np.float32))
     add(watch, 1, (1, 3))
