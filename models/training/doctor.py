@@ -13,7 +13,6 @@ if __name__ == "__main__":
 
 import itertools
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -38,20 +37,13 @@ from utils.tasks.of_flags import task_of_flags
 from utils.tasks.table import check_flags
 from utils.weights.load import load_weights
 
-DEFAULT_MODEL = "models/yolov5n.yaml"
 SECONDS = 4.0  # of each measurement, after its warm-up
 CACHED_SAMPLES = 256  # enough for a measurement; filling a cache takes a pass over its images
 ENOUGH = 1.1  # what a loader must make of what the model takes, so that it never waits
 
 
 def main() -> None:
-    arguments = sys.argv[1:]
-    names = [argument.split("=")[0] for argument in arguments]
-    if names_no_model := {"--cfg", "--weights", "--task"}.isdisjoint(names):
-        arguments += ["--cfg", DEFAULT_MODEL]
-    values, given = read_train_flags(arguments, program="python -m models.training.doctor")
-    if names_no_model:
-        say(f"no --cfg and no --weights: measured with {DEFAULT_MODEL}")
+    values, given = read_train_flags(program="python -m models.training.doctor")
     task = task_of_flags(values)
     config = TrainConfig(**task.completed(values, given))
     if config.nproc > 1:

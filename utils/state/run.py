@@ -109,31 +109,25 @@ def begin_run(job: Job, columns: Sequence[str]) -> Run:
 
     columns: of its results.csv.
     """
-    is_main = this_process().is_main
-    loggers = make_loggers(job.config.loggers) if is_main else Loggers()
-    folder = Path(job.world.of_main(str(begin_folder(job)) if is_main else ""))
+    config, point, loggers, folder = job.config, job.point, Loggers(), Path()
+    if this_process().is_main:
+        loggers = make_loggers(config.loggers)
+        if point is not None:
+            folder = point.folder
+        else:
+            folder = create_run_folder(config.project, config.name, config.exist_ok)
+        job.lock.take(folder)
+        clean_up(folder, config.keep, point)
     return Run(
-        job.config,
+        config,
         job.hyp,
         job.class_names,
-        folder,
+        Path(job.world.of_main(str(folder))),
         results=Results(columns),
         stop=job.stop,
         data=job.data,
         loggers=loggers,
     )
-
-
-def begin_folder(job: Job) -> Path:
-    """Make the folder of a new run, or take that of the run that goes on; lock it and clean up."""
-    config, point = job.config, job.point
-    if point is not None:
-        folder = point.folder
-    else:
-        folder = create_run_folder(config.project, config.name, config.exist_ok)
-    job.lock.take(folder)
-    clean_up(folder, config.keep, point)
-    return folder
 
 
 def clean_up(folder: Path, keep: int, point: ResumePoint | None) -> None:
