@@ -70,8 +70,13 @@ def evaluate(
     head, evaluator = model.head, model.head.make_evaluator(class_names)
     receive = _receiver(head, evaluator, sinks, samples, objects_of, loader.world)
     collector = Collector(head.nothing_found, loader.world, receive)
-    finish = partial(_add_found, collector, head, suppression)
-    finish_last: Callable[[], None] = _nothing
+
+    def finish(batch_index: int, batch: Batch, predictions: Sequence[Any]) -> None:
+        images = head.finish_images(predictions, batch.letterboxes, suppression)
+        for index, found in zip(batch.sample_indices.tolist(), images, strict=True):
+            collector.add_image(FoundImage(batch_index, index, found))
+
+    finish_last: Callable[[], object] = list  # nothing before the first batch
     raw: Any = ()
     with Progress(len(loader), "validating", "batches") as bar, autograd.no_grad():
         for batch_index, batch in enumerate(loader):
@@ -137,10 +142,6 @@ def in_pieces(model: Predictor, images: Any, at_a_time: int) -> Any:
     return tuple(ops.cat(maps) for maps in zip(*found, strict=True))
 
 
-def _nothing() -> None:
-    """Do nothing: there is nothing to finish before the first batch."""
-
-
 def _losses_later(
     head: Head, loss: Loss | None, raw: Any, targets: Targets
 ) -> Callable[[], np.ndarray]:
@@ -161,32 +162,11 @@ def _receiver(
 ) -> Callable[[FoundImage], None]:
     """Return what takes each image and hands it on with its objects: to the sinks on rank 0."""
     takers = (evaluator, *sinks) if world.process.is_main else (evaluator,)
-    if objects_of is None:
-        objects_of = partial(_labels_of, head, samples)
-    return partial(_hand_over, takers, objects_of)
 
+    def receive(image: FoundImage) -> None:
+        index = image.image_index
+        objects = objects_of(index) if objects_of else head.task.ground_truth(samples[index])
+        for taker in takers:
+            taker.add(index, image.found, objects)
 
-def _labels_of(head: Head, samples: Sequence[Sample], index: int) -> GroundTruth:
-    return head.task.ground_truth(samples[index])
-
-
-def _hand_over(
-    sinks: Sequence[Sink], objects_of: Callable[[int], GroundTruth], image: FoundImage
-) -> None:
-    objects = objects_of(image.image_index)
-    for sink in sinks:
-        sink.add(image.image_index, image.found, objects)
-
-
-def _add_found(
-    collector: Collector,
-    head: Head,
-    suppression: SuppressionSettings,
-    batch_index: int,
-    batch: Batch,
-    predictions: Sequence[Any],
-) -> None:
-    """Finish the predictions of a batch and collect them, image by image."""
-    images = head.finish_images(predictions, batch.letterboxes, suppression)
-    for index, found in zip(batch.sample_indices.tolist(), images, strict=True):
-        collector.add_image(FoundImage(batch_index, index, found))
+    return receive

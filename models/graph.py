@@ -112,7 +112,7 @@ def plan_layers(spec: ModelSpec) -> list[LayerPlan]:
     """
     image = LayerPlan(lambda: None, 0, spec.image_channels, 1)
     plans: list[LayerPlan] = []
-    total = _Total()
+    blocks = 0
     for index, layer in enumerate(spec.layers):
         sources = [image if source == IMAGE else plans[source] for source in layer.sources]
         request = LayerRequest(
@@ -128,7 +128,8 @@ def plan_layers(spec: ModelSpec) -> list[LayerPlan]:
             if request.in_margin and not block.trims:
                 raise UserError("its source is padded, which only nn.MaxPool2d takes")
             plans.append(block.kind.plan(request))
-            total.add(request, plans[-1])
+            blocks += request.repeats
+            _check_sums(plans, blocks)
         except UserError as error:
             raise UserError(
                 f"layer {index}, {layer.block} {brief(list(layer.args))}: {error}"
@@ -141,26 +142,23 @@ def coarsest_stride(plans: Sequence[LayerPlan]) -> int:
     return max(plan.stride for plan in plans)
 
 
-class _Total:
-    """What the layers of a model take together."""
+def _check_sums(plans: Sequence[LayerPlan], blocks: int) -> None:
+    """Raise UserError if the layers so far, or the last of them, take too much.
 
-    def __init__(self) -> None:
-        self.blocks = self.numbers = 0
-        self.map_numbers = 0.0
-
-    def add(self, request: LayerRequest, plan: LayerPlan) -> None:
-        """Add a layer; UserError if it takes too much, alone or with those before it."""
-        self.blocks += request.repeats
-        self.numbers += plan.numbers
-        self.map_numbers += plan.out_channels / plan.stride**2
-        for what, value, limit in (
-            ("channels", plan.out_channels, MAX_CHANNELS),
-            ("blocks up to here", self.blocks, MAX_BLOCKS),
-            ("numbers up to here", self.numbers, MAX_NUMBERS),
-            ("numbers a pixel in all maps up to here", self.map_numbers, MAX_MAP_NUMBERS),
-        ):
-            if value > limit:
-                raise UserError(f"{value:,.0f} {what}; at most {limit:,} are accepted")
+    blocks: of all layers, after the depth multiple.
+    """
+    for what, value, limit in (
+        ("channels", plans[-1].out_channels, MAX_CHANNELS),
+        ("blocks up to here", blocks, MAX_BLOCKS),
+        ("numbers up to here", sum(plan.numbers for plan in plans), MAX_NUMBERS),
+        (
+            "numbers a pixel in all maps up to here",
+            sum(plan.out_channels / plan.stride**2 for plan in plans),
+            MAX_MAP_NUMBERS,
+        ),
+    ):
+        if value > limit:
+            raise UserError(f"{value:,.0f} {what}; at most {limit:,} are accepted")
 
 
 def _check_channels(value: Any) -> int:

@@ -25,7 +25,9 @@ class LayerRequest:
     scale_width: Callable[[int], int]  # channels of the YAML -> channels of this width
 
     def counts(self, **defaults: int | None) -> dict[str, Any]:
-        """Return the args by name, all whole numbers; UserError names one that is not.
+        """Return the args by name, all whole numbers, channels as wide as the model.
+
+        UserError names one that is not.
 
         Args:
             defaults: the names of the args in their order, each with what it is when left out;
@@ -43,6 +45,8 @@ class LayerRequest:
                 raise UserError(
                     f"{name} is {brief(value)}; a whole number from {lowest} to {highest} is needed"
                 )
+        if "channels" in values:
+            values["channels"] = self.scale_width(values["channels"])
         return values
 
 
@@ -87,12 +91,18 @@ class LayerPlan:
     margin: int = 0  # rows and columns beyond those of the image / stride
 
 
-def plan_layer(kind: Any, out_channels: int, stride: int, *arguments: Any) -> LayerPlan:
-    """Return the plan of a block whose constructor and static `cost` take the same arguments."""
-    cost = kind.cost(*arguments)
-    return LayerPlan(
-        lambda: kind(*arguments), cost.numbers, out_channels, stride, ((stride, cost),)
-    )
+def plan_layer(
+    kind: Any, request: LayerRequest, out_channels: int, *arguments: Any, stride: int = 1
+) -> LayerPlan:
+    """Return the plan of a block with one source, whose constructor and static `cost` take the
+    channels of the source, its own, and these arguments.
+
+    stride: of the block itself.
+    """
+    sizes, stride = (request.in_channels[0], out_channels), request.in_strides[0] * stride
+    cost = kind.cost(*sizes, *arguments)
+    costs = ((stride, cost),)
+    return LayerPlan(lambda: kind(*sizes, *arguments), cost.numbers, out_channels, stride, costs)
 
 
 @dataclass(frozen=True)

@@ -122,15 +122,7 @@ class C3(nn.Module):
     def plan(cls, request: LayerRequest) -> LayerPlan:
         """Plan from YAML args [out_channels, shortcut]."""
         out_channels, shortcut = channels_and_shortcut(request)
-        return plan_layer(
-            cls,
-            out_channels,
-            request.in_strides[0],
-            request.in_channels[0],
-            out_channels,
-            request.repeats,
-            shortcut,
-        )
+        return plan_layer(cls, request, out_channels, request.repeats, shortcut)
 
 
 @register("C3Ghost", repeats=True)
@@ -152,4 +144,4 @@ def channels_and_shortcut(request: LayerRequest) -> tuple[int, bool]:
     if not isinstance(shortcut, bool):
         raise UserError(f"shortcut is {brief(shortcut)}; True or False is needed")
     args = dataclasses.replace(request, args=tuple(channels)).counts(channels=None)
-    return request.scale_width(args["channels"]), shortcut
+    return args["channels"], shortcut

@@ -131,7 +131,7 @@ class Conv(nn.Module):
     def plan(cls, request: LayerRequest) -> LayerPlan:
         """Plan from YAML args [out_channels, kernel_size, stride, padding, groups]."""
         args = request.counts(channels=None, kernel_size=1, stride=1, padding=0, groups=1)
-        in_channels, out_channels = request.in_channels[0], request.scale_width(args["channels"])
+        in_channels, out_channels = request.in_channels[0], args["channels"]
         if in_channels % args["groups"] or out_channels % args["groups"]:
             raise UserError(
                 f"{args['groups']} groups do not divide {in_channels} and {out_channels} channels"
@@ -140,8 +140,7 @@ class Conv(nn.Module):
             raise UserError(
                 f"padding is {args['padding']}; at most half of kernel_size is accepted"
             )
-        stride = request.in_strides[0] * args["stride"]
-        return plan_layer(cls, out_channels, stride, in_channels, out_channels, *request.args[1:])
+        return plan_layer(cls, request, out_channels, *request.args[1:], stride=args["stride"])
 
 
 @register("DWConv")
@@ -152,18 +151,9 @@ class DepthwiseConv(Conv):
     def plan(cls, request: LayerRequest) -> LayerPlan:
         """Plan from YAML args [out_channels, kernel_size, stride]."""
         args = request.counts(channels=None, kernel_size=1, stride=1)
-        in_channels, out_channels = request.in_channels[0], request.scale_width(args["channels"])
-        return plan_layer(
-            cls,
-            out_channels,
-            request.in_strides[0] * args["stride"],
-            in_channels,
-            out_channels,
-            args["kernel_size"],
-            args["stride"],
-            None,
-            math.gcd(in_channels, out_channels),
-        )
+        channels, kernel_size, stride = args.values()
+        groups = math.gcd(request.in_channels[0], channels)
+        return plan_layer(cls, request, channels, kernel_size, stride, None, groups, stride=stride)
 
 
 @register("Focus")
@@ -190,9 +180,7 @@ class Focus(nn.Module):
     def plan(cls, request: LayerRequest) -> LayerPlan:
         """Plan from YAML args [out_channels, kernel_size]."""
         args = request.counts(channels=None, kernel_size=1)
-        out_channels, in_channels = request.scale_width(args["channels"]), request.in_channels[0]
-        stride = request.in_strides[0] * 2
-        return plan_layer(cls, out_channels, stride, in_channels, out_channels, args["kernel_size"])
+        return plan_layer(cls, request, *args.values(), stride=2)
 
 
 @register("GhostConv")
@@ -227,13 +215,4 @@ class GhostConv(nn.Module):
     def plan(cls, request: LayerRequest) -> LayerPlan:
         """Plan from YAML args [out_channels, kernel_size, stride]."""
         args = request.counts(channels=None, kernel_size=1, stride=1)
-        out_channels, stride = request.scale_width(args["channels"]), args["stride"]
-        return plan_layer(
-            cls,
-            out_channels,
-            request.in_strides[0] * stride,
-            request.in_channels[0],
-            out_channels,
-            args["kernel_size"],
-            stride,
-        )
+        return plan_layer(cls, request, *args.values(), stride=args["stride"])

@@ -44,9 +44,7 @@ class SPPF(nn.Module):
         args = request.counts(channels=None, kernel_size=5)
         if args["kernel_size"] % 2 == 0:
             raise UserError(f"kernel_size is {args['kernel_size']}; an odd number is needed")
-        out_channels, in_channels = request.scale_width(args["channels"]), request.in_channels[0]
-        stride = request.in_strides[0]
-        return plan_layer(cls, out_channels, stride, in_channels, out_channels, args["kernel_size"])
+        return plan_layer(cls, request, *args.values())
 
 
 @register("SPP")
@@ -86,9 +84,7 @@ class SPP(nn.Module):
                 f"kernel_sizes is {brief(sizes)}; odd numbers up to {MAX_ARGUMENT} are needed"
             )
         args = dataclasses.replace(request, args=tuple(channels)).counts(channels=None)
-        out_channels, in_channels = request.scale_width(args["channels"]), request.in_channels[0]
-        stride = request.in_strides[0]
-        return plan_layer(cls, out_channels, stride, in_channels, out_channels, sizes)
+        return plan_layer(cls, request, args["channels"], sizes)
 
 
 @register("nn.MaxPool2d", trims=True)
