@@ -11,7 +11,7 @@ import pytest
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from models.validation import of_classes
+from models.validation import annotated_objects
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.samples import Sample
@@ -97,13 +97,13 @@ def test_figures_are_those_of_pycocotools_on_the_same_file(tmp_path):
 
 
 def test_objects_of_chosen_classes_keep_their_crowds_and_areas(tmp_path):
-    objects = read_coco_annotations(write(tmp_path, document()), SAMPLES, CLASS_NAMES).objects[0]
-    chosen = of_classes(objects, (0, 2))
+    annotations = read_coco_annotations(write(tmp_path, document()), SAMPLES, CLASS_NAMES)
+    objects, chosen = annotations.objects[0], annotated_objects(annotations, (0, 2), 0)
     rows = np.flatnonzero(objects.class_index != 1)
     assert 0 < len(rows) < len(objects.class_index)
     np.testing.assert_array_equal(chosen.area, objects.area[rows])
     np.testing.assert_array_equal(chosen.is_crowd, objects.is_crowd[rows])
-    assert of_classes(objects, None) is objects
+    assert annotated_objects(annotations, None, 0) is objects
 
 
 def test_what_a_file_leaves_out_is_no_crowd_and_the_area_of_the_box(tmp_path):
