@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,7 @@ from tests.conformance.checks_shapes import check_index_errors
 from tests.conformance.judging import (
     Backend,
     assert_equal,
-    assert_gradient,
-    assert_values,
+    assert_op,
     judges,
     uniform,
 )
@@ -23,35 +24,15 @@ HALF_TOLERANCE = 4 * 2.0**-9
 
 
 @judges(NAME)
-def gives_rows_and_a_column(b: Backend) -> None:
+def gives_rows_and_a_column_with_the_gradients_of_both(b: Backend) -> None:
     for shape, indices in (((4, 3), INDICES), ((4, 1), INDICES), ((0, 3), ([],))):
-        for index in (np.array(rows, "int64") for rows in indices):
-            for column in {0, shape[1] - 1}:
-                for dtype in ("float32", "float64"):
-                    x = uniform(shape, dtype)
-                    for place, wanted in enumerate((x[index], x[:, column])):
-                        assert_values(b, part(b, place, index, column), lambda x, y=wanted: y, x)
-
-
-@judges(NAME)
-def gradients_are_those_of_both(b: Backend) -> None:
-    for index in (np.array(rows, "int64") for rows in INDICES):
-        for column in (0, 2):
-            assert_gradient(
-                b,
-                lambda x, index=index, column=column: joined(b, x, index, column),
-                lambda x, index=index, column=column: np.concatenate(
-                    (x[index].reshape(-1), x[:, column])
-                ),
-                uniform((4, 3)),
-            )
-            for place, of_one in enumerate((lambda x, i, c: x[i], lambda x, i, c: x[:, c])):
-                assert_gradient(
-                    b,
-                    part(b, place, index, column),
-                    lambda x, index=index, column=column, of=of_one: of(x, index, column),
-                    uniform((4, 3)),
-                )
+        for rows, column in itertools.product(indices, {0, shape[1] - 1}):
+            index = np.array(rows, "int64")
+            args = index, column
+            for place, wanted in enumerate((lambda x, i, c: x[i], lambda x, i, c: x[:, c])):
+                found = part(b, place)
+                assert_op(b, found, wanted, shape, args=args, gradient=shape == (4, 3))
+            assert_op(b, partial(joined, b), both, shape, args=args, gradient=shape == (4, 3))
 
 
 @judges(NAME)
@@ -79,8 +60,14 @@ def refuses_rows_out_of_range(b: Backend) -> None:
     check_index_errors(b, lambda x, index: b.fused.take_rows_and_column(x, index, 1))
 
 
-def part(b: Backend, place: int, index: np.ndarray, column: int) -> Any:
-    return lambda x: b.fused.take_rows_and_column(x, b.ops.tensor(index), column)[place]
+def part(b: Backend, place: int) -> Any:
+    return lambda x, index, column: b.fused.take_rows_and_column(x, b.ops.tensor(index), column)[
+        place
+    ]
+
+
+def both(x: np.ndarray, index: np.ndarray, column: int) -> np.ndarray:
+    return np.concatenate((x[index].reshape(-1), x[:, column]))
 
 
 def joined(b: Backend, x: Any, index: np.ndarray, column: int) -> Any:
