@@ -36,13 +36,6 @@ def biased(b: Backend, layer: Any, x: Any, forward: Any) -> Any:
     return y
 
 
-def gathering_no_variance(b: Backend, layer: Any, x: Any, forward: Any) -> Any:
-    before = b.ops.to_numpy(layer.running_var)
-    y = forward(x)
-    layer.running_var.copy_(b.ops.tensor(before))
-    return y
-
-
 def cancelling(b: Backend, layer: Any, x: Any, forward: Any) -> Any:
     def average(values: Any) -> Any:
         return b.ops.mean(b.ops.mean(b.ops.mean(values, 3, True), 2, True), 0, True)
@@ -93,16 +86,6 @@ def pack_that_replaces(b: Backend, right: Any) -> Any:
     return pack
 
 
-def pack_that_forgets(b: Backend, right: Any) -> Any:
-    """Give tensors new memory without their values."""
-
-    def pack(module: Any) -> None:
-        arrays = b.nn.state_arrays(module)
-        b.nn.load_state_arrays(module, {name: array * 0 for name, array in arrays.items()})
-
-    return pack
-
-
 register(
     ("nn.Module", "stays in training mode", stuck_in_training),
     ("nn.ModuleList", "reverses", lambda b, right: lambda modules=(): right(list(modules)[::-1])),
@@ -116,7 +99,6 @@ register(
         with_forward(lambda b, layer, x, forward: forward(x.detach())),
     ),
     ("nn.BatchNorm2d", "gathers the biased variance", with_forward(biased)),
-    ("nn.BatchNorm2d", "gathers no variance", with_forward(gathering_no_variance)),
     ("nn.BatchNorm2d", "cancels digits", with_forward(cancelling)),
     ("nn.BatchNorm2d", "takes one value a channel", with_forward(taking_one_value)),
     (
@@ -131,7 +113,6 @@ register(
     ),
     ("nn.pack", "thaws", pack_that_thaws),
     ("nn.pack", "replaces parameters", pack_that_replaces),
-    ("nn.pack", "forgets values", pack_that_forgets),
     ("nn.pack", "casts", lambda b, _: lambda module: b.nn.place(module, "cpu", "float64")),
 )
 
@@ -165,15 +146,6 @@ def load_what_fits(b: Backend, right: Any) -> Any:
     return load
 
 
-def load_that_thaws(b: Backend, right: Any) -> Any:
-    def load(module: Any, arrays: dict[str, np.ndarray]) -> None:
-        right(module, arrays)
-        for _, parameter in b.nn.named_parameters(module):
-            parameter.requires_grad = True
-
-    return load
-
-
 def plain_attribute(b: Backend, right: Any) -> Any:
     return lambda module, name, array: object.__setattr__(module, name, b.ops.tensor(array))
 
@@ -199,16 +171,6 @@ def set_trainable_that_keeps_gradients(b: Backend, right: Any) -> Any:
 
 def trained_statistics(b: Backend, right: Any) -> Any:
     return lambda module: nullcontext(module.train())
-
-
-def frozen_copy_that_thaws(b: Backend, right: Any) -> Any:
-    def frozen_copy(module: Any) -> Any:
-        copied = right(module)
-        for _, parameter in b.nn.named_parameters(copied):
-            parameter.requires_grad = True
-        return copied
-
-    return frozen_copy
 
 
 def frozen_original(b: Backend, right: Any) -> Any:
@@ -240,7 +202,6 @@ register(
     ("nn.state_arrays", "aliases the module", aliasing_state),
     ("nn.state_arrays", "forgets buffers", state_without_buffers),
     ("nn.load_state_arrays", "loads what fits", load_what_fits),
-    ("nn.load_state_arrays", "makes parameters trainable", load_that_thaws),
     ("nn.register_buffer", "sets an attribute", plain_attribute),
     ("nn.register_parameter", "makes a buffer", lambda b, _: b.nn.register_buffer),
     ("nn.place", "casts integers too", place_that_casts_everything),
@@ -250,7 +211,6 @@ register(
     ("nn.set_trainable", "keeps gradients", set_trainable_that_keeps_gradients),
     ("nn.last_batch_statistics", "trains on", trained_statistics),
     ("nn.last_batch_statistics", "uses what was gathered", lambda b, _: lambda m: nullcontext()),
-    ("nn.frozen_copy", "thaws", frozen_copy_that_thaws),
     ("nn.frozen_copy", "freezes the original", frozen_original),
     ("nn.to_torchscript", "forgets the text, or is there for all", torchscript_without_text),
     (

@@ -78,33 +78,16 @@ def aliasing_tensor(b: Backend, right: Any) -> Any:
     return tensor
 
 
-def narrow_tensor(b: Backend, right: Any) -> Any:
-    def tensor(array: np.ndarray, device: str = "cpu") -> Any:
-        return right(array.astype("float32") if array.dtype == "float64" else array, device)
-
-    return tensor
-
-
-def cast_that_rounds_down(b: Backend, right: Any) -> Any:
-    def cast(x: Any, dtype: str) -> Any:
-        whole = b.ops.dtype_of(x).startswith("float") and dtype == "int64"
-        return right(x.floor() if whole else x, dtype)
-
-    return cast
-
-
 def no_negative_sizes(b: Backend, right: Any) -> Any:
     return lambda shape, *args, **kwargs: right([max(size, 0) for size in shape], *args, **kwargs)
 
 
 register(
     ("ops.tensor", "aliases the array", aliasing_tensor),
-    ("ops.tensor", "makes float32 of float64", narrow_tensor),
     ("ops.to_numpy", "aliases the tensor", lambda b, _: lambda x: x.detach().numpy()),
     ("ops.to_numpy_later", "reads late", lambda b, _: lambda x: lambda: b.ops.to_numpy(x)),
     ("ops.dtype_of", "is always float32", returning("float32")),
     ("ops.device_of", "numbers the processor", returning("cpu:0")),
-    ("ops.cast", "rounds down", cast_that_rounds_down),
     ("ops.cast", "has no gradient", without_gradient),
     ("ops.zeros", "ignores the dtype", with_arguments(dtype="float32")),
     ("ops.zeros", "makes 0 of a negative size", no_negative_sizes),
@@ -139,24 +122,8 @@ def stopping_at_nan(b: Backend, right: Any) -> Any:
     return picked
 
 
-def where_of_float64(b: Backend, right: Any) -> Any:
-    def where(condition: Any, x: Any, y: Any) -> Any:
-        picked = right(condition, x, y)
-        has_number = not (hasattr(x, "shape") and hasattr(y, "shape"))
-        return b.ops.cast(picked, "float64") if has_number else picked
-
-    return where
-
-
 def overflowing_softmax(b: Backend, right: Any) -> Any:
     return lambda x: x.exp() / b.ops.sum(x.exp(), -1, True)
-
-
-def softmax_of_the_first(b: Backend, right: Any) -> Any:
-    def turned(x: Any) -> Any:
-        return x.permute(*reversed(range(x.ndim)))
-
-    return lambda x: turned(right(turned(x)))
 
 
 def broadcasting_matmul(b: Backend, right: Any) -> Any:
@@ -195,14 +162,12 @@ register(
     ("ops.minimum", "is the maximum", lambda b, _: b.ops.maximum),
     ("ops.minimum", "a tie is one's", lambda b, _: lambda x, y: b.ops.where(x <= y, x, y)),
     ("ops.maximum", "a tie is one's", lambda b, _: lambda x, y: b.ops.where(x >= y, x, y)),
-    ("ops.where", "makes a number float64", where_of_float64),
     ("ops.where", "swaps its arguments", lambda b, right: lambda c, x, y: right(c, y, x)),
     ("ops.matmul", "detaches one matrix", lambda b, right: lambda x, y: right(x, y.detach())),
     ("ops.matmul", "takes unequal numbers of matrices", broadcasting_matmul),
     ("ops.linear", "forgets the bias", with_arguments(bias=None)),
     ("ops.log_softmax", "overflows", lambda b, _: lambda x: b.ops.softmax(x).log()),
     ("ops.softmax", "overflows", overflowing_softmax),
-    ("ops.softmax", "is along the first dimension", softmax_of_the_first),
 )
 
 
@@ -215,16 +180,6 @@ def mean_of_nothing_is_zero(b: Backend, right: Any) -> Any:
 
 def joining_that_promotes(b: Backend, right: Any) -> Any:
     return lambda tensors, dim=0: right([b.ops.cast(x, "float64") for x in tensors], dim)
-
-
-def rows_from_the_end(b: Backend, right: Any) -> Any:
-    def take_rows(x: Any, index: Any) -> Any:
-        if b.ops.dtype_of(index) != "int64":
-            return right(x, index)
-        rows = b.ops.to_numpy(index)
-        return right(x, b.ops.tensor(np.where(rows < 0, rows + x.shape[0], rows)))
-
-    return take_rows
 
 
 def put_rows_in_place(b: Backend, right: Any) -> Any:
@@ -277,7 +232,6 @@ register(
         "drops NaN",
         lambda b, right: lambda x, dim: right(b.ops.where(x <= x, x, -np.inf), dim),
     ),
-    ("ops.take_rows", "counts from the end", rows_from_the_end),
     ("ops.take_rows", "has no gradient", without_gradient),
     ("ops.put_rows", "writes into the original", put_rows_in_place),
     ("ops.put_rows", "detaches values", lambda b, right: lambda x, i, v: right(x, i, v.detach())),
@@ -366,15 +320,6 @@ def naive_bce(b: Backend, right: Any) -> Any:
     return bce_with_logits
 
 
-def restoring_all(b: Backend, right: Any) -> Any:
-    def restore_(values: Any, others: Any, lost: Any) -> None:
-        for value, other in zip(values, others, strict=True):
-            if b.ops.to_numpy(lost) == 1:
-                value.detach().copy_(other.detach())
-
-    return restore_
-
-
 def ema_of_two_products(b: Backend, right: Any) -> Any:
     def ema_update_(averages: Any, values: Any, decay: float, lost: Any = None) -> None:
         for average, value in zip(averages, values, strict=True):
@@ -410,5 +355,4 @@ register(
         lambda b, right: lambda values, others, lost: right(values, others, b.full((), 1)),
     ),
     ("ops.restore_", "restores nothing", returning(None)),
-    ("ops.restore_", "puts all others in place", restoring_all),
 )

@@ -176,14 +176,6 @@ def halved_backward(b: Backend, right: Any) -> Any:
     return value_and_backward
 
 
-def unstaged_backward(b: Backend, right: Any) -> Any:
-    def value_and_backward(model: Any, loss: Any, images: Any, targets: Any, stage: Any) -> Any:
-        with stage("forward"):
-            return right(model, loss, images, targets, lambda name: nullcontext())
-
-    return value_and_backward
-
-
 def clip_each(b: Backend, right: Any) -> Any:
     def clip_gradients(parameters: Any, max_norm: float) -> Any:
         parameters = list(parameters)
@@ -203,15 +195,6 @@ def clip_in_single_precision(b: Backend, right: Any) -> Any:
             return norm
         b.amp.scale_gradients_(parameters, 0.0)
         return norm * np.inf
-
-    return clip_gradients
-
-
-def clip_and_forget(b: Backend, right: Any) -> Any:
-    def clip_gradients(parameters: Any, max_norm: float) -> Any:
-        parameters = list(parameters)
-        right(parameters, max_norm)
-        return right(parameters, np.inf)
 
     return clip_gradients
 
@@ -245,10 +228,8 @@ register(
     ("autograd.variable", "requires no gradient", lambda b, _: b.ops.tensor),
     ("autograd.gradients", "is NaN beside infinity", gradients_of_infinite_zero),
     ("autograd.value_and_backward", "halves the loss", halved_backward),
-    ("autograd.value_and_backward", "has one stage", unstaged_backward),
     ("autograd.clip_gradients", "clips each alone", clip_each),
     ("autograd.clip_gradients", "squares in float32", clip_in_single_precision),
-    ("autograd.clip_gradients", "returns the norm after", clip_and_forget),
     ("autograd.compile_problem", "is no reason", returning("")),
     ("autograd.compiled", "has no gradient", compiled_without_gradient),
     ("autograd.compiled", "answers as it did first", compiled_for_the_first_shape),
@@ -351,15 +332,6 @@ def gather_that_aliases(b: Backend, right: Any) -> Any:
     return all_gather
 
 
-def gather_that_takes_anything(b: Backend, right: Any) -> Any:
-    def all_gather(array: np.ndarray) -> list[np.ndarray]:
-        if array.ndim == 0 or array.dtype.name not in ("float32", "float64", "int64", "uint8"):
-            return [array]
-        return right(array)
-
-    return all_gather
-
-
 def data_parallel_of_a_copy(b: Backend, right: Any) -> Any:
     def data_parallel(module: Any, half_gradients: bool = False) -> Any:
         copied = b.nn.frozen_copy(module)
@@ -401,7 +373,6 @@ register(
     ("dist.sum_", "adds the rank's own twice", sum_that_counts_twice),
     ("dist.broadcast_", "sends zeros", lambda b, _: lambda x: x.detach().zero_()),
     ("dist.all_gather", "returns the very array", gather_that_aliases),
-    ("dist.all_gather", "takes any dtype", gather_that_takes_anything),
     ("dist.data_parallel", "trains a copy", data_parallel_of_a_copy),
     ("dist.averaging", "forgets what was accumulated", averaging_that_forgets),
     ("nn.synchronize_batch_norm", "evaluates", synchronization_that_stops_the_statistics),
