@@ -29,11 +29,7 @@ from utils.processes.process_family import ask_for_signal_when_parent_ends
 from utils.processes.start import EXIT_USER_ERROR
 from utils.weights.load import load_weights
 
-BACKEND, MODULE = "onnx", "models.export.graph_process"
-KILLED = (
-    "the process that writes the graph was ended by {}; a system does that when memory runs out: "
-    "free some, or use a smaller --imgsz"
-)
+MODULE = "models.export.graph_process"
 
 
 def write_graph(config: ExportConfig, path: Path) -> None:
@@ -59,7 +55,11 @@ def write_graph(config: ExportConfig, path: Path) -> None:
     if done.returncode == EXIT_USER_ERROR:
         raise UserError(reported.removeprefix("error: "))
     if done.returncode < 0:
-        raise WorkerError(KILLED.format(signal.Signals(-done.returncode).name))
+        name = signal.Signals(-done.returncode).name
+        raise WorkerError(
+            f"the process that writes the graph was ended by {name}; a system does that when "
+            "memory runs out: free some, or use a smaller --imgsz"
+        )
     if done.returncode:
         raise WorkerError(f"the process that writes the graph failed:\n{reported}")
 
@@ -68,7 +68,7 @@ def main() -> None:
     path, *words = sys.argv[1:]
     config = parse_export_flags(words)
     checkpoint = load_weights(config.weights)
-    backend.use(BACKEND)
+    backend.use("onnx")
     from models.export.recorded import recorded_graph
 
     content = recorded_graph(config, checkpoint)

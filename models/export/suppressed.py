@@ -22,11 +22,8 @@ from backend.onnx.recording import (
 )
 from utils.evaluation.nms import SuppressionSettings
 
-EFFICIENT_NMS = "EfficientNMS_TRT"
-TENSORRT = "TRT"  # the domain of its plugins; TensorRT's parser finds one by the operator's name
 # OpenVINO removes a box whose IoU is the threshold: at 0 all but one.
 LEAST_IOU = float(np.finfo(np.float32).tiny)
-CORNERS, NO_BACKGROUND = 0, -1  # of EfficientNMS: box_coding, background_class
 
 
 class Candidates(NamedTuple):
@@ -75,7 +72,7 @@ def efficient_detections(rows: Tensor, settings: SuppressionSettings) -> tuple[T
     found = candidates(rows, settings.confidence_threshold)
     batch, number = found.scores.shape[0], settings.max_detections
     return apply_for_several(
-        EFFICIENT_NMS,
+        "EfficientNMS_TRT",
         (found.boxes_xyxy, of_each_class(found, axis=2)),
         [
             ((batch, 1), "int32"),
@@ -83,15 +80,15 @@ def efficient_detections(rows: Tensor, settings: SuppressionSettings) -> tuple[T
             ((batch, number), "float32"),
             ((batch, number), "int32"),
         ],
-        domain=TENSORRT,
+        domain="TRT",  # TensorRT's parser finds a plugin by the operator's name
         plugin_version="1",
         score_threshold=float(settings.confidence_threshold),
         iou_threshold=float(settings.iou_threshold),
         max_output_boxes=number,
-        background_class=NO_BACKGROUND,
+        background_class=-1,  # none
         score_activation=0,
         class_agnostic=int(settings.class_agnostic),
-        box_coding=CORNERS,
+        box_coding=0,  # corners
     )
 
 
@@ -164,13 +161,10 @@ def best(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
     *front, length = scores.shape
     shape = (*front, number)
     if isinstance(length, Size) or length < number:
-        pads = [0] * (2 * scores.ndim - 1) + [number]
-        padded = (scores, constant(np.array(pads)))
-        filled = apply("Pad", padded, (*front, length + number), scores.dtype)
-    else:
-        filled = scores
+        pads = constant(np.array([0] * (2 * scores.ndim - 1) + [number]))
+        scores = apply("Pad", (scores, pads), (*front, length + number), scores.dtype)
     values, index = apply_for_several(
-        "TopK", (filled, constant(np.array([number]))), [(shape, scores.dtype), (shape, "int64")]
+        "TopK", (scores, constant(np.array([number]))), [(shape, scores.dtype), (shape, "int64")]
     )
     return values, index
 

@@ -59,10 +59,9 @@ class HubResults:
         self.n = len(results)
         self.t = tuple(milliseconds)
         self.s = tuple(shape)
-        self.xyxy = [_tensor(result, _corners(result)) for result in results]
-        self.xywh = [_tensor(result, _centre(result)) for result in results]
-        self.xyxyn = [_tensor(result, _corners(result) / _whwh(result)) for result in results]
-        self.xywhn = [_tensor(result, _centre(result) / _whwh(result)) for result in results]
+        self.xyxy, self.xyxyn, self.xywh, self.xywhn = (
+            [_tensor(result, kind) for result in results] for kind in Tables._fields
+        )
         self.pred = self.xyxy
 
     def __len__(self) -> int:
@@ -161,31 +160,25 @@ class HubResults:
     def pandas(self) -> Tables:
         """Return tables, as `results.pandas().xyxy[0]` wants them; UserError without pandas."""
 
-        def tables(boxes: Any, columns: Sequence[str]) -> list[Any]:
-            return [result.table_of(boxes(result), columns) for result in self._results]
-
-        return Tables(
-            xyxy=tables(_corners, CORNERS),
-            xyxyn=tables(lambda result: _corners(result) / _whwh(result), CORNERS),
-            xywh=tables(_centre, CENTRE_AND_SIZE),
-            xywhn=tables(lambda result: _centre(result) / _whwh(result), CENTRE_AND_SIZE),
-        )
+        columns = {"xyxy": CORNERS, "xywh": CENTRE_AND_SIZE}
+        return Tables(*(
+            [one.table_of(_boxes(one, kind), columns[kind[:4]]) for one in self._results]
+            for kind in Tables._fields
+        ))  # fmt: skip
 
 
-def _corners(result: Result) -> np.ndarray:
-    return result.boxes_xyxy
-
-
-def _centre(result: Result) -> np.ndarray:
-    return xyxy_to_cxcywh(result.boxes_xyxy)
-
-
-def _whwh(result: Result) -> np.ndarray:
+def _boxes(result: Result, kind: str) -> np.ndarray:
+    """Return boxes (K, 4) in the format that a field of `Tables` names."""
+    boxes = result.boxes_xyxy
+    if kind.startswith("xywh"):
+        boxes = xyxy_to_cxcywh(boxes)
+    if not kind.endswith("n"):
+        return boxes
     height, width = result.image.shape[:2]
-    return np.array([width, height, width, height], np.float32)
+    return boxes / np.array([width, height, width, height], np.float32)
 
 
-def _tensor(result: Result, boxes: np.ndarray) -> Tensor:
-    """Return boxes (K, 4) with scores and class numbers, (K, 6) float32."""
-    columns = (boxes, result.scores[:, None], result.class_index[:, None])
+def _tensor(result: Result, kind: str) -> Tensor:
+    """Return boxes with scores and class numbers, (K, 6) float32."""
+    columns = (_boxes(result, kind), result.scores[:, None], result.class_index[:, None])
     return ops.tensor(np.concatenate(columns, axis=1).astype(np.float32))
