@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import cv2
 import numpy as np
 import onnx
 import onnxruntime
@@ -20,9 +21,11 @@ from backend import device, use
 from backend.select import FRAMEWORKS
 from models.export import job
 from tests.export.recorded_files import write_graphs
-from tests.small import write_small_dataset
-from tests.tiny_weights import write_tiny_weights
+from tests.small import SMALL_SHAPES, write_small_dataset
+from tests.tiny_tasks import tiny_segmenter, write_tiny_classifier
+from tests.tiny_weights import noise, write_checkpoint, write_tiny_weights
 from utils.cli.export_config import parse_export_flags
+from utils.data.shapes.dataset import draw_dataset
 from utils.errors import UserError
 from utils.export import formats, opening
 from utils.export.formats import check_export, format_named
@@ -35,27 +38,35 @@ SIZE = ("--imgsz", "64")
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    """Weights with their graph, which the tests below take instead of starting a process."""
+    """Weights of three tasks, and their graphs with and without NMS by the weights' names."""
     folder = tmp_path_factory.mktemp("stored")
-    weights = write_tiny_weights(folder)
-    words = ["--weights", str(weights), *SIZE]
-    graphs = write_graphs(folder, {"plain": words, "nms": [*words, "--nms"]})
-    return weights, graphs
+    write_tiny_weights(folder).rename(folder / "my model.safetensors")
+    write_checkpoint(folder / "seg.safetensors", tiny_segmenter(folder))
+    write_tiny_classifier(folder, trained_at=64).rename(folder / "cls.safetensors")
+    words = {
+        name: ["--weights", f"{folder}/{name.partition('+')[0]}.safetensors", *SIZE, *flags]
+        for name, flags in (
+            ("my model", []), ("my model+nms", ["--nms"]), ("seg", []), ("seg+nms", ["--nms"]),
+            ("cls", []),
+        )
+    }  # fmt: skip
+    return folder, write_graphs(folder, words)
 
 
 @pytest.fixture
 def run(stored, tmp_path, monkeypatch, capsys):
     """Run the command in this process; return its exit code and what it printed."""
-    weights, graphs = stored
-    shutil.copy(weights, tmp_path / "my model.safetensors")
+    (folder, graphs), given = stored, [""]
 
     def copy_graph(config, path):
-        shutil.copy(graphs["nms" if config.nms else "plain"], path)
+        shutil.copy(graphs[f"{given[0]}+nms" if config.nms else given[0]], path)
 
     monkeypatch.setattr(job, "write_graph", copy_graph)
 
-    def run(*flags, name="my model.safetensors"):
-        words = ["export.py", "--weights", str(tmp_path / name), *SIZE, *map(str, flags)]
+    def run(*flags, name="my model", size=SIZE):
+        given[0] = name
+        weights = shutil.copy(folder / f"{name}.safetensors", tmp_path)
+        words = ["export.py", "--weights", str(weights), *size, *map(str, flags)]
         monkeypatch.setattr(sys, "argv", words)
         code = 0
         try:
@@ -102,7 +113,7 @@ def test_the_command_writes_verified_files_beside_the_weights(stored, tmp_path):
     formats += ["torchscript"] if device.supports("torchscript") else []
     folder = tmp_path / "weights of a run"
     folder.mkdir()
-    shutil.copy(stored[0], folder / "best.safetensors")
+    shutil.copy(stored[0] / "my model.safetensors", folder / "best.safetensors")
     words = ["--weights", "best.safetensors", *SIZE, "--include", *formats]
     environment = {**os.environ, "PYTHONPATH": ""}
     done = subprocess.run(
@@ -122,10 +133,10 @@ def test_the_command_writes_verified_files_beside_the_weights(stored, tmp_path):
 
 
 def test_weights_that_a_training_replaces_meanwhile_are_exported_as_they_were(
-    run, tmp_path, monkeypatch
+    run, stored, tmp_path, monkeypatch
 ):
     path, copy_graph = tmp_path / "my model.safetensors", job.write_graph
-    before = load_weights(path)
+    before = load_weights(stored[0] / path.name)
     (tmp_path / "of training").mkdir()
     other = write_tiny_weights(tmp_path / "of training", seed=1)
 
@@ -237,14 +248,13 @@ def test_an_older_folder_stays_where_the_new_one_cannot_be_put(folders, monkeypa
         ("onnx", ".onnx", "chapters/"),
     ],
 )
-def test_what_export_did_not_write_is_in_the_way_before_any_work(
-    run, tmp_path, name, ending, holds
-):
-    place = tmp_path / f"my model{ending}"
+def test_what_export_did_not_write_is_in_the_way_before_any_work(tmp_path, name, ending, holds):
+    weights = write_tiny_weights(tmp_path)
+    place = tmp_path / f"{weights.stem}{ending}"
     work = place / holds if holds else place
     work.parent.mkdir(parents=True, exist_ok=True)
     work.mkdir() if holds.endswith("/") else work.write_text("of a week")
-    text = refused(tmp_path / "my model.safetensors", "--include", name)
+    text = refused(weights, "--include", name)
     assert text == f"{place} exists, and export.py did not write it; move it away"
     assert work.exists()
 
@@ -320,3 +330,77 @@ def test_a_format_made_of_a_trace_is_refused_before_any_file_without_pytorch(bac
         )
     check_export(weights, ["torchscript"], "torch")
     assert FRAMEWORKS[use()].torchscript == device.supports("torchscript")
+
+
+# Segmenters and classifiers.
+
+
+def outlined(folder):
+    return draw_dataset(folder, dataclasses.replace(SMALL_SHAPES, outlines=True))
+
+
+def classes(folder):
+    """Three images of each class in folders."""
+    for split in ("train", "val"):
+        for index, name in enumerate("abcde"):
+            (folder / split / name).mkdir(parents=True)
+            for seed in range(3):
+                image = noise(64, 80, seed=10 * index + seed)
+                cv2.imwrite(str(folder / split / name / f"{seed}.png"), image)
+    return folder
+
+
+def figures_of(output):
+    """The rows of the table by their first word, with the figures as numbers."""
+    lines = output.splitlines()
+    first = next(index for index, line in enumerate(lines) if line.split()[0] == "MB")
+    names = lines[first].split()[1:-2]  # without "largest difference"
+    rows = {line.split()[0]: line.split() for line in lines[first + 1 :]}
+    skipped = {"model": 1}
+    return {
+        name: dict(zip(names, map(float, words[skipped.get(name, 2) :][: len(names)]), strict=True))
+        for name, words in rows.items()
+    }
+
+
+def test_a_segmenter_in_float32_and_8_bits_has_figures_of_boxes_and_masks(run, tmp_path):
+    data = outlined(tmp_path / "outlined")
+    for flags in ([], ["--int8"]):
+        code, output, errors = run("--data", data, *flags, name="seg")
+        assert code == 0, errors
+        found = figures_of(output)
+        assert {"mAP50(B)", "mAP50(M)", "mAP50-95(M)"} <= found["model"].keys()
+        if not flags:
+            assert found["seg.onnx"] == found["model"]
+
+
+def test_the_size_of_a_classifier_is_that_of_its_training(run, tmp_path):
+    code, output, errors = run(size=(), name="cls")
+    assert code == 0, errors
+    assert "8 of 8 images matched" in output
+
+
+def test_a_segmenter_with_masks_in_the_graph_is_scored_with_them(run, tmp_path):
+    data = outlined(tmp_path / "outlined nms")
+    code, output, errors = run("--nms", "--data", data, name="seg")
+    assert code == 0 and "1 - IoU of masks" in output, errors
+    found = figures_of(output)
+    boxes = [name for name in found["model"] if name.endswith("(B)")]
+    assert [found["seg.onnx"][name] for name in boxes] == [found["model"][name] for name in boxes]
+
+
+def test_a_classifier_in_float32_and_8_bits_has_accuracies(run, tmp_path):
+    data = classes(tmp_path / "classes")
+    for flags in ([], ["--int8"]):
+        code, output, errors = run("--data", data, *flags, name="cls")
+        assert code == 0, errors
+        found = figures_of(output)
+        assert list(found["model"]) == ["top1", "top5"]
+    assert "images matched; largest difference: probabilities" in output
+
+
+def test_data_of_another_task_are_refused(run, tmp_path):
+    data = draw_dataset(tmp_path / "boxes", SMALL_SHAPES)
+    text = "cls.safetensors: the model is to classify; --data .* of objects in parts of images"
+    with pytest.raises(UserError, match=text):
+        run("--data", data, name="cls")
