@@ -112,7 +112,7 @@ class TrainedDetector:
             batch_frames = frames[start : start + config.batch_size]
             found = detector.detect([frame.image for frame in batch_frames])
             results += [
-                detector.result(frame, one, self.class_names)
+                detector.task.result(frame, one, self.class_names)
                 for frame, one in zip(batch_frames, found, strict=True)
             ]
         return results
@@ -188,7 +188,7 @@ class TrainedDetector:
                     ids = None
                     if config.track:
                         found, ids = trackers.update(found, read.frame, read.source.rate)
-                    yield detector.result(read.frame, found, self.class_names, ids)
+                    yield detector.task.result(read.frame, found, self.class_names, ids)
 
     def _config(self, **options: Any) -> DetectConfig:
         config, task = call_config(len(self.class_names), **options), self._task

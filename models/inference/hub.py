@@ -92,7 +92,7 @@ class HubModel:
         rows = detector.predict(views)
         predicted = time.perf_counter()
         results: list[Any] = [  # of boxes: `Task.require`
-            detector.result(frame, detector.finish([view], [found]), self._class_names)
+            detector.task.result(frame, detector.finish([view], [found]), self._class_names)
             for frame, view, found in zip(frames, views, rows, strict=True)
         ]
         end = time.perf_counter()

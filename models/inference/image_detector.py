@@ -17,8 +17,7 @@ from models.detector import images_to_tensor
 from models.heads.base import Head
 from utils.data.image.view import Tiling, View, place
 from utils.evaluation.nms import SuppressionSettings
-from utils.media.source import Frame
-from utils.results.image_result import ImageResult
+from utils.tasks.task import Task
 
 
 class Predictor(Protocol):
@@ -90,6 +89,10 @@ class ImageDetector:
         self.lanes = lanes
         self._network = threading.Semaphore(lanes)
 
+    @property
+    def task(self) -> Task:
+        return self.predictor.head.task
+
     def views(self, image: np.ndarray) -> list[View]:
         """Return what the network takes of an image (H, W, 3) uint8 RGB.
 
@@ -99,7 +102,7 @@ class ImageDetector:
         """
         stride, fixed_size = self.predictor.stride, self.predictor.fixed_size
         size, tiling = (image.shape[0], image.shape[1]), self.tiling
-        whole = self.predictor.head.task.view(image, self.image_size, stride, fixed_size)
+        whole = self.task.view(image, self.image_size, stride, fixed_size)
         if tiling is None or max(size) <= tiling.side:
             return [whole]
         height, width = tiling.tile_size(size)
@@ -151,16 +154,6 @@ class ImageDetector:
             return found[0]
         regions_xyxy = np.array([view.region_xyxy for view in views])
         return self.predictor.head.join(found, regions_xyxy, self.suppression)
-
-    def result(
-        self,
-        frame: Frame,
-        found: Any,
-        class_names: tuple[str, ...],
-        track_ids: np.ndarray | None = None,
-    ) -> ImageResult:
-        """Return what is found in a frame as a result of the task."""
-        return self.predictor.head.task.result(frame, found, class_names, track_ids)
 
     def detect(self, images: Sequence[np.ndarray]) -> list[Any]:
         """Return what is found in each image (H, W, 3) uint8 RGB."""

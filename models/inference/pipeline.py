@@ -150,7 +150,7 @@ class Pipeline:
             found, ids = self.detector.finish(read.prepared, rows), None
             if self._track is not None:
                 found, ids = self._track(found, frame, read.source.rate)
-            result = self.detector.result(frame, found, self.class_names, ids)
+            result = self.detector.task.result(frame, found, self.class_names, ids)
         done = Done(read.source, result, input_size=read.prepared[0].placement.input_size)
         if self._files is None or place is None:
             return Written(done)

@@ -70,7 +70,7 @@ class ServedModel:
         if query.get("max_det", 1) > most:
             raise UserError(f"max_det {query['max_det']}; at most {most:,} are accepted")
         config = call_config(len(self.class_names), **{**self.about["defaults"], **query})
-        self.detector.predictor.head.task.check(config)
+        self.detector.task.check(config)
         return configured(self.detector, replace(config, image_size=self.detector.image_size))
 
 
@@ -92,7 +92,7 @@ def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
     runtime = weights.runtime.name if isinstance(weights, ExportedWeights) else None
     about = {
         "name": source.name,
-        "task": detector.predictor.head.task.name,
+        "task": detector.task.name,
         "class_names": class_names,
         "image_size": side,
         "runs_in": runtime or backend.device.describe(detector.device),
@@ -224,7 +224,7 @@ class Worker:
     def _finish(self, model: ServedModel, job: Job, rows: Any, batch: int) -> None:
         kind, frame = job.asked["answer"], Frame(job.image, "image")
         found = job.detector.finish([job.view], [rows])
-        result = job.detector.result(frame, found, model.class_names).finite()
+        result = job.detector.task.result(frame, found, model.class_names).finite()
         body, media_type = b"", "application/json"
         if kind != "json":
             suffix = suffix_that_holds(SUFFIXES[kind], result.image)  # a large JPEG becomes PNG
