@@ -8,24 +8,18 @@ import numpy as np
 import onnx
 import pytest
 
-from backend.checks import CPU
 from backend.onnx.recording import constant
 from models.export.job import output_kind
 from models.export.suppressed import masks_in_boxes
 from models.heads.classify.head import ClassifyHead
 from models.heads.mask.head import MaskHead
 from models.inference.exported import ExportedPredictor
-from models.inference.image_detector import network_input
-from tests.export.every_kind import IMAGES, SQUARES
+from tests.export.every_kind import SQUARES
 from tests.export.small_graphs import run_graph, shapes, small_graph
 from tests.shared_files import shared_path
-from tests.tiny_weights import CLASS_NAMES
 from utils.cli.export_config import parse_export_flags
-from utils.data.image.letterbox import fit_letterbox
 from utils.errors import UserError
-from utils.evaluation.nms import SuppressionSettings
-from utils.export.metadata import LOGITS, MASK_ROWS, MASKS, NORMALIZED
-from utils.masks.runs import mask_of_runs
+from utils.export.metadata import MASK_ROWS, MASKS, NORMALIZED
 
 SIZE = (64, 96)
 
@@ -63,13 +57,6 @@ def test_masks_of_a_graph_are_the_stored_ones(name):
     assert np.array_equal(found[0] > 0.5, wanted.astype(bool)) and wanted.any()
 
 
-def segmentations(predictor, image, size):
-    taken = network_input(predictor, image.transpose(2, 0, 1)[None], CPU)
-    (decoded,) = predictor.decode_above(predictor(taken), 0.2)
-    settings = SuppressionSettings(0.2, 0.45, max_detections=20, multi_label=False)
-    return predictor.head.finish(decoded, fit_letterbox(image.shape[:2], size), settings)
-
-
 class Returning:
     """A runtime that returns what a test says."""
 
@@ -101,17 +88,6 @@ def test_outputs_that_the_metadata_do_not_tell_are_refused(make, kind, outputs, 
     runtime = Returning(metadata, *(np.zeros(shape, np.float32) for shape in outputs))
     with pytest.raises(UserError, match=text):
         ExportedPredictor(runtime, "a.onnx")(np.zeros((1, 3, *SIZE), np.uint8))
-
-
-def test_nothing_found_and_one_thing_without_a_place_are_finished(make):
-    metadata = dataclasses.replace(make("mask rows").metadata, output=MASKS)
-    for scores in ([0.0, 0.0], [0.9, 0.0]):
-        found = np.zeros((1, 2, 6), np.float32)
-        found[0, :, 2:4], found[0, :, 4] = 8, scores
-        runtime = Returning(metadata, found, np.zeros((1, 2, 16, 24), np.float32))
-        result = segmentations(ExportedPredictor(runtime), IMAGES[0], SIZE)
-        assert len(result.scores) == result.masks.num_rows == np.count_nonzero(scores)
-        assert all(not mask_of_runs(row, SIZE).any() for row in result.masks.rows())
 
 
 @pytest.mark.parametrize(("at", "value"), [(0, np.nan), (1, np.nan), (1, np.inf)])
@@ -150,13 +126,6 @@ def test_what_a_task_has_no_use_for_is_refused_by_name(head, words, text):
         output_kind(parse_export_flags(["--weights", "a.pt", *words]), head)
 
 
-def test_the_output_is_logits_by_the_public_name(make):
-    plain, free = make("class plain"), make("class dynamic")
-    assert shapes(onnx.load_model(plain.path)) == {"output0": (1, len(CLASS_NAMES))}
-    assert shapes(onnx.load_model(free.path)) == {"output0": ("batch", len(CLASS_NAMES))}
-    assert (plain.metadata.head, plain.metadata.output) == ("Classify", LOGITS)
-
-
 def test_a_file_that_takes_normalized_images_is_given_them(make):
     """Those of other programs: here one of ours that says so, normalized twice by a reference."""
     exported = make("class plain")
@@ -170,10 +139,3 @@ def test_a_file_that_takes_normalized_images_is_given_them(make):
     runtime.metadata = dataclasses.replace(runtime.metadata, image=NORMALIZED)
     ((found,),) = ExportedPredictor(runtime)(pixels)
     np.testing.assert_allclose(found, expected[0], rtol=1e-4, atol=1e-4)
-
-
-def test_logits_that_are_no_numbers_are_refused(make):
-    predictor = ExportedPredictor(make("class plain").runtime(), "a.onnx")
-    for value in (np.nan, np.inf):
-        with pytest.raises(UserError, match="a.onnx: its outputs are not finite"):
-            predictor.decode_above([(np.array([0, value, 0, 0, 0], np.float32),)], 0.0)

@@ -52,7 +52,7 @@ def test_a_box_whose_iou_is_the_threshold_stays(iou_threshold, number):
 
 
 @pytest.mark.parametrize("iou_threshold", [0.45, 0.3, 0.6, 0.65, 0.7, 0.8, 0.5])
-@pytest.mark.parametrize("length", [20, 60, 140])
+@pytest.mark.parametrize("length", [20, 140])
 def test_at_the_threshold_itself_it_decides_as_detect_does(iou_threshold, length):
     """Of these whole pixels the IoU is a threshold that float32 holds only nearly."""
     rows = [row((0, 0, length, 8), 0.75, 1.0), row((0, 0, length * iou_threshold, 8), 0.5, 1.0)]

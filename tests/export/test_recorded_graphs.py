@@ -149,14 +149,6 @@ def test_graphs_are_what_the_specification_says(protos: Mapping[str, Any]) -> No
         onnx.checker.check_model(proto, full_check=True)  # with shapes, strictly
 
 
-def test_the_runtime_has_nothing_to_say(
-    written: Written, capfd: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("yolov5n dynamic", HALF, of_opset(13), of_opset(21)):
-        onnxruntime.InferenceSession(written.files[name])
-    assert capfd.readouterr() == ("", "")
-
-
 def test_no_node_and_no_constant_is_without_use(protos: Mapping[str, Any]) -> None:
     for proto in protos.values():
         graph = proto.graph
@@ -210,24 +202,6 @@ def test_layers_are_half_precision_and_boxes_are_not(protos: Mapping[str, Any]) 
         shape = "shape" in name
         wanted = onnx.TensorProto.FLOAT16 if name.startswith("layer") else onnx.TensorProto.FLOAT
         assert shape or kind == wanted, name
-
-
-@pytest.mark.parametrize(
-    ("name", "taken", "returned"),
-    [
-        ("yolov5n dynamic", ["batch", 3, "height", "width"], ["batch", "rows", 7]),
-        # 3 anchors of 8², 4² and 2² cells; 2 classes
-        ("yolov5n static", [1, 3, 64, 64], [1, 252, 7]),
-    ],
-)
-def test_a_graph_says_which_sizes_are_free(
-    protos: Mapping[str, Any], name: str, taken: list[int | str], returned: list[int | str]
-) -> None:
-    graph = protos[name].graph
-    assert [x.name for x in (*graph.input, *graph.output)] == ["images", "output0"]
-    for value, wanted in ((graph.input[0], taken), (graph.output[0], returned)):
-        dims = value.type.tensor_type.shape.dim
-        assert [x.dim_param or x.dim_value for x in dims] == wanted
 
 
 def test_the_process_needs_no_framework(written: Written) -> None:

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import onnx
 import openvino
 import pytest
 
@@ -45,16 +44,6 @@ def test_threads_that_share_a_runtime_get_their_own_results(made):
     with ThreadPoolExecutor(4) as pool:
         for images, (found,) in zip(batches, pool.map(runtime, batches), strict=True):
             np.testing.assert_array_equal(found, rows_of(images))
-
-
-def test_it_runs_onnx_files_too(tmp_path):
-    graph = write_doubling(tmp_path / "graph.onnx")
-    model = onnx.load(graph)
-    onnx.helper.set_model_props(model, METADATA.texts())
-    onnx.save(model, graph)
-    runtime = OpenVinoRuntime(graph)
-    assert runtime.metadata == METADATA
-    np.testing.assert_array_equal(runtime(random_images())[0], rows_of(random_images()))
 
 
 def cut(name: str, size: int) -> Callable[[Path], None]:

@@ -257,23 +257,6 @@ def test_a_damaged_litert_file_is_a_clear_error(tmp_path, litert, trace):
         LiteRtRuntime(copy)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"dtype": np.int8}, "it takes no images of float32"),
-        ({"fault": "Node number 3 failed to invoke."}, "LiteRT failed: .*Node number 3"),
-    ],
-)
-def test_another_litert_file_is_a_clear_error(
-    tmp_path, litert, trace, monkeypatch, change, message
-):
-    write_litert(trace, tmp_path / "made.tflite", METADATA, None)
-    for name, value in change.items():
-        monkeypatch.setattr(Interpreter, name, value)
-    with pytest.raises(UserError, match=message):
-        LiteRtRuntime(tmp_path / "made.tflite")(random_images())
-
-
 class Tools:
     """Stands in for coremltools; it records what is asked of it."""
 

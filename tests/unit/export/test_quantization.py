@@ -242,9 +242,3 @@ def test_one_value_in_a_million_is_cut_off() -> None:
     low, high = ranges_of(values, *many)["x"]
     assert low == 0
     assert 1 <= high < 1 + 2 * 1000 / BINS  # the second bin ends there
-
-
-def test_zero_is_always_within() -> None:
-    """Or the padding of a convolution, which is 0, would be rounded."""
-    assert ranges_of(np.linspace(5, 6, 100))["x"][0] == 0
-    assert ranges_of(np.linspace(-6, -5, 100))["x"][1] == 0

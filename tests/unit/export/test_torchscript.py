@@ -39,21 +39,6 @@ def test_it_computes_what_the_module_does_and_has_its_metadata(tmp_path):
     assert runtime.name.startswith("TorchScript, PyTorch")
 
 
-@supported
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "metadata.json is no JSON"),
-        ("{", "metadata.json is no JSON"),
-        ("[]", "holds no object"),
-        ("{}", "metadata lacks class_names"),
-    ],
-)
-def test_metadata_of_others_is_a_clear_error(tmp_path, text, message):
-    with pytest.raises(UserError, match=message):
-        TorchScriptRuntime(written(tmp_path / "a.torchscript", text))
-
-
 @pytest.mark.parametrize("content", [b"", b"PK\3\4", b"text" * 1000])
 def test_damage_is_a_clear_error(tmp_path, content):
     path = tmp_path / "a.torchscript"

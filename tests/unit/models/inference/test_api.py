@@ -186,17 +186,6 @@ def test_loading_names_what_is_wrong(weights, tmp_path):
             load(*arguments, **options)
 
 
-def test_augmentation_adds_what_is_found_in_other_sizes(detector):
-    options = {"size": SIZE, "iou": 1.0, "conf": 0.5}
-    (plain,), (augmented,) = (detector(IMAGE, augment=x, **options) for x in (False, True))
-    # The first of the three looks leaves out the coarsest of the two levels.
-    assert len(augmented) > len(plain) / 2
-    stays = (rows(plain)[:, None] == rows(augmented)).all(axis=2).any(axis=1)
-    assert 0 < stays.sum() < len(plain)
-    (again,) = detector(IMAGE, **options)
-    np.testing.assert_array_equal(rows(again), rows(plain))
-
-
 def test_threads_find_what_one_thread_finds(detector):
     images = [noise(48 + 8 * seed, 96, seed) for seed in range(8)]
     serial = [detector(image, size=SIZE, conf=0.5 + seed / 20) for seed, image in enumerate(images)]

@@ -50,17 +50,6 @@ def test_a_scaled_image_is_the_stored_one(name):
     np.testing.assert_allclose(found[:, :1], stored("inference/scale_image")[name], atol=2e-6)
 
 
-def test_the_smallest_image_is_still_a_cell():
-    images = ops.tensor(np.full((1, 3, 8, 8), 0.5, np.float32))
-    for one in PASSES:
-        seen = ops.to_numpy(view(images, one, 8))
-        assert seen.shape == (1, 3, 8, 8)
-        side = int(8 * one.scale)
-        np.testing.assert_allclose(seen[:, :, :side, :side], 0.5, rtol=1e-6)
-        np.testing.assert_allclose(seen[:, :, side:], 0.447)
-        np.testing.assert_allclose(seen[:, :, :, side:], 0.447)
-
-
 def test_a_mirrored_image_is_padded_on_the_right():
     pixels = np.zeros((1, 3, 4, 8), np.float32)
     pixels[..., 0] = 1  # the left column
@@ -89,12 +78,6 @@ def test_the_largest_view_lacks_the_coarsest_map_and_the_smallest_the_finest(str
     assert set(strides) - set(largest) == {max(strides)}
     assert middle == list(strides)
     assert set(strides) - set(smallest) == {min(strides)}
-
-
-@pytest.mark.parametrize("strides", [(16,), (8, 8)])
-def test_a_model_of_one_stride_keeps_all_of_its_maps(strides):
-    for one in PASSES:
-        assert used_levels(one, strides) == list(range(len(strides)))
 
 
 def test_a_head_without_boxes_is_refused():

@@ -99,13 +99,7 @@ def test_detect_writes_the_classes_of_each_image(detector, run, tmp_path, capsys
     ("flags", "named"),
     [
         (("--conf-thres", "0.5"), "--conf: the five most probable"),
-        (("--iou-thres", "0.5"), "--iou: a classifier finds no boxes"),
-        (("--classes", "1"), "--classes: a classifier tells all"),
-        (("--agnostic-nms",), "--agnostic-nms: "),
-        (("--max-det", "3"), "--max-det: "),
         (("--tile", "64"), "--tile: a classifier sees an image as a whole"),
-        (("--track",), "--track: "),
-        (("--save-crop",), "--save-crop: "),
         (("--line-thickness", "3"), "--line-thickness: "),
     ],
 )

@@ -145,32 +145,12 @@ def test_two_files_need_one_size():
     assert Ensemble([free, free], ["c", "d"]).fixed_size is None
 
 
-def test_a_size_that_the_others_cannot_take_is_refused():
-    pair = [
-        ExportedPredictor(Runtime(image_size=(32, 32))),
-        ExportedPredictor(Runtime(stride=24, dynamic=True, image_size=(48, 48))),
-    ]
-    with pytest.raises(UserError, match="a: it takes only images of 32 x 32 px"):
-        Ensemble(pair, ["a", "b"])
-
-
 # What cannot be, refused or told.
-
-
-def test_augmentation_is_refused():
-    with pytest.raises(UserError, match="--augment: a.onnx is an exported file"):
-        make_predictor([weights(Runtime(dynamic=True))], "cpu", augment=True)
 
 
 def test_half_precision_is_that_of_the_file(caplog):
     make_predictor([weights(Runtime(precision="int8"))], "cpu", half=True)
     assert "--half: a.onnx computes in int8, as it was exported" in caplog.text
-
-
-@pytest.mark.parametrize("asked, expected", [(640, 48), (48, 48)])
-def test_the_size_of_a_file_is_taken(asked, expected):
-    config = DetectConfig(weights=("a",), image_size=asked)
-    assert input_size(config, ExportedPredictor(Runtime())) == expected
 
 
 def test_another_size_is_refused_with_that_of_the_file():

@@ -83,14 +83,6 @@ def test_a_tile_is_a_part_of_the_image_and_the_whole_comes_last():
     assert {view.placement.input_size for view in tiles} == {(128, 128)}
 
 
-@pytest.mark.parametrize("size", [(128, 128), (50, 128), (1, 1)])
-def test_an_image_no_larger_than_a_tile_is_one_view_as_without_tiles(size):
-    image = gradient(*size)
-    (view,) = views_of(image, 64, 32, Tiling(128, 0.25))
-    np.testing.assert_array_equal(view.pixels, whole_view(image, 64, 32).pixels)
-    assert view.placement == whole_view(image, 64, 32).placement
-
-
 class Brightest:
     """A predictor that finds each bright rectangle on black, to the pixel; counts its batches."""
 
