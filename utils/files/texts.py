@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import overload
 
 import numpy as np
 
@@ -17,7 +16,7 @@ _ENCODING = "utf-8", "surrogatepass"
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
-class Texts(Sequence[str]):
+class Texts:
     """N texts in UTF-8, one behind the other."""
 
     content: np.ndarray  # (B,) uint8
@@ -41,13 +40,7 @@ class Texts(Sequence[str]):
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Texts: ...
-    def __getitem__(self, index: int | slice) -> str | Texts:
-        if isinstance(index, slice):
-            return self.select(np.arange(len(self))[index])
+    def __getitem__(self, index: int) -> str:
         place = range(len(self))[index]
         first, end = self.starts[place : place + 2].tolist()
         return self.content[first:end].tobytes().decode(*_ENCODING)
@@ -70,7 +63,7 @@ def rows_of(starts: np.ndarray, indices: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Paths(Sequence[Path]):
+class Paths:
     """N paths: the name of each file, and its folder among those that occur."""
 
     folders: Texts  # each once, with its last slash
@@ -95,13 +88,7 @@ class Paths(Sequence[Path]):
     def __len__(self) -> int:
         return len(self.folder_of)
 
-    @overload
-    def __getitem__(self, index: int) -> Path: ...
-    @overload
-    def __getitem__(self, index: slice) -> Paths: ...
-    def __getitem__(self, index: int | slice) -> Path | Paths:
-        if isinstance(index, slice):
-            return self.select(np.arange(len(self))[index])
+    def __getitem__(self, index: int) -> Path:
         return Path(self.folders[int(self.folder_of[index])] + self.names[index])
 
     def __iter__(self) -> Iterator[Path]:

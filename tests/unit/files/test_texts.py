@@ -15,15 +15,15 @@ def test_texts_come_back_one_by_one_and_all_together():
     texts = Texts.of(iter(TEXTS))
     assert len(texts) == len(TEXTS) and list(texts) == TEXTS
     assert [texts[index] for index in range(-7, 7)] == TEXTS + TEXTS
-    assert list(texts[1:5:2]) == TEXTS[1:5:2]
     assert list(texts.select(np.array([3, 3, 0]))) == [TEXTS[3], TEXTS[3], TEXTS[0]]
-    assert list(Texts.of([])) == [] == list(Texts.of([])[0:3])
+    assert list(Texts.of([])) == []
 
 
 def test_paths_come_back_and_take_their_name_and_twelve_bytes():
     paths = Paths.of(Path(path) for path in PATHS)
     assert list(paths) == [paths[i] for i in range(len(PATHS))] == [Path(path) for path in PATHS]
-    assert list(paths[2:4]) == [Path("/data/a/1.jpg"), Path("/data/a/2.jpg")]
+    chosen = paths.select(np.array([2, 3]))
+    assert list(chosen) == [Path("/data/a/1.jpg"), Path("/data/a/2.jpg")]
     assert list(paths.folders).count("/data/a/") == 1 and list(Paths.of([])) == []
     many = Paths.of(Path(f"/a/very/long/folder/{number:012}.jpg") for number in range(99))
     arrays = (many.names.content, many.names.starts, many.folder_of)
