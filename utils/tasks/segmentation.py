@@ -26,7 +26,7 @@ from utils.masks.runs import areas, runs_of_polygons
 from utils.media.source import Frame
 from utils.ragged import Ragged
 from utils.report.console import legacy_table
-from utils.results.mask_result import MaskResult
+from utils.results.result import MaskResult
 from utils.results.text_lines import LabelFiles, outline_lines
 from utils.tasks.task import LegacyMetric, Task
 

@@ -25,9 +25,12 @@ from utils.evaluation.joining import join_views
 from utils.evaluation.nms import SuppressionSettings, best_rows_of_images
 from utils.export.metadata import DETECTIONS, EFFICIENT, ROWS
 from utils.report.console import metrics_table
-from utils.report.plots.confusion import plot_confusion
-from utils.report.plots.curves import plot_over_confidence, plot_precision_recall
 from utils.report.plots.images import plot_examples
+from utils.report.plots.measures import (
+    plot_confusion,
+    plot_over_confidence,
+    plot_precision_recall,
+)
 from utils.tasks.detection import DETECTION
 
 

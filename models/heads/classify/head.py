@@ -30,8 +30,8 @@ from utils.evaluation.accuracy import (
 )
 from utils.evaluation.nms import SuppressionSettings
 from utils.export.metadata import LOGITS
-from utils.report.plots.confusion import plot_confusion
 from utils.report.plots.images import plot_mistakes
+from utils.report.plots.measures import plot_confusion
 from utils.tasks.classification import CLASSIFICATION
 from utils.weights.transfer import ClassRows
 

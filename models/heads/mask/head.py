@@ -28,9 +28,12 @@ from utils.export.metadata import MASK_ROWS, MASKS, MOST_MASKS
 from utils.masks.assemble import native_runs
 from utils.ragged import Ragged
 from utils.report.console import metrics_table
-from utils.report.plots.confusion import plot_confusion
-from utils.report.plots.curves import plot_over_confidence, plot_precision_recall
 from utils.report.plots.images import draw_objects, plot_examples
+from utils.report.plots.measures import (
+    plot_confusion,
+    plot_over_confidence,
+    plot_precision_recall,
+)
 from utils.tasks.segmentation import SEGMENTATION
 
 CERTAIN = 1e-6  # away from 0 and 1, whose logits are infinite

@@ -12,8 +12,7 @@ from utils.masks.runs import runs_of_mask
 from utils.media.source import Frame
 from utils.ragged import Ragged
 from utils.results.class_result import ClassResult
-from utils.results.mask_result import MaskResult
-from utils.results.result import Result
+from utils.results.result import MaskResult, Result
 
 CLASS_NAMES = ("person", "traffic light", "cat")
 

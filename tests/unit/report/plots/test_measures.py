@@ -1,13 +1,18 @@
-"""`plots/curves.py`: the right numbers over the right axis, readable with any number of classes."""
+"""`plots/measures.py`: the right numbers over the right axis and in the right cell."""
 
 import numpy as np
 import pytest
 
 from tests.unit.report.plots.drawn import kept_figures, read_rgb, result_of, texts_of
 from utils.detections import Detections, GroundTruth
+from utils.evaluation.coco.confusion import Confusion
 from utils.evaluation.coco.metric import DetectionEvaluator
-from utils.report.plots import curves
-from utils.report.plots.curves import plot_over_confidence, plot_precision_recall
+from utils.report.plots import measures
+from utils.report.plots.measures import (
+    plot_confusion,
+    plot_over_confidence,
+    plot_precision_recall,
+)
 
 CURVES = ("P_curve.png", "R_curve.png", "F1_curve.png")
 
@@ -33,7 +38,7 @@ def legend_of(figure):
 def test_curves_over_confidence_go_through_the_points_that_the_detections_give(
     monkeypatch, tmp_path
 ):
-    kept = kept_figures(monkeypatch, curves)
+    kept = kept_figures(monkeypatch, measures)
     plot_over_confidence(two_classes(), tmp_path)
     assert tuple(kept) == CURVES
     at = np.array([0.2, 0.5, 0.7, 0.95])
@@ -63,7 +68,7 @@ def test_curves_over_confidence_go_through_the_points_that_the_detections_give(
 def test_of_many_classes_those_with_the_most_labels_have_names_and_the_others_are_thin(
     monkeypatch, tmp_path
 ):
-    kept = kept_figures(monkeypatch, curves)
+    kept = kept_figures(monkeypatch, measures)
     names = [f"class {index} with a name of some length" for index in range(80)]
     objects = [1] * 80
     for index in (3, 50, 79):
@@ -91,3 +96,52 @@ def test_curves_of_no_class_or_one_are_drawn(tmp_path, num_classes):
     # The blue of the first class.
     blue = (np.abs(read_rgb(tmp_path / "F1_curve.png") - [0, 114, 178]) < 8).all(axis=2)
     assert blue.any() == (num_classes == 1)
+
+
+def of_matrix(matrix):
+    matrix = np.array(matrix)
+    predicted, true = np.nonzero(matrix)
+    return Confusion(len(matrix) - 1, predicted, true, matrix[predicted, true])
+
+
+def test_each_column_is_in_parts_of_its_sum_and_written_where_it_is_not_zero(monkeypatch, tmp_path):
+    kept = kept_figures(monkeypatch, measures)
+    plot_confusion(of_matrix([[6, 0, 3], [2, 0, 9], [2, 0, 0]]), ["a", "b"], tmp_path / "m.png")
+    (axes,) = kept["m.png"].axes
+    wanted = [[0.6, 0, 0.25], [0.2, 0, 0.75], [0.2, 0, 0]]  # nothing is labelled b
+    np.testing.assert_allclose(axes.get_images()[0].get_array(), wanted)
+    written = {text.get_position(): text.get_text() for text in axes.texts}
+    assert written == {
+        (0, 0): "0.60", (0, 1): "0.20", (0, 2): "0.20", (2, 0): "0.25", (2, 1): "0.75",
+    }  # fmt: skip
+    assert texts_of(axes.get_xticklabels()) == ["a", "b", "background"]
+    assert texts_of(axes.get_yticklabels()) == ["a", "b", "background"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("true class", "predicted class")
+
+
+def test_of_images_no_cell_is_for_the_background(monkeypatch, tmp_path):
+    kept = kept_figures(monkeypatch, measures)
+    path = tmp_path / "m.png"
+    plot_confusion(of_matrix([[6, 1, 0], [2, 3, 0], [0, 0, 0]]), ["a", "b"], path, False)
+    (axes,) = kept["m.png"].axes
+    wanted = [[0.75, 0.25], [0.25, 0.75]]
+    np.testing.assert_allclose(axes.get_images()[0].get_array(), wanted)
+    assert texts_of(axes.get_xticklabels()) == ["a", "b"]
+    assert "IoU" not in axes.get_title() and not axes.lines
+    plot_confusion(of_matrix(np.eye(131, dtype=int)), ["x"] * 130, path, False)
+    axes = kept["m.png"].axes[0]
+    assert axes.get_images()[0].get_array().shape == (101, 101)
+    assert texts_of(axes.get_xticklabels())[-1] == "30 others"
+
+
+def test_of_more_than_a_hundred_classes_the_others_are_one(monkeypatch, tmp_path):
+    kept = kept_figures(monkeypatch, measures)
+    counts = np.full(151, 3)
+    counts[:50] = 1
+    plot_confusion(
+        of_matrix(np.diag(counts)), [f"name {index}" for index in range(150)], tmp_path / "m.png"
+    )
+    names = texts_of(kept["m.png"].axes[0].get_xticklabels())
+    assert names == [*(f"name {index}" for index in range(50, 150)), "50 others", "background"]
+    parts = kept["m.png"].axes[0].get_images()[0].get_array()
+    np.testing.assert_array_equal(parts, np.eye(102))
