@@ -6,7 +6,7 @@ anchors in its YAML, one raw output, no boxes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -115,8 +115,6 @@ class PresenceHead(Head):
 
 class PresenceLoss(Loss):
     """Binary cross-entropy of the classes, squared error of the number of objects."""
-
-    means: Mapping[str, str] = {}
 
     def __init__(self, num_classes: int) -> None:
         self.num_classes = num_classes

@@ -110,11 +110,12 @@ class PassImages(NamedTuple):
 
 
 class Loss(Protocol):
-    """The loss of a batch; one without a state inherits `end_batch`, `state` and `restore`."""
+    """The loss of a batch; one without a state or a fast path inherits what says so."""
 
     @property
     def means(self) -> Mapping[str, str]:
         """How it computes, "plain" or "fast", by name: for work.json."""
+        return {}
 
     def __call__(
         self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
@@ -135,6 +136,7 @@ class Loss(Protocol):
 
     def end_batch(self) -> None:
         """Learn from the batch of the last call; every rank calls it, after training batches."""
+        return None
 
     def state(self) -> dict[str, Tensor]:
         """Return what it has learnt, by name; `restore` takes it as lists of numbers."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -73,31 +73,6 @@ def anchors_in_cells(anchors: Sequence[Sequence[float]], strides: Sequence[int])
     return pixels / np.asarray(strides, np.float32).reshape(-1, 1, 1)
 
 
-class Labels(NamedTuple):
-    """The boxes of the labels, which anchors are to fit."""
-
-    sizes_wh: np.ndarray  # (N, 2) pixels, as training sees them
-    threshold: float  # the hyper-parameter anchor_t
-    seed: int
-
-    def measure(self, levels: Sequence[Sequence[float]]) -> Fit:
-        """Measure how well anchors fit, given as [w, h, w, h, ...] per level."""
-        return measure_fit(self.sizes_wh, np.reshape(np.array(levels), (-1, 2)), self.threshold)
-
-    def fit(self, number: int, strides: Sequence[int]) -> list[list[float]]:
-        """Return so many anchors per level that fit; larger ones for larger strides."""
-        found = fit_anchors(self.sizes_wh, number * len(strides), self.threshold, self.seed)
-        by_size = found.reshape(len(strides), -1)
-        ranks = np.argsort(np.argsort(strides, kind="stable"), kind="stable")
-        return by_size[ranks].tolist()
-
-
-def describe(fit: Fit) -> str:
-    """Return in words how well anchors fit."""
-    recall = fit.best_possible_recall
-    return f"best possible recall {recall:.3f}, {fit.anchors_per_target:.2f} per target"
-
-
 def number_to_fit(anchors: Any, hyp: Hyperparameters) -> int:
     """Return how many anchors per level are asked for without sizes; 0 if there are sizes.
 
@@ -108,52 +83,62 @@ def number_to_fit(anchors: Any, hyp: Hyperparameters) -> int:
 
 
 def choose_anchors(
-    anchors: Any,
-    strides: Sequence[int],
-    sizes_wh: np.ndarray,
-    hyp: Hyperparameters,
-    seed: int,
+    anchors: Any, strides: Sequence[int], sizes_wh: np.ndarray, hyp: Hyperparameters, seed: int
 ) -> Any:
     """Return the anchors to train with, as a model YAML has them, and log why these.
 
     Args:
         anchors: of the model: [w, h, w, h, ...] per level, in pixels, or a number of anchors.
         strides: of the levels.
-        sizes_wh: (N, 2) of the training labels.
+        sizes_wh: (N, 2) of the training labels, pixels as training sees them.
 
     Raises:
         UserError: anchors must be fitted, and there are no labels.
     """
-    labels = Labels(sizes_wh, hyp.anchor_t, seed)
+
+    def measure(levels: Any) -> Fit:
+        return measure_fit(sizes_wh, np.reshape(np.array(levels), (-1, 2)), hyp.anchor_t)
+
+    def fit_new(number: int) -> list[list[float]]:
+        """Return so many anchors per level; larger ones for larger strides."""
+        found = fit_anchors(sizes_wh, number * len(strides), hyp.anchor_t, seed)
+        ranks = np.argsort(np.argsort(strides, kind="stable"), kind="stable")
+        return found.reshape(len(strides), -1)[ranks].tolist()
+
     number = number_to_fit(anchors, hyp)
     if not len(sizes_wh):
         if number:
             raise UserError("anchors cannot be fitted: the training images have no labels")
         return anchors
     if number:
-        fitted = labels.fit(number, strides)
-        _say(f"{number} per level are fitted", labels, fitted)
+        fitted = fit_new(number)
+        _log_new(f"{number} per level are fitted", measure(fitted), fitted)
         return fitted
     anchors = _in_order(anchors, strides)
-    fit = labels.measure(anchors)
+    fit = measure(anchors)
     enough = fit.best_possible_recall > ENOUGH_RECALL
     log.info(
         "anchors: the model's fit the labels %s: %s", "well" if enough else "badly", describe(fit)
     )
     if enough:
         return anchors
-    fitted = labels.fit(len(anchors[0]) // 2, strides)
-    better = labels.measure(fitted)
+    fitted = fit_new(len(anchors[0]) // 2)
+    better = measure(fitted)
     if better.best_possible_recall <= fit.best_possible_recall:
         log.info("anchors: no better ones were found; the model's are kept")
         return anchors
-    _say("replaced by fitted ones", labels, fitted)
+    _log_new("replaced by fitted ones", better, fitted)
     return fitted
 
 
-def _say(what: str, labels: Labels, levels: Sequence[Sequence[float]]) -> None:
-    """Log new anchors: how well they fit, then each level's."""
-    log.info("anchors: %s: %s", what, describe(labels.measure(levels)))
+def describe(fit: Fit) -> str:
+    """Return in words how well anchors fit."""
+    recall = fit.best_possible_recall
+    return f"best possible recall {recall:.3f}, {fit.anchors_per_target:.2f} per target"
+
+
+def _log_new(what: str, fit: Fit, levels: Sequence[Sequence[float]]) -> None:
+    log.info("anchors: %s: %s", what, describe(fit))
     for level in levels:
         pairs = zip(level[::2], level[1::2], strict=True)
         log.info("  %s", ", ".join(f"{width:g} x {height:g}" for width, height in pairs))

@@ -84,22 +84,6 @@ def best_operating_point(
     scores, class_index, matched = scores[known], class_index[known], matched[known]
     if len(scores) == 0:
         return OperatingPoint(0.0, precision=absent, recall=absent)
-    confidence = _confidence_of_best_mean_f1(scores, class_index, matched, num_ground_truth)
-    counted = class_index[scores >= confidence]
-    correct = class_index[(scores >= confidence) & matched]
-    num_classes = len(num_ground_truth)
-    num_counted = np.bincount(counted, minlength=num_classes)
-    num_correct = np.bincount(correct, minlength=num_classes)
-    return OperatingPoint(
-        confidence,
-        precision=num_correct / np.maximum(num_counted, 1) + absent,
-        recall=num_correct / np.maximum(num_ground_truth, 1) + absent,
-    )
-
-
-def _confidence_of_best_mean_f1(
-    scores: np.ndarray, class_index: np.ndarray, matched: np.ndarray, num_ground_truth: np.ndarray
-) -> float:
     # Counting one more detection changes the F1 of its class alone, so the sum over classes at
     # every confidence is a running sum of those changes in descending score.
     position = position_in_run(class_index)
@@ -112,4 +96,13 @@ def _confidence_of_best_mean_f1(
     f1_sum, descending = np.cumsum(change[order]), scores[order]
     # Detections of equal score count together.
     last_of_equal = np.append(descending[1:] != descending[:-1], True)
-    return float(descending[np.where(last_of_equal, f1_sum, -1.0).argmax()])
+    confidence = float(descending[np.where(last_of_equal, f1_sum, -1.0).argmax()])
+    num_counted, num_correct = (
+        np.bincount(class_index[rows], minlength=len(num_ground_truth))
+        for rows in (scores >= confidence, (scores >= confidence) & matched)
+    )
+    return OperatingPoint(
+        confidence,
+        precision=num_correct / np.maximum(num_counted, 1) + absent,
+        recall=num_correct / np.maximum(num_ground_truth, 1) + absent,
+    )

@@ -141,18 +141,15 @@ def find_candidates(
 
 def join_images(images: Sequence[MatchCandidates]) -> MatchCandidates:
     """Join the candidates of several images, or of none, in the order of the images."""
-    images = [_no_candidates(), *images]
-    detections_before = _counts_before([len(image.scores) for image in images])
-    objects_before = _counts_before([len(image.object_class_index) for image in images])
-    shifted = [
-        image._replace(
-            pair_detection=image.pair_detection + detection_offset,
-            pair_object=image.pair_object + object_offset,
-        )
-        for image, detection_offset, object_offset in zip(
-            images, detections_before, objects_before, strict=True
-        )
-    ]
+    nothing, no_boxes = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
+    none = Detections(no_boxes, np.zeros(0, np.float32), nothing)
+    images = [find_candidates(none, GroundTruth(nothing, no_boxes)), *images]
+    shifted, detections, objects = [], 0, 0
+    for image in images:
+        pairs = image.pair_detection + detections, image.pair_object + objects
+        shifted.append(image._replace(pair_detection=pairs[0], pair_object=pairs[1]))
+        detections += len(image.scores)
+        objects += len(image.object_class_index)
     return MatchCandidates(*(np.concatenate(field) for field in zip(*shifted, strict=True)))
 
 
@@ -217,10 +214,6 @@ def position_in_run(values: np.ndarray) -> np.ndarray:
     return position - np.maximum.accumulate(position * _starts_run(values))
 
 
-def _run_starts(values: np.ndarray) -> np.ndarray:
-    return np.flatnonzero(_starts_run(values))
-
-
 def _starts_run(values: np.ndarray) -> np.ndarray:
     """Return (N,) bool: whether another value precedes each value, or none."""
     starts = np.ones(len(values), bool)
@@ -230,23 +223,13 @@ def _starts_run(values: np.ndarray) -> np.ndarray:
 
 def _runs(values: np.ndarray) -> list[slice]:
     """Return the stretches of equal values, in order."""
-    bounds = [*_run_starts(values).tolist(), len(values)]
+    bounds = [*np.flatnonzero(_starts_run(values)).tolist(), len(values)]
     return [slice(start, end) for start, end in zip(bounds, bounds[1:], strict=False)]
 
 
 def _last_true_of_each_run(flags: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return (row, column) of each last True of a row of flags (T, P) in a run of values (P,)."""
     column = np.where(flags, np.arange(len(values)), -1)
-    last = np.maximum.reduceat(column, _run_starts(values), axis=1)
+    last = np.maximum.reduceat(column, np.flatnonzero(_starts_run(values)), axis=1)
     row, run = np.nonzero(last >= 0)
     return row, last[row, run]
-
-
-def _no_candidates() -> MatchCandidates:
-    nothing, no_boxes = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
-    no_scores = np.zeros(0, np.float32)
-    return find_candidates(Detections(no_boxes, no_scores, nothing), GroundTruth(nothing, no_boxes))
-
-
-def _counts_before(counts: Sequence[int]) -> list[int]:
-    return np.cumsum([0, *counts[:-1]]).tolist()

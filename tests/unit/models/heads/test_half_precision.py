@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from backend import amp, autograd, ops
-from models.heads.classify.loss import ClassificationLoss
+from models.heads.classify.head import ClassificationLoss
 from tests.losses import arrays_of
 from tests.unit.models.heads.anchor import test_loss as boxes
 from tests.unit.models.heads.anchor.test_rows_and_column import CROWDED

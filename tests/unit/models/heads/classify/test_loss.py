@@ -9,8 +9,8 @@ from backend import autograd, ops
 from backend.processes import Process
 from models.heads import base
 from models.heads.base import WholeBatch
-from models.heads.classify import loss as loss_module
-from models.heads.classify.loss import ClassificationLoss
+from models.heads.classify import head as loss_module
+from models.heads.classify.head import ClassificationLoss
 from tests.golden_models import stored
 from utils.data.loading.batch import Targets
 
