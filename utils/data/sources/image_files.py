@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from utils.data.image.limits import IMAGE_SUFFIXES
@@ -21,8 +21,8 @@ _WILD = frozenset("*?[")
 def list_images(entries: Sequence[Path]) -> list[Path | RecordImage]:
     """Return the images of folders (searched recursively, sorted) and list files (in their order).
 
-    Relative lines of a list file start at the list's own folder, or where its first line is found
-    (`_STARTS`). `labels.scan_samples` finds out whether a file exists and can be read. A record
+    Relative lines of a list file start at the list's own folder, or where its first line is found.
+    `labels.scan_samples` finds out whether a file exists and can be read. A record
     file, or a folder of record files, gives the images in them. An image stands for itself.
 
     Raises:
@@ -92,44 +92,35 @@ def search_images(folder: Path) -> Iterator[str]:
 
 
 def _read_list(path: Path) -> list[Path]:
+    """Return the images on the lines of a list, which need not be UTF-8 if there is such a file."""
+    # Where a relative line may start: at the list, and as Darknet's lists do at the folder that
+    # `data` lies in, even if CVAT has written the list into another; or at the current folder.
+    beside = path.parent, ""
+    starts = (beside, (path.parent.parent, ""), (path.parent, "data/"), (Path(), ""))
+    images: list[Path] = []
     try:
         lines = read_text_bytes(path, MAX_LIST_BYTES).removeprefix(codecs.BOM_UTF8).splitlines()
-        stripped = enumerate(map(bytes.strip, lines), start=1)
-        named = [(number, line) for number, line in stripped if line]
-        first = os.fsdecode(named[0][1]) if named and len(named[0][1]) <= MAX_PATH_BYTES else ""
-        place = next((way for way in _STARTS if way(path, first).exists()), _beside)
-        return [_listed(path, number, line, place) for number, line in named]
+        for number, line in enumerate(map(bytes.strip, lines), start=1):
+            if not line:
+                continue
+            if len(line) > MAX_PATH_BYTES:
+                raise DatasetError(
+                    f"{path}: line {number} has {len(line):,} bytes; the path of one image is "
+                    "needed"
+                )
+            name = os.fsdecode(line)
+            if not images:  # the first line says where all of them start
+                found = (way for way in starts if (way[0] / name.removeprefix(way[1])).exists())
+                folder, prefix = next(found, beside)
+            images.append(folder / name.removeprefix(prefix))
+            if not images[-1].exists():
+                line.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(
             f"{path}: a folder of images, a text file that lists them, or a record file that ends "
             f"in {RECORD_SUFFIX}, is needed: {error!s:.300}"
         ) from error
-
-
-def _beside(path: Path, name: str) -> Path:
-    return path.parent / name
-
-
-# Where a relative line of a list may start: at the list, and as Darknet's lists do at the folder
-# that `data` lies in, even if CVAT has written the list into another; or at the current folder.
-_STARTS: tuple[Callable[[Path, str], Path], ...] = (
-    _beside,
-    lambda path, name: path.parent.parent / name,
-    lambda path, name: path.parent / name.removeprefix("data/"),
-    lambda path, name: Path(name),
-)
-
-
-def _listed(path: Path, number: int, line: bytes, place: Callable[[Path, str], Path]) -> Path:
-    """Return the path on a line of a list, which need not be UTF-8 if there is such a file."""
-    if len(line) > MAX_PATH_BYTES:
-        raise DatasetError(
-            f"{path}: line {number} has {len(line):,} bytes; the path of one image is needed"
-        )
-    image = place(path, os.fsdecode(line))
-    if not image.exists():
-        line.decode()
-    return image
+    return images
 
 
 def is_glob(value: str) -> bool:
