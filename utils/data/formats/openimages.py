@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 from utils.data.sources.formats.format import (
-    NO_OUTLINE,
     NORMALISED,
     AnnotatedFolder,
     FileNotes,
@@ -66,21 +65,18 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
         notes.left_out["images without a row"] = absent
     names = _class_names(rows.labels, _names(folder.annotations))
     order = np.argsort(np.array(rows.image, np.int64), kind="stable")
-    labels = np.array(rows.label, np.int64)[order].tolist()
-    boxes = np.array(rows.boxes).reshape(-1, 4)[order].tolist()
+    bounds = np.searchsorted(np.array(rows.image, np.int64)[order], np.arange(len(files) + 1))
+    label, boxes = np.array(rows.label, np.int64), np.array(rows.boxes).reshape(-1, 4)
     paths = list(files.values())
-    first = 0
     for index in sorted(rows.known):
-        candidates, (num_rows, num_crowds, broken) = paths[index], rows.known[index]
+        candidates, (num_crowds, broken) = paths[index], rows.known[index]
         image = ImageLabels(candidates[0], NORMALISED, broken=broken)
         if len(candidates) > 1:
             image.trouble = ambiguous(candidates)
         image.left_out = ["crowds"] * num_crowds
-        for label, box in zip(
-            labels[first : first + num_rows], boxes[first : first + num_rows], strict=True
-        ):
-            image.objects.append((names[label], box, NO_OUTLINE))
-        first += num_rows
+        own = order[bounds[index] : bounds[index + 1]]
+        for number, box in zip(label[own].tolist(), boxes[own].tolist(), strict=True):
+            image.add(names[number], box)
         yield image
 
 
@@ -91,8 +87,8 @@ class _Rows:
         self._index_of = index_of
         self.labels: dict[bytes, int] = {}  # the codes of classes
         self.image, self.label, self.boxes = array("q"), array("q"), array("d")
-        # By image: its rows that are kept, its crowds, and why it cannot be used.
-        self.known: defaultdict[int, list] = defaultdict(lambda: [0, 0, ""])
+        # By image: its crowds, and why it cannot be used.
+        self.known: defaultdict[int, list] = defaultdict(lambda: [0, ""])
 
     def read(self, path: Path) -> None:
         with open_regular(path) as file:
@@ -110,15 +106,14 @@ class _Rows:
                 known = self.known[index]
                 try:
                     if group is not None and fields[group].strip() in (b"1", b"true", b"True"):
-                        known[1] += 1
+                        known[0] += 1
                         continue
                     coordinates = [float(fields[column]) for column in box]
                     code = fields[label].strip(_AROUND)
                 except (IndexError, ValueError):
                     text = line.decode("utf-8", "replace").strip()
-                    known[2] = known[2] or f"line {number}: no box in {text[:120]!r}"
+                    known[1] = known[1] or f"line {number}: no box in {text[:120]!r}"
                     continue
-                known[0] += 1
                 self.image.append(index)
                 self.label.append(self.labels.setdefault(code, len(self.labels)))
                 self.boxes.extend(coordinates)
