@@ -7,6 +7,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -94,8 +95,7 @@ class _DatasetYaml:
                 "out of its YAML",
             )
         class_names = self._class_names() if "names" in self.document else ()
-        roots = self._roots()
-        found = [self._entries(roots, key, key in splits) for key in SPLITS]
+        found = [self._entries(key, key in splits) for key in SPLITS]
         of_classes = [
             tuple(as_classes(x, class_names) if isinstance(x, Path) else x for x in part)
             for part in found
@@ -104,7 +104,7 @@ class _DatasetYaml:
         kinds = {type(entry) for entry in (*train, *val, *test)}
         if not class_names and kinds not in ({AnnotatedFolder}, {ClassFolders}):
             class_names = self._class_names()  # an error
-        return DatasetSpec(self.path.stem, roots[0], train, val, test, class_names)
+        return DatasetSpec(self.path.stem, self._roots[0], train, val, test, class_names)
 
     def _value(self, split: str) -> tuple[str, Any]:
         """Return the key of a split, which may be another name of it, and its value or None."""
@@ -118,6 +118,7 @@ class _DatasetYaml:
     def _wrong(self, key: str, value: Any, text: str) -> DatasetError:
         return self._error(key, f"has the value {brief(value)}{text}")
 
+    @cached_property
     def _roots(self) -> list[Path]:
         """Return the roots of relative entries: `path` from the YAML's folder, then from here."""
         value = self.document.get("path") or "."
@@ -153,55 +154,49 @@ class _DatasetYaml:
         text = f", but there is no {' and no '.join(places)}; {next_step}"
         return self._wrong(key, value, text)
 
-    def _entries(self, roots: Sequence[Path], split: str, required: bool) -> tuple[Entry, ...]:
+    def _entries(self, split: str, required: bool) -> tuple[Entry, ...]:
         key, value = self._value(split)
-        values = value if isinstance(value, list) else [value] if value else []
+        found: list[Entry] = []
         try:
-            found = [self._entry(roots, key, value, required) for value in values]
+            for one in value if isinstance(value, list) else [value] if value else []:
+                if isinstance(one, Mapping):
+                    found.append(self._annotated(key, one, required))
+                    continue
+                paths = self._paths(key, one, required)
+                if required and not any(map(has_images, paths)):
+                    raise self._wrong(key, one, f", but {no_images_text(paths[0].resolve())}")
+                found += [path for path in paths if len(paths) == 1 or has_images(path)]
         except DatasetError as error:
             if required or "names" in self.document:
                 raise
             text = "class names are taken from all splits; with 'names' it may be absent"
             raise DatasetError(f"{error}; {text}") from error
-        return tuple(chain.from_iterable(found))
+        return tuple(found)
 
-    def _entry(
-        self, roots: Sequence[Path], key: str, value: Any, required: bool
-    ) -> Sequence[Entry]:
-        if isinstance(value, Mapping):
-            return [self._annotated(roots, key, value, required)]
-        paths = self._paths(roots, key, value, required)
-        if required and not any(map(has_images, paths)):
-            raise self._wrong(key, value, f", but {no_images_text(paths[0].resolve())}")
-        return [path for path in paths if len(paths) == 1 or has_images(path)]
-
-    def _annotated(
-        self, roots: Sequence[Path], key: str, value: Mapping[str, Any], required: bool
-    ) -> AnnotatedFolder:
+    def _annotated(self, key: str, value: Mapping[str, Any], required: bool) -> AnnotatedFolder:
         """Return an entry with annotations; of no format if it is absent and need not be there."""
         if not {"images", "annotations"} <= set(value) <= {"images", "annotations", "list"}:
-            raise self._error(
-                key,
-                f"has the keys {brief(list(value))}; "
-                "images and annotations are needed, and list may be there",
-            )
+            text = "images and annotations are needed, and list may be there"
+            raise self._error(key, f"has the keys {brief(list(value))}; {text}")
         needed = required or "names" not in self.document
-        found = {name: self._paths(roots, key, path, needed)[0] for name, path in value.items()}
+        found = {name: self._paths(key, path, needed)[0] for name, path in value.items()}
         is_there = all(map(os.path.exists, found.values()))
         kind = format_of(found["annotations"]) if is_there else ""
         return AnnotatedFolder(kind, found["annotations"], found["images"], found.get("list"))
 
-    def _paths(self, roots: Sequence[Path], key: str, value: Any, required: bool) -> list[Path]:
+    def _paths(self, key: str, value: Any, required: bool) -> list[Path]:
         """Return the path of an entry, or those that it stands for if it is a pattern."""
         if not isinstance(value, str):
             raise self._wrong(key, value, "; a path or a list of paths is needed")
-        candidates = [root / value for root in roots]
+        candidates = [root / value for root in self._roots]
         if value.startswith("../"):  # Roboflow writes ../train/images for train/images
-            candidates += [root / value.removeprefix("../") for root in roots]
+            candidates += [root / value.removeprefix("../") for root in self._roots]
         existing = [path for path in candidates if self._exists(key, value, path)][:1]
         if not existing and is_glob(value):
             try:
-                existing = next(filter(None, (expand_glob(root, value) for root in roots)), [])
+                existing = next(
+                    filter(None, (expand_glob(root, value) for root in self._roots)), []
+                )
             except (ValueError, OSError) as error:
                 raise self._wrong(key, value, f": {error!s:.300}") from error
         if not required:
@@ -216,11 +211,8 @@ class _DatasetYaml:
             raise self._wrong("names", names, "; a list of class names is needed")
         by_index = names if isinstance(names, Mapping) else dict(enumerate(names))
         if set(by_index) != set(range(len(by_index))):
-            raise self._error(
-                "names",
-                f"has the class numbers {brief(list(by_index))}; "
-                f"0 to {len(by_index) - 1} are needed",
-            )
+            text = f"has the class numbers {brief(list(by_index))}; 0 to {len(by_index) - 1}"
+            raise self._error("names", f"{text} are needed")
         ordered = [by_index[index] for index in range(len(by_index))]
         for name in ordered:
             # Unquoted, YAML reads `no` and `on` as booleans and `~` as nothing.
