@@ -27,7 +27,7 @@ from utils.data.sources.class_folders import ClassImage
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
 from utils.data.sources.label_file import label_path
-from utils.data.sources.labels import ImageSource, scan_images
+from utils.data.sources.labels import ImageSource, scan_samples
 from utils.data.sources.record_images import RecordImage, read_index
 from utils.data.sources.splits import images_of
 from utils.errors import DatasetError
@@ -92,7 +92,8 @@ def pack(flags: argparse.Namespace) -> None:
             raise DatasetError(
                 f"'{split}' of {dataset.name} is packed already; copy its files, or unpack it first"
             )
-        report = scan_images(listed, len(dataset.class_names), max_pixels=flags.max_pixels)
+        num_classes, limit = len(dataset.class_names), flags.max_pixels
+        report = scan_samples(listed, num_classes, max_pixels=limit, needs_objects=False)
         for problem in report.problems:
             log.warning("%s", printable(problem))
         if left_out := len(listed) - len(report.samples):

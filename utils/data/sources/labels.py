@@ -180,32 +180,7 @@ def scan_samples(
     max_pixels: int = MAX_PIXELS,
     world: World = ALONE,
     memory: Memory | None = None,
-) -> ScanReport:
-    """Scan images to train on or to validate with, as `scan_images`.
-
-    Raises:
-        DatasetError: also if no image has an object.
-    """
-    report = scan_images(images, num_classes, progress, max_pixels, world, memory)
-    if not len(report.samples.class_index):
-        first = image_of(images[0])
-        has_file = isinstance(first, ImageFile) or first.place is not None
-        raise DatasetError(
-            f"of {count(len(report.samples), 'usable image')} none has a labelled object; the "
-            f"labels of {first.path} belong in "
-            + (label_file_of(str(first.path)) if has_file else first.labels_at)
-            + (", before it is packed" if first.place else "")
-        )
-    return report
-
-
-def scan_images(
-    images: Sequence[Path | ImageSource],
-    num_classes: int,
-    progress: Callable[[], None] = unwatched,
-    max_pixels: int = MAX_PIXELS,
-    world: World = ALONE,
-    memory: Memory | None = None,
+    needs_objects: bool = True,
 ) -> ScanReport:
     """Read the header and the labels of every image; each rank a shard, for all of them.
 
@@ -221,7 +196,8 @@ def scan_images(
             has none scans: nobody waits for it, and no result depends on it.
 
     Raises:
-        DatasetError: no image is usable, or the ranks have different images.
+        DatasetError: no image is usable, or none has an object that is needed, or the ranks have
+            different images.
     """
     if world.process.world_size > 1:
         require_same_images(images, world)
@@ -231,7 +207,17 @@ def scan_images(
     found = _ScanArrays.join(zip(*(world.all_gather(array) for array in mine), strict=True))
     if memory and world.process.local_rank == 0 and not np.array_equal(found.keys, known.keys):
         memory.write(found._asdict(), len(images))
-    return _report(images, found)
+    report = _report(images, found)
+    if needs_objects and not len(report.samples.class_index):
+        first = image_of(images[0])
+        has_file = isinstance(first, ImageFile) or first.place is not None
+        raise DatasetError(
+            f"of {count(len(report.samples), 'usable image')} none has a labelled object; the "
+            f"labels of {first.path} belong in "
+            + (label_file_of(str(first.path)) if has_file else first.labels_at)
+            + (", before it is packed" if first.place else "")
+        )
+    return report
 
 
 def _scan_each(

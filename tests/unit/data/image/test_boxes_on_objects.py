@@ -16,7 +16,7 @@ from utils.data.sources.formats.format import (
     ImageLabels,
     collect,
 )
-from utils.data.sources.labels import scan_images, scan_samples
+from utils.data.sources.labels import scan_samples
 from utils.data.sources.samples import Sample
 from utils.media.image_file import ImageFile
 
@@ -147,7 +147,7 @@ def test_exchanged_sides_of_an_image_that_is_not_turned_are_refused(orientation,
     images = annotated_images(annotations, ("red", "green"), Path("all.json"))
     good, _ = write(tmp_path, "PNG", 1)
     images += annotated_images(annotate(good, upright_scene()), ("red", "green"), Path("b.json"))
-    report = scan_images(images, 2)
+    report = scan_samples(images, 2, needs_objects=False)
     (problem,) = report.problems
     assert "labelled as an image of 48x80 px, and has 80x48" in problem
 

@@ -25,7 +25,7 @@ from utils.data.image.decoding import decode_bytes, reduced_size
 from utils.data.image.header import BrokenImageError, read_image_size
 from utils.data.image.limits import IMAGE_SUFFIXES, MAX_PIXELS
 from utils.data.image.pillow_image import recognise
-from utils.data.sources.labels import scan_images
+from utils.data.sources.labels import scan_samples
 from utils.errors import DatasetError
 from utils.media.image_file import decode_image
 from utils.media.source import BrokenSourceError
@@ -148,7 +148,7 @@ def test_a_folder_gives_the_images_of_all_suffixes(tmp_path):
     paths += [tmp_path / f"b{suffix.upper()}" for suffix in IMAGE_SUFFIXES]
     for path in paths:
         path.write_bytes(encoded(PHOTO, "GIF"))
-    assert len(scan_images(paths, 1).samples) == 28
+    assert len(scan_samples(paths, 1, needs_objects=False).samples) == 28
 
 
 # PHOTO as a phone stores it that is held upright: to be turned by a quarter, as EXIF says too.
@@ -200,14 +200,14 @@ def test_without_the_decoder_each_reader_names_the_command(monkeypatch, tmp_path
     path.write_bytes(HEIC)
     command = f"a HEIC image needs pi_heif: {INSTALL['pi_heif']}"
     with pytest.raises(DatasetError) as none_usable:
-        scan_images([path], 1)
+        scan_samples([path], 1)
     with pytest.raises(BrokenSourceError) as undetected:
         decode_image(HEIC, MAX_PIXELS)
     assert f"{path}: left out: {command}" in str(none_usable.value)
     assert str(undetected.value) == command
     other = tmp_path / "a.png"
     other.write_bytes(encoded(PHOTO, "PNG"))
-    report = scan_images([path, other], 1)
+    report = scan_samples([path, other], 1, needs_objects=False)
     assert len(report.samples) == 1 and report.problems == [f"{path}: left out: {command}"]
 
 

@@ -17,7 +17,7 @@ from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.formats.format import FileNotes, ImageLabels, collect
 from utils.data.sources.image_files import list_images
 from utils.data.sources.label_file import label_path
-from utils.data.sources.labels import scan_images, scan_samples
+from utils.data.sources.labels import scan_samples
 from utils.errors import DatasetError
 from utils.media.finding import find_sources
 from utils.results.result import Result
@@ -105,7 +105,7 @@ def test_a_broken_image_of_any_name_is_one_printable_line(tmp_path):
         path = tmp_path / f"{stem}.JPG"
         path.write_bytes(b"none")
         with pytest.raises(DatasetError) as caught:
-            scan_images([path], 1)
+            scan_samples([path], 1)
         first, line = str(caught.value).split("\n")
         assert first == "of 1 image none is usable:"
         assert line == f"{printable(str(path))}: left out: not an image" and line.isprintable()
