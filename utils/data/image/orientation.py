@@ -51,7 +51,9 @@ def points_upright(points_norm: np.ndarray, orientation: int) -> np.ndarray:
 def boxes_upright(boxes_xyxy_norm: np.ndarray, orientation: int) -> np.ndarray:
     """Return boxes (M, 4), from 0 to 1 of the stored image, where they are seen."""
     corners = points_upright(boxes_xyxy_norm.reshape(-1, 2, 2), orientation)
-    return np.concatenate((corners.min(axis=1), corners.max(axis=1)), axis=1)
+    # Not sorted: a box whose corners are exchanged has no area, and is left out by its reader.
+    mirrored = [orientation in _MIRRORS_X, orientation in _MIRRORS_Y]
+    return np.where(mirrored, corners[:, ::-1], corners).reshape(-1, 4)
 
 
 def undone_by(orientation: int) -> int:
