@@ -40,7 +40,6 @@ class GraphMemory:
                 return memory.take(gradient)
 
         self._lent = Lent.apply
-        self._compile = self.torch.compile
 
     def take(self, x: Any) -> Any:
         copied = x.clone()
@@ -57,23 +56,6 @@ class GraphMemory:
             weights = self._lend(dict(function.named_parameters()))
             return self._lend(self.torch.func.functional_call(function, weights, inputs))
 
-        return run
-
-    def compile_traced(self, function: Any, dynamic: bool, mode: str | None) -> Any:
-        """Stand in for `torch.compile` with its own passes forward and backward, but no kernels.
-
-        So what a forward pass keeps for its backward pass lies in the memory too.
-        """
-        common = importlib.import_module("torch._dynamo.backends.common")
-        passes = common.aot_autograd(fw_compiler=self._recorded, bw_compiler=self._recorded)
-        return self._compile(function, dynamic=dynamic, backend=passes)
-
-    def _recorded(self, graph: Any, inputs: Any) -> Any:
-        def run(arguments: list[Any]) -> list[Any]:
-            found = graph(*arguments)
-            return [self.take(x) if isinstance(x, self.torch.Tensor) else x for x in found]
-
-        run._boxed_call = True  # type: ignore[attr-defined]  # it takes its arguments as one list
         return run
 
     def begin_pass(self) -> None:

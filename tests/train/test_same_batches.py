@@ -120,24 +120,6 @@ def write_voc(root: Path, split: str, images: list[Labelled]) -> None:
             )
 
 
-def write_labelme(root: Path, split: str, images: list[Labelled]) -> None:
-    for name, (height, width), things in images:
-        shapes = [
-            {
-                "label": CLASSES[number],
-                "shape_type": "polygon" if outline else "rectangle",
-                "points": outline or [[right, bottom], [left, top]],
-            }
-            for number, (left, top, right, bottom), outline in things
-        ]
-        document = {
-            "shapes": shapes, "imagePath": f"..\\{name}.png", "imageData": None,
-            "imageHeight": height, "imageWidth": width,
-        }  # fmt: skip
-        if things:
-            (root / split / f"{name}.json").write_text(json.dumps(document))
-
-
 def write_coco(root: Path, split: str, images: list[Labelled]) -> None:
     """As Roboflow writes it; the numbers of images and classes have holes."""
     document: dict[str, list] = {"images": [], "annotations": [], "categories": []}
@@ -160,7 +142,6 @@ def write_coco(root: Path, split: str, images: list[Labelled]) -> None:
 WRITERS: dict[str, Callable[[Path, str, list[Labelled]], None]] = {
     "YOLO": write_yolo,
     "Pascal VOC": write_voc,
-    "LabelMe": write_labelme,
     "COCO JSON": write_coco,
 }
 

@@ -38,15 +38,3 @@ def test_sync_bn_in_one_process_keeps_the_plain_layers():
     x = ops.tensor(np.random.default_rng(0).normal(3, 2, (4, 2, 5, 5)).astype(np.float32))
     plain, asked = (ops.to_numpy(norm_of(*flags)(x)) for flags in ((), ("--sync-bn",)))
     np.testing.assert_array_equal(asked, plain)
-
-
-def test_of_two_processes_nothing_is_named_and_all_is_joined(monkeypatch, caplog):
-    caplog.set_level(logging.INFO, "train")
-    joined = []
-    monkeypatch.setattr(state.devices, "supports", lambda name: True)
-    monkeypatch.setattr(state.nn, "synchronize_batch_norm", joined.append)
-    monkeypatch.setattr(state.dist, "data_parallel", lambda *given: given)
-    for name, value in {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 2}.items():
-        monkeypatch.setenv(name, str(value))
-    norm, halves = norm_of("--half-gradients", "--sync-bn")
-    assert (joined, halves, caplog.messages) == ([norm], True, [])
