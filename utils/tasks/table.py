@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from utils.cli.flags import flags_of
@@ -55,8 +55,3 @@ def task_of_model(document: Mapping[str, Any]) -> Task:
 def task_of_head(block: Any) -> Task | None:
     """Return the task whose head has this name in model YAMLs."""
     return next((task for task in TASKS.values() if task.head == block), None)
-
-
-def task_of_figures(names: Collection[str]) -> Task | None:
-    """Return the task whose fitness can be computed from these figures."""
-    return next((t for t in TASKS.values() if t.fitness and t.fitness.keys() <= set(names)), None)

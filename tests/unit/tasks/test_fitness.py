@@ -8,7 +8,7 @@ from models.registry import find_block
 from utils.detections import Classification, Detections, GroundTruth, Segmentations
 from utils.masks.runs import runs_of_mask
 from utils.ragged import Ragged
-from utils.tasks.table import TASKS, task_of_figures
+from utils.tasks.table import TASKS
 
 SQUARE = np.zeros((20, 20), bool)
 SQUARE[2:12, 2:12] = True
@@ -33,4 +33,3 @@ def test_fitness_is_made_of_the_figures_of_the_head(task):
     assert figures.keys() == head.figure_names.keys()
     weighed = sum(weight * figures[name] for name, weight in task.fitness.items())
     assert head.fitness(result) == pytest.approx(weighed) and weighed > 0
-    assert task_of_figures(figures) is task
