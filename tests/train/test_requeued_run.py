@@ -14,7 +14,6 @@ import train
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from utils.processes.command import run_command
-from utils.state.checkpoint import load_checkpoint
 
 EPOCHS = 12  # enough for three signals to arrive in between
 
@@ -131,19 +130,3 @@ def test_a_requeued_run_ends_as_one_that_was_never_interrupted(flags, run_here, 
     assert_equal_runs(folder, whole)
     code, printed, _ = run_here(flags(*job))
     assert code == 0 and printed.strip().endswith(f"{folder} is finished, nothing is left to do")
-
-
-def test_resuming_what_cannot_be_resumed_is_a_users_mistake(flags, run_here, tmp_path):
-    run = ["--project", tmp_path, "--workers", 0]
-    code, _, errors = run_here(flags(*run, "--resume"))
-    assert code == 2 and "no run with a state" in errors
-    assert not (tmp_path / "exp").exists()
-    code, printed, _ = run_here(flags(*run, "--time-limit", 0.0001))
-    assert code == 75 and "suspended after 1 batch: --time-limit" in printed
-    code, _, errors = run_here(flags(*run, "--resume", "--batch", 2, "--img", 96))
-    assert code == 2
-    assert "batch_size is 2, in the run 4" in errors and "image_size is 96" in errors
-    only = ["train.py", "--resume", str(tmp_path / "exp"), "--time-limit", "0.0001"]
-    assert run_here(only)[0] == 75
-    (state,) = states(tmp_path / "exp")[-1:]
-    assert load_checkpoint(state).header.batch_number == 2

@@ -1,7 +1,6 @@
 """A run that was interrupted, however and wherever, ends where an uninterrupted one ends."""
 
 import contextlib
-import dataclasses
 import itertools
 import os
 import stat
@@ -21,7 +20,6 @@ from utils.processes.suspend import Suspended
 
 EPOCHS, TRAIN_BATCHES, VAL_BATCHES = 3, 6, 2
 BOUNDARIES = EPOCHS * (TRAIN_BATCHES + VAL_BATCHES)
-PENDING = 5  # batches, after which gradients wait for their update
 STOPS = {"torch": 24, "oneflow": 12}  # OneFlow computes a batch ten times as long
 
 
@@ -147,21 +145,3 @@ def test_the_best_epoch_is_told_though_a_resumption_did_not_see_it(
     start([*run, "--resume"])
     told = capsys.readouterr().out
     assert "best: " not in told and "/last.safetensors" in told.splitlines()[-1]
-
-
-def test_another_number_of_images_or_another_label_is_refused(flags, tmp_path, monkeypatch):
-    run = [*flags, "--project", str(tmp_path)]
-    with pytest.raises(Suspended):
-        start(run, StopAt(1))
-    load_split = train.load_split
-    monkeypatch.setattr(train, "load_split", lambda *arguments: load_split(*arguments)[1:])
-    with pytest.raises(UserError, match="11 images now, 12 then"):
-        start([*run, "--resume"])
-    monkeypatch.setattr(train, "load_split", lambda *arguments: relabelled(load_split(*arguments)))
-    with pytest.raises(UserError, match="images or labels"):
-        start([*run, "--resume"])
-
-
-def relabelled(samples):
-    first = dataclasses.replace(samples[0], class_index=samples[0].class_index + 1)
-    return [first, *samples[1:]]

@@ -101,19 +101,6 @@ def test_a_run_that_was_stopped_ends_as_the_uninterrupted_one(flags, whole, tmp_
     assert_equal_runs(tmp_path / "exp", whole)
 
 
-@pytest.mark.parametrize(
-    "extra",
-    [
-        ["--multi_tensor_optimizer", "--precise-bn", "2", "--freeze", "2", "--image-weights"],
-        ["--micro-batch", "2", "--multi-scale", "--img", "128"],
-    ],
-    ids=" ".join,
-)
-def test_other_flags_of_a_training_go_with_a_classifier(flags, tmp_path, extra):
-    folder = start([*flags, "--project", str(tmp_path), *extra])
-    assert np.isfinite([float(row["val/cls_loss"]) for row in rows_of(folder)]).all()
-
-
 def test_weights_are_validated_with_table_and_plots(flags, whole, tmp_path, capsys):
     weights = whole / "weights" / "last.safetensors"
     for name, extra in (("plain", []), ("twice", ["--augment"])):

@@ -11,7 +11,6 @@ from models.heads.base import LossTerms
 from models.training import step_watch
 from models.training.fast import backpropagate
 from models.training.step_watch import BatchName, LossScale, StepWatch
-from tests.presence_head import PresenceHead
 from utils.errors import UserError
 
 
@@ -19,22 +18,6 @@ def add(watch, step, losses):
     terms = [ops.tensor(np.array(loss, np.float32)) for loss in losses]
     by_name = dict(zip(watch.loss_names, terms, strict=True))
     watch.add(BatchName(1, step, np.array([step])), LossTerms(by_name, terms[0]))
-
-
-def test_the_first_losses_of_a_run_are_kept_over_epochs(monkeypatch):
-    monkeypatch.setattr(step_watch, "MAX_FIRST_LOSSES", 3)
-    watch = StepWatch(AnchorHead.loss_names)
-    for step in (1, 2):
-        add(watch, step, (step, 0.5, 0.25))
-    assert watch.end_epoch().tolist() == [1.5, 0.5, 0.25]
-    for step in (3, 4):
-        add(watch, step, (step, 0.5, 0.25))
-    assert watch.end_epoch().tolist() == [3.5, 0.5, 0.25]
-    assert [losses.tolist() for losses in watch.first_losses] == [
-        [1, 0.5, 0.25],
-        [2, 0.5, 0.25],
-        [3, 0.5, 0.25],
-    ]
 
 
 def test_losses_that_are_not_finite_are_left_out_of_the_means():
@@ -169,16 +152,6 @@ def test_to_close_an_update_reads_nothing(monkeypatch):
     assert ops.to_numpy(lost) == 1 and ops.dtype_of(lost) == "float32"
     assert not watch.settle()
     assert watch.skipped == 1
-
-
-def test_a_head_may_have_any_number_of_losses():
-    watch, one = StepWatch(PresenceHead.loss_names), ops.tensor(np.array(1, np.float32))
-    add(watch, 1, (1, 3))
-    add(watch, 2, (2, 4))
-    assert has_happened(watch, one)
-    assert [losses.tolist() for losses in watch.first_losses] == [[1, 3], [2, 4]]
-    assert watch.end_epoch().tolist() == [1.5, 3.5]
-    assert watch.describe(watch.means()) == "pres nan  num nan"
 
 
 def test_only_float16_is_scaled_and_ranks_by_no_more_than_a_process_alone(monkeypatch):
