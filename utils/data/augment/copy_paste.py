@@ -56,19 +56,10 @@ def draw_with_copies(
     matrix: np.ndarray,
     output_size: tuple[int, int],
 ) -> tuple[np.ndarray, Objects]:
-    """Draw a canvas through a warp with copies of some of its objects.
+    """Draw a canvas through a warp with copies of some of its objects, as `draw_tiles` does.
 
-    Args:
-        drawn: how many objects and which.
-        canvas: the place of every image.
-        sources: hidden ones are not decoded.
-        objects: of all images, canvas pixels.
-        matrix: (3, 3), canvas pixel to output pixel.
-        output_size: (height, width).
-
-    Returns:
-        The image (height, width, 3) uint8, and the objects in canvas pixels with the copies behind
-        them.
+    The objects are those of all images in canvas pixels; they are returned with the copies behind
+    them.
     """
     chosen = choose_copies(choose_objects(drawn, objects), objects, canvas.side)
     if not len(chosen):

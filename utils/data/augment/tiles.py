@@ -60,13 +60,11 @@ def mosaic_canvas(
         centre_xy: this point on the canvas, pixels.
         image_size: half the side of the canvas.
     """
-    tiles = []
-    for position, size in enumerate(sizes):
-        placement = fit_long_side(size, image_size, (image_size, image_size))
-        height, width = placement.resized_size
-        left = centre_xy[0] - (width if position in (0, 2) else 0)
-        top = centre_xy[1] - (height if position in (0, 1) else 0)
-        tiles.append(Tile(placement.resized_size, placement.scale, top, left))
+    tiles = [_tile(size, image_size, centre_xy[1], centre_xy[0]) for size in sizes]
+    for position, tile in enumerate(tiles):
+        height, width = tile.resized_size
+        left = tile.left - (width if position in (0, 2) else 0)
+        tiles[position] = tile._replace(top=tile.top - (height if position < 2 else 0), left=left)
     return Canvas(2 * image_size, tuple(tiles))
 
 
@@ -84,33 +82,30 @@ def canvas_of_nine(
         corner_xy: where in that square the canvas begins, from 0 to `image_size`, pixels.
         image_size: half the side of the canvas.
     """
-    inside = image_size, image_size
-    placements = [fit_long_side(size, image_size, inside) for size in sizes]
-    resized = [placement.resized_size for placement in placements]
-    tiles = [
-        Tile(size, placement.scale, top - corner_xy[1], left - corner_xy[0])
-        for size, placement, (top, left) in zip(
-            resized, placements, _around(resized, image_size), strict=True
-        )
-    ]
-    return Canvas(2 * image_size, tuple(tiles))
-
-
-def _around(sizes: Sequence[tuple[int, int]], start: int) -> list[tuple[int, int]]:
-    """Return top and left of nine images of (height, width); the middle one is at `start`."""
-    heights, widths = zip(*sizes, strict=True)
-    bottom, right = start + heights[0], start + widths[0]  # edges of the middle one
-    return [
-        (start, start),
-        (start - heights[1], start),
-        (start - heights[2], start + widths[1]),
-        (start, right),
-        (start + heights[3], right),
+    start_x, start_y = (image_size - corner for corner in corner_xy)
+    tiles = [_tile(size, image_size, start_y, start_x) for size in sizes]
+    heights, widths = zip(*(tile.resized_size for tile in tiles), strict=True)
+    bottom, right = heights[0], widths[0]  # edges of the middle one
+    down_right = [
+        (0, 0),
+        (-heights[1], 0),
+        (-heights[2], widths[1]),
+        (0, right),
+        (heights[3], right),
         (bottom, right - widths[5]),
         (bottom, right - widths[5] - widths[6]),
-        (bottom - heights[7], start - widths[7]),
-        (bottom - heights[7] - heights[8], start - widths[8]),
+        (bottom - heights[7], -widths[7]),
+        (bottom - heights[7] - heights[8], -widths[8]),
     ]
+    places = zip(tiles, down_right, strict=True)
+    moved = [tile._replace(top=tile.top + y, left=tile.left + x) for tile, (y, x) in places]
+    return Canvas(2 * image_size, tuple(moved))
+
+
+def _tile(size: tuple[int, int], image_size: int, top: int, left: int) -> Tile:
+    """Return an image with its long side at `image_size`."""
+    placement = fit_long_side(size, image_size, (image_size, image_size))
+    return Tile(placement.resized_size, placement.scale, top, left)
 
 
 _MARGIN = 2  # pixels around the part of an image that is seen: bilinear weights reach one
@@ -139,16 +134,10 @@ class _Window(NamedTuple):
 def draw_tiles(
     canvas: Canvas, sources: Sequence[SourceImage], warp: np.ndarray, output_size: tuple[int, int]
 ) -> np.ndarray:
-    """Draw what a canvas of these images looks like through a warp, without drawing the canvas.
+    """Draw what a canvas of these images looks like through a warp (3, 3), without drawing it.
 
-    Args:
-        canvas: the place of every image.
-        sources: hidden ones are not decoded.
-        warp: (3, 3), canvas pixel to output pixel.
-        output_size: (height, width).
-
-    Returns:
-        (height, width, 3) uint8, grey where no image lies.
+    Hidden sources are not decoded. The result has `output_size` (height, width), uint8, and is grey
+    where no image lies.
     """
     output = np.full((*output_size, 3), FILL, np.uint8)
     for tile, source in zip(canvas.tiles, sources, strict=True):

@@ -8,38 +8,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any
 
-Value = TypeVar("Value")
-
-
-def tell_nobody(path: Path | None) -> None:
-    """Ignore which image is being read."""
+_note: Callable[[Path | None], None] = lambda path: None  # noqa: E731  # replaced in a worker
 
 
-_tell: Callable[[Path | None], None] = tell_nobody
+def note_each(note: Callable[[Path | None], None]) -> None:
+    """Call `note` from now on with each image that this process reads, and with None after it."""
+    global _note
+    _note = note
 
 
-def tell_each(tell: Callable[[Path | None], None]) -> None:
-    """Call `tell` from now on with each image that this process reads, and with None after it."""
-    global _tell
-    _tell = tell
-
-
-def read_as(path: Path, read: Callable[[], Value]) -> Value:
+def read_as(path: Path, read: Callable[[], Any]) -> Any:
     """Return `read()`; if the process dies meanwhile, the image is named as the cause.
 
     It runs in a frame that bears the image's name: faulthandler prints the frames of a process
     that crashes, and of a frame nothing but its name.
     """
-    _tell(path)
+    _note(path)
     try:
         # In angle brackets, else a traceback would look for source code in the image.
         code = _call.__code__.replace(co_filename=f"<image {path}>")
-        value: Value = FunctionType(code, {})(read)
-        return value
+        return FunctionType(code, {})(read)
     finally:
-        _tell(None)
+        _note(None)
 
 
 def _call(read: Callable[[], Any]) -> Any:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
-from utils.data.image.being_read import tell_each
+from utils.data.image.being_read import note_each
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import BatchSource
 from utils.data.loading.nameless_file import NamelessFile
@@ -280,7 +280,7 @@ def _serve(source: BatchSource, workers: int, connection: Connection, slots: Sha
     """Answer requests (epoch, batch index) in a worker until the pipe ends."""
     cv2.setNumThreads(0)
     keep_freed_images()
-    tell_each(slots.note)
+    note_each(slots.note)
     while True:
         try:
             epoch, batch_index = connection.recv()

@@ -105,6 +105,17 @@ def test_what_a_transform_cannot_do_is_told_before_training(document, message):
         require_transforms(json.dumps(document), SIZE)
 
 
+def test_transforms_that_do_not_follow_their_seed_are_refused(monkeypatch):
+    random = np.random.default_rng(0)
+
+    def unseeded(given, text, seed):
+        return given._replace(image=given.image + random.integers(2, dtype=np.uint8))
+
+    monkeypatch.setattr(transforms, "transform", unseeded)
+    with pytest.raises(UserError, match="these transforms do not follow their seed, .*: Blur;"):
+        require_transforms('{"Blur": {}}', SIZE)
+
+
 @pytest.mark.parametrize("text", ["[]", "x", '{"Lambda": {}}', '{"Blur": 1}', '"Blur"'])
 def test_the_text_of_a_state_from_elsewhere_is_checked_too(text):
     with pytest.raises(UserError, match="--albumentations"):
