@@ -19,8 +19,7 @@ from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
 from utils.data.augment.copy_paste import why_nothing_is_pasted
 from utils.data.augment.transforms import require_transforms
-from utils.data.loading.image_cache import MOSAIC_WINDOW
-from utils.data.loading.loader import TrainLoader
+from utils.data.loading.loader import MOSAIC_WINDOW, TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import table_of
 from utils.data.sources.splits import load_split

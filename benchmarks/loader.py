@@ -29,7 +29,7 @@ from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparamet
 from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, fill_images
-from utils.data.loading.image_cache import create_cache, keep_recent_images
+from utils.data.loading.image_cache import create_cache
 from utils.data.loading.order import BatchRecipe, Epoch
 from utils.data.randomness import sample_generator
 from utils.data.shapes.scene import draw_scene
@@ -108,8 +108,7 @@ def through_epochs(source: TrainBatches, num_batches: int) -> Run:
 def time_window(source: TrainBatches, window: int, device: str, repeats: int) -> list[Timing]:
     """Time mosaics of images near each other, decoded each time and kept for the window."""
     near = dataclasses.replace(source, recipe=BatchRecipe(mosaic_window=window))
-    slots = window + source.batch_size
-    kept = dataclasses.replace(near, recent=keep_recent_images(near.image_sizes(), slots))
+    kept = dataclasses.replace(near, num_recent=2 * window)
     whole = near.num_images // near.batch_size
     for number in range(whole):
         if not np.array_equal(fast_batch(near, number).images, fast_batch(kept, number).images):

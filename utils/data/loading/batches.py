@@ -17,7 +17,7 @@ from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.decoding import LabelledImage, SourceImage, reduced_size
 from utils.data.image.letterbox import Letterbox
 from utils.data.loading.batch import Batch, Targets, join_targets
-from utils.data.loading.image_cache import ImageCache, RecentImages
+from utils.data.loading.image_cache import ImageCache
 from utils.data.loading.items import BOXES, BoxItems
 from utils.data.loading.order import SQUARE, BatchRecipe, Epoch, aspect_order, draws_of, rectangle
 from utils.data.loading.quads import QUAD, draw_enlarged, join_quads
@@ -48,7 +48,7 @@ class TrainBatches:
     recipe: BatchRecipe = SQUARE
     stride: int = 32
     cache: ImageCache | None = None  # made for `image_sizes`
-    recent: RecentImages | None = None  # for `image_sizes` and the window of the recipe
+    num_recent: int = 0  # images that are kept decoded, those that were used last
     items: BoxItems = BOXES
 
     def __len__(self) -> int:
@@ -122,19 +122,18 @@ class TrainBatches:
         generator = sample_generator(self.seed, epoch, draw_number)
         strengths = self.augment.in_epoch(epoch)
         window = min(self.recipe.mosaic_window, len(draws))
-        tiles: list[tuple[int, int | None]]
         if window:
             drawn = self.items.draw(strengths, generator, 0, window)
             # The first places see all others of the first window, behind them too.
             places = [
                 position - back + (window if back > position else 0) for back in drawn.samples
             ]
-            tiles = [(int(draws[at]) % num_samples, epoch * len(draws) + at) for at in places]
+            tiles = [int(draws[place]) % num_samples for place in places]
         else:
             drawn = self.items.draw(strengths, generator, index, num_samples)
-            tiles = [(tile, None) for tile in drawn.samples]
+            tiles = list(drawn.samples)
         with _naming_image(self.samples[index].image_path):
-            sources = [self._source(*tile) for tile in tiles]
+            sources = [self._source(tile) for tile in tiles]
             return self.items.make(drawn, sources, self.image_size, size)
 
     def image_sizes(self) -> list[tuple[int, int]]:
@@ -142,27 +141,34 @@ class TrainBatches:
         sizes = [(height, width) for height, width in self.samples.sizes.tolist()]
         return [reduced_size(size, self.items.reduction(size, self.image_size)) for size in sizes]
 
-    def _source(self, index: int, place: int | None) -> SourceImage:
-        """Return a sample's image; `place` is where `recent` keeps it, if it does."""
+    def _source(self, index: int) -> SourceImage:
         sample = self.samples[index]
         size = sample.height, sample.width
         reduction = self.items.reduction(size, self.image_size)
-        decoded = partial(self._decode, index, sample, reduction)
-        if self.recent is not None and place is not None:
-            decoded_size = reduced_size(size, reduction)
-            decoded = partial(self.recent.get, place, index, decoded_size, decoded)
         return SourceImage(
             size,
             sample.class_index,
             pixel_boxes(sample),
             reduction,
-            decoded,
+            partial(self._decode, index, sample, reduction),
             pixel_polygons(sample),
         )
 
     def _decode(self, index: int, sample: Sample, reduction: int) -> np.ndarray:
-        with _naming_image(sample.image_path):  # any tile of a mosaic may fail
-            return _cached(self.cache, index, partial(decode, sample, reduction))
+        image = self._recent.pop(index, None)
+        if image is None:
+            with _naming_image(sample.image_path):  # any tile of a mosaic may fail
+                image = _cached(self.cache, index, partial(decode, sample, reduction))
+        if self.num_recent:
+            self._recent[index] = image
+            if len(self._recent) > self.num_recent:
+                del self._recent[next(iter(self._recent))]
+        return image
+
+    @cached_property
+    def _recent(self) -> dict[int, np.ndarray]:
+        """Decoded images by sample index, the one that was used last at the end."""
+        return {}
 
 
 @dataclass(frozen=True)

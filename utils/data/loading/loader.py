@@ -11,7 +11,7 @@ from backend.words import count
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, ValBatches
-from utils.data.loading.image_cache import create_cache, keep_recent_images
+from utils.data.loading.image_cache import create_cache
 from utils.data.loading.items import BOXES, BoxItems
 from utils.data.loading.memory import require_memory
 from utils.data.loading.order import SQUARE, BatchRecipe, Epoch
@@ -21,6 +21,7 @@ from utils.data.sources.samples import Sample, table_of
 from utils.errors import UserError
 from utils.processes.world import ALONE, World
 
+MOSAIC_WINDOW = "--mosaic-window"
 # Fractions of what is free at the start; both caches, the model and the workers must fit.
 TRAIN_CACHE_FRACTION, VAL_CACHE_FRACTION = 0.5, 0.2
 
@@ -103,16 +104,20 @@ def _with_cache(source: _Source, kind: str, fraction: float, split: str, world: 
     return dataclasses.replace(source, cache=cache)
 
 
-def _with_recent_images(source: TrainBatches, workers: int, world: World) -> TrainBatches:
-    """Keep the images of the recipe's window, unless a cache keeps them."""
+def _with_recent_images(source: TrainBatches, workers: int) -> TrainBatches:
+    """Keep the images of the recipe's window decoded in each process, unless a cache keeps them."""
     window = source.recipe.mosaic_window
     has_mosaics = source.augment.in_epoch(0).mosaic > 0  # later epochs have no others
     if not window or not has_mosaics or source.cache is not None:
         return source
-    ahead = source.batch_size * SLOTS_PER_WORKER * max(workers, 1)
-    slots = min(window + ahead, source.num_images)
-    recent = keep_recent_images(source.image_sizes(), slots, world)
-    return dataclasses.replace(source, recent=recent)
+    number = min(2 * window, len(source.samples))  # a window sees so many before it moves on
+    largest = max(height * width for height, width in source.image_sizes())
+    require_memory(
+        3 * largest * number * max(workers, 1),
+        f"{MOSAIC_WINDOW}: {number} decoded images in each loader process",
+        f"use a smaller {MOSAIC_WINDOW} or fewer --workers, or leave it out",
+    )
+    return dataclasses.replace(source, num_recent=number)
 
 
 class TrainLoader(_Loader):
@@ -166,7 +171,7 @@ class TrainLoader(_Loader):
             items=items,
         )
         source = _with_cache(source, cache, TRAIN_CACHE_FRACTION, "training", world)
-        super().__init__(_with_recent_images(source, workers, world), workers, world)
+        super().__init__(_with_recent_images(source, workers), workers, world)
 
     @property
     def num_images(self) -> int:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import signal
 import subprocess
 import sys
 
@@ -11,7 +10,7 @@ import pytest
 
 from tests.rank_threads import run_rank_threads
 from utils.data.loading import image_cache, memory
-from utils.data.loading.image_cache import create_cache, keep_recent_images
+from utils.data.loading.image_cache import create_cache
 from utils.data.loading.memory import free_memory
 from utils.errors import DatasetError
 from utils.files.project import PROJECT
@@ -187,70 +186,3 @@ def test_processes_share_a_cache_that_outlives_the_first_and_leaves_nothing(tmp_
             assert ask(second) == 8
             second.kill()
     assert list(tmp_path.iterdir()) == []
-
-
-def get(ring, number, decode=None):
-    return ring.get(number, number, SIZES[number % 3], decode or (lambda: image(number)))
-
-
-def test_an_image_is_there_until_another_takes_its_slot():
-    ring = keep_recent_images(SIZES, num_slots=4)
-    for number in range(4):
-        np.testing.assert_array_equal(get(ring, number), image(number))
-    for number in range(4):
-        kept = get(ring, number, never)
-        np.testing.assert_array_equal(kept, image(number))
-        assert kept.dtype == np.uint8
-    np.testing.assert_array_equal(get(ring, 5), image(5))  # takes the slot of 1
-    np.testing.assert_array_equal(get(ring, 5, never), image(5))
-    with pytest.raises(AssertionError, match="decoded again"):
-        get(ring, 1, never)
-    for number in (0, 2, 3):
-        get(ring, number, never)
-
-
-# Dies in the middle of its image.
-WRITER = """
-import os, signal, sys
-import numpy as np
-from utils.data.loading.nameless_file import NamelessFile
-from utils.data.loading.image_cache import RecentImages
-
-ring = RecentImages(2, 48, NamelessFile(descriptor=int(sys.argv[1])))
-real = os.pwrite
-
-def cut_short(descriptor, content, start):
-    if len(bytes(content)) == 48:
-        real(descriptor, bytes(content)[:20], start)
-        os.kill(os.getpid(), signal.SIGKILL)
-    return real(descriptor, content, start)
-
-os.pwrite = cut_short
-ring.get(2, 2, (4, 4), lambda: np.full((4, 4, 3), 9, np.uint8))
-"""
-
-
-def test_half_an_image_of_a_process_that_died_is_not_seen():
-    ring = keep_recent_images(SIZES, num_slots=2)
-    np.testing.assert_array_equal(ring.get(0, 0, (4, 4), lambda: image(2)), image(2))
-    descriptor = ring._file.descriptor
-    command = [sys.executable, "-c", WRITER, str(descriptor)]
-    done = subprocess.run(command, cwd=PROJECT, pass_fds=[descriptor], check=False)
-    assert done.returncode == -signal.SIGKILL
-    for number in (0, 2):
-        with pytest.raises(AssertionError, match="decoded again"):
-            ring.get(number, number, (4, 4), never)
-    np.testing.assert_array_equal(ring.get(2, 2, (4, 4), lambda: image(2)), image(2))
-    np.testing.assert_array_equal(ring.get(2, 2, (4, 4), never), image(2))
-
-
-def test_the_ranks_of_a_machine_share_a_ring():
-    def rank(world):
-        ring = keep_recent_images(SIZES, 4, world)
-        if world.process.is_main:
-            get(ring, 2)
-        world.all_gather(np.zeros(0, np.int64))
-        return get(ring, 2, never)
-
-    for seen in run_rank_threads(2, rank):
-        np.testing.assert_array_equal(seen, image(2))

@@ -17,7 +17,7 @@ from tests.unit.data.batch_digest import EVERYTHING, digest
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.loading import batches, image_cache, memory
+from utils.data.loading import batches, memory
 from utils.data.loading.batches import TrainBatches
 from utils.data.loading.items import BOXES
 from utils.data.loading.loader import TrainLoader
@@ -171,33 +171,21 @@ def decoded(monkeypatch):
     return counts
 
 
-@pytest.fixture
-def required(monkeypatch):
-    """Return the bytes that each ring required."""
-    sizes = []
-    monkeypatch.setattr(image_cache, "require_memory", lambda size, *_: sizes.append(size))
-    return sizes
-
-
-def test_a_window_takes_memory_unless_a_cache_keeps_the_images(samples, required, monkeypatch):
-    slots, mark = WINDOW + 2 * BATCH, 8
-    mixed = [dataclasses.replace(samples[0], height=127, width=127), *samples[1:]]
-    make_loader(mixed, NEAR)
-    assert required.pop() == slots * (mark + 3 * 127 * 127)
-    assert make_loader(mixed, NEAR, cache="ram").cached == "all"
-    assert not required
-    monkeypatch.undo()
+def test_a_window_takes_memory_unless_a_cache_keeps_the_images(samples, monkeypatch):
+    assert make_loader(samples, NEAR)._source.num_recent == 2 * WINDOW
+    cached = make_loader(samples, NEAR, cache="ram")
+    assert cached.cached == "all" and cached._source.num_recent == 0
     monkeypatch.setattr(memory, "free_memory", lambda: 1000)
-    message = f"--mosaic-window: {slots} decoded images .*; use a smaller --mosaic-window or"
+    message = "--mosaic-window: 12 decoded images .*; use a smaller --mosaic-window or"
     with pytest.raises(UserError, match=message):
-        make_loader(mixed, NEAR)
+        make_loader(samples, NEAR)
 
 
 @pytest.mark.parametrize("without", [{"mosaic": 0.0}, {"mosaic_epochs": 0}], ids=str)
-def test_without_mosaics_nothing_is_kept_and_no_batch_changes(samples, required, without):
+def test_without_mosaics_nothing_is_kept_and_no_batch_changes(samples, without):
     augment = dataclasses.replace(EVERYTHING, **without)
     loader = make_loader(samples, NEAR, augment=augment)
-    assert loader._source.recent is None and not required
+    assert loader._source.num_recent == 0
     assert digests(loader) == digests(make_loader(samples, BatchRecipe(), augment=augment))
 
 
