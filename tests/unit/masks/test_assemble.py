@@ -116,23 +116,6 @@ def test_a_window_has_the_pixels_of_the_whole_mask_enlarged(image_size):
         assert window.pixels.size <= (box[2] - box[0] + 1) * (box[3] - box[1] + 1)
 
 
-def test_boxes_without_pixels_give_empty_masks():
-    _, prototypes, coefficients = random_masks(0, 5, (16, 16))
-    boxes = np.array(
-        [
-            [5, 5, 5, 5],
-            [9, 9, 3, 3],
-            [-20, -20, -5, -5],
-            [100, 100, 200, 200],
-            [np.nan, np.nan, np.nan, np.nan],
-        ],
-        np.float32,
-    )
-    letterbox = fit_letterbox((64, 64), (64, 64))
-    assert native_runs(prototypes, coefficients, boxes, letterbox).values.tolist() == [4096] * 5
-    assert not masks_at(prototypes, coefficients, boxes, (64, 64)).any()
-
-
 def test_no_object_gives_no_mask():
     prototypes = np.zeros((8, 16, 16), np.float32)
     nothing = np.zeros((0, 8), np.float32), np.zeros((0, 4), np.float32)

@@ -122,12 +122,6 @@ def test_windows_are_coded_as_the_masks_around_them():
         assert to_text(runs).encode() == pycocotools_mask.encode(whole)["counts"]
 
 
-def test_no_window_gives_no_row():
-    found = runs_of_windows([], (5, 6))
-    assert found.num_rows == 0 and found.values.dtype == np.uint32
-    assert areas(found).shape == (0,)
-
-
 def shapes_of(number: int, count: int, size: tuple[int, int]) -> list[np.ndarray]:
     random = np.random.Generator(np.random.Philox(number))
     outlines = [random.random((random.integers(3, 9), 2)) * size[::-1] for _ in range(count)]
@@ -204,12 +198,6 @@ def test_a_window_holds_all_of_the_object_and_no_empty_side():
         np.testing.assert_array_equal(whole, mask)
         assert width == (np.ptp(np.flatnonzero(mask.any(axis=0))) + 1 if mask.any() else 0)
         np.testing.assert_array_equal(outline_of_runs(runs, mask.shape), largest_outline(mask))
-
-
-def test_an_object_at_the_end_of_a_large_image_needs_little_memory():
-    runs = np.array([2**31 - 3, 1, 2], np.uint32)  # 65,536 x 32,768 pixels
-    top, left, pixels = window_of_runs(runs, (2**16, 2**15))
-    assert (top, left, pixels.shape, pixels.all()) == (2**16 - 3, 2**15 - 1, (1, 1), True)
 
 
 def test_holes_pieces_points_lines_and_nothing_have_the_public_outlines():

@@ -10,8 +10,6 @@ from PIL import Image
 
 from utils.data.image.decoding import OtherSizeError, decode_bytes
 from utils.data.image.header import BrokenImageError, check_size, read_header, read_image_size
-from utils.data.records.layout import RecordPlace
-from utils.data.sources.record_images import ImageEntry, RecordImage
 
 
 def encoded(kind: str, **options) -> bytes:
@@ -66,14 +64,6 @@ def test_what_opencv_does_not_decode_is_refused_whatever_the_limit(size):
     with pytest.raises(BrokenImageError, match="at most 1,048,576 per side and 1,073,741,824 are"):
         check_size(size, max_pixels=1 << 40)
     check_size((1 << 16, 1 << 14), max_pixels=1 << 40)
-
-
-def test_an_image_over_the_limit_in_a_record_file_is_refused(tmp_path):
-    entry = ImageEntry("a.jpg", 30, 40, None)
-    image = RecordImage(entry, RecordPlace(tmp_path / "a.ffr", 0, 0, 9, 0))
-    assert image.read_size(1200) == (30, 40)
-    with pytest.raises(BrokenImageError, match="over the limit of 1,199; .* raise --max-pixels"):
-        image.read_size(1199)
 
 
 def test_exif_that_names_its_bytes_thousands_of_times_takes_no_memory():

@@ -128,20 +128,6 @@ def test_a_tiff_that_is_not_decoded_is_left_out_by_the_scan(content, tmp_path):
         scanned(tmp_path, content)
 
 
-@pytest.mark.parametrize("form", ["PNG", "GIF", "BMP", "TIFF"])
-def test_damage_is_found_or_an_image_of_the_right_size_is_seen(form, tmp_path):
-    content = KINDS[f"{form} gray"].content
-    for place in range(0, len(content), 7):
-        changed = bytearray(content)
-        changed[place] ^= 0xFF
-        try:
-            size = scanned(tmp_path, bytes(changed))
-            if size[0] * size[1] < 1_000_000:
-                assert decoded(bytes(changed), size).shape == (*size, 3)
-        except BrokenImageError:
-            pass
-
-
 def test_a_folder_gives_the_images_of_all_suffixes(tmp_path):
     """In capitals too; what a file is, its bytes say."""
     paths = [tmp_path / f"a{suffix}" for suffix in IMAGE_SUFFIXES]
@@ -224,11 +210,6 @@ def test_a_photo_is_seen_upright(tmp_path):
     np.testing.assert_array_equal(decode_image(HEIC, MAX_PIXELS), found)
     half = decode_bytes(np.frombuffer(HEIC, np.uint8), (WIDTH, HEIGHT), 2)
     assert half.shape == (WIDTH // 2, HEIGHT // 2, 3)
-
-
-def test_a_photo_over_the_limit_is_refused_by_its_header(tmp_path):
-    with pytest.raises(BrokenImageError, match="26x42 px are 1,092, over the limit of 1,091"):
-        read_image_size(write(tmp_path, HEIC), HEIGHT * WIDTH - 1)
 
 
 def test_a_cut_off_photo_is_refused(tmp_path):

@@ -14,7 +14,7 @@ from utils.data.loading.batches import TrainBatches
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.loading.order import Epoch
 from utils.data.loading.reading import decode
-from utils.data.sources.samples import Sample, table_of
+from utils.data.sources.samples import table_of
 from utils.errors import DatasetError, LoaderError, UserError
 
 NUM_SAMPLES = 22
@@ -168,36 +168,6 @@ def test_each_image_is_as_large_as_fits_into_a_fixed_size(samples, size):
             room = np.subtract(size, letterbox.resized_size)
             # One side is at most a pixel off, as the long side is a whole number.
             assert (room >= 0).all() and room.min() <= 1
-
-
-@pytest.mark.parametrize("rectangular", [True, False])
-def test_a_scaled_side_is_rounded_up_in_validation(tmp_path, rectangular):
-    sample = white_sample(tmp_path, (349, 640))
-    (batch,) = ValLoader([sample], 320, 1, 0, stride=32, rectangular=rectangular)
-    assert batch.letterboxes[0].resized_size == (175, 320)
-    assert_white_rows(batch, 175)
-
-
-def test_a_scaled_side_is_rounded_up_in_training(tmp_path):
-    sample = white_sample(tmp_path, (349, 640))
-    (batch,) = train_loader([sample], image_size=320, augment=AugmentConfig()).epoch(0)
-    assert_white_rows(batch, 175)
-
-
-def white_sample(folder, size):
-    """A white image, all of which is one object."""
-    path = folder / "white.png"
-    cv2.imwrite(str(path), np.full((*size, 3), 255, np.uint8))
-    return Sample(path, *size, np.array([0]), np.float32([[0.5, 0.5, 1, 1]]))
-
-
-def assert_white_rows(batch, number):
-    """The image has this many rows in the batch, and its box reaches from the first to the last."""
-    rows = np.flatnonzero((batch.images[0, 0] == 255).any(axis=1))
-    assert (len(rows), rows[-1] - rows[0]) == (number, number - 1)
-    corners = cxcywh_to_xyxy(batch.targets.boxes_cxcywh_norm) * batch.images.shape[2]
-    # float32 fractions of at most 352 pixels.
-    np.testing.assert_allclose(corners[0, [1, 3]], [rows[0], rows[-1] + 1], atol=1e-4)
 
 
 def test_validation_targets_map_back_to_the_labels(samples):

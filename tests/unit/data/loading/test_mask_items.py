@@ -10,7 +10,7 @@ from backend.processes import Process
 from tests.outlines import make_polygons
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from utils.data.image.decoding import LabelledImage
-from utils.data.loading.batch import Batch, Targets
+from utils.data.loading.batch import Batch
 from utils.data.loading.items import MaskItems, complete_outlines
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.loading.order import BatchRecipe
@@ -38,10 +38,6 @@ def val_batches(samples, items, workers=0, rank=0, world_size=1) -> list[Batch]:
     world = World(Process(rank, rank, world_size))
     with ValLoader(samples, 64, BATCH, workers, 32, True, world=world, items=items) as loader:
         return list(loader)
-
-
-def mask_of(targets: Targets, index: int) -> np.ndarray:
-    return targets.masks.maps[targets.masks.map_index[index]] == targets.masks.value[index]
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)

@@ -6,10 +6,9 @@ import zlib
 import cv2
 import numpy as np
 import pytest
-from PIL import Image
 
 from utils.data.image.decoding import choose_reduction
-from utils.data.image.header import BrokenImageError, read_header, read_image_size
+from utils.data.image.header import BrokenImageError, read_header
 from utils.data.loading.reading import decode
 from utils.data.records.layout import RecordPlace
 from utils.data.sources.samples import Sample
@@ -54,24 +53,6 @@ def write(path, *options) -> Sample:
 def test_a_broken_header_or_that_of_another_kind_is_refused(content, reason):
     with pytest.raises(BrokenImageError, match=f"^{reason}"):
         read_header(io.BytesIO(content))
-
-
-@pytest.mark.parametrize("orientations", [(6, 1), (1, 6), (6, 6), (1, 1)])
-def test_of_two_exif_segments_the_first_turns_the_image(tmp_path, orientations):
-    path = tmp_path / "twice.jpg"
-    segments = b""
-    for orientation in orientations:
-        exif = Image.Exif()
-        exif[0x0112] = orientation
-        content = exif.tobytes()
-        segments += b"\xff\xe1" + (len(content) + 2).to_bytes(2, "big") + content
-    plain = write(path).image_path.read_bytes()
-    path.write_bytes(plain[:2] + segments + plain[2:])
-    assert read_header(io.BytesIO(path.read_bytes())).orientation == orientations[0]
-    height, width = cv2.imread(str(path)).shape[:2]
-    sample = Sample(path, height, width, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
-    assert decode(sample, 2).shape == (-(-height // 2), -(-width // 2), 3)
-    assert read_image_size(path) == (height, width)
 
 
 @pytest.mark.parametrize(
