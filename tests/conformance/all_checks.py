@@ -13,9 +13,7 @@ from tests.conformance import (  # noqa: F401
     checks_modules,
     checks_multi_tensor,
     checks_network,
-    checks_norm_silu,
     checks_optim,
-    checks_rows_and_column,
     checks_shapes,
     checks_tensor,
 )

@@ -5,6 +5,7 @@ in another order differ by some 1e-6 relative a layer, about 1e-5 of the largest
 layers. OneFlow's kernels add in an order of their own and land at the upper end.
 """
 
+import dataclasses
 import json
 
 import numpy as np
@@ -17,6 +18,7 @@ from models.heads.anchor.assign import assign_targets
 from models.training.ema import ModelEMA
 from models.training.optimizer import parameter_groups
 from models.training.step import GRADIENT_NORM_LIMIT
+from tests.losses import arrays_of
 from tests.shared_files import shared_path
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loading.batch import Targets
@@ -169,3 +171,62 @@ def test_parameter_groups_are_the_public_ones(detector):
         for group, decay in parameter_groups(detector, 5e-4)
     ]
     assert actual == [row[:3] for row in groups["groups_n_numel_wd_lr"]]
+
+
+# Label smoothing, focal loss, weights of positives and autobalance. Tolerances are those above.
+VARIANTS = {
+    "smooth": {"label_smoothing": 0.1},
+    "focal": {"fl_gamma": 1.5},
+    "posw": {"cls_pw": 1.7, "obj_pw": 0.6},
+    "anchor_t": {"anchor_t": 2.91},
+}
+
+
+def eager(cost, most_shapes):
+    return cost
+
+
+FORMS = {
+    "plain": lambda loss: loss,
+    "padded": lambda loss: loss.compiled(eager),  # as it is compiled
+}
+
+
+def loss_variant(model, fused_on=None, label_smoothing=0.0, autobalance=False, **hyp):
+    hyp = dataclasses.replace(read_hyperparameters(DEFAULT_HYPERPARAMETERS), **hyp)
+    return model.head.make_loss(hyp, 640, fused_on, label_smoothing, autobalance)
+
+
+def maps():
+    return [stored("train_loss")[f"fp32_random_p{level}"] for level in range(3)]
+
+
+@pytest.mark.parametrize("fused_on", [None, "cpu"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_values_and_gradients_are_the_stored_ones(detector, variant, form, fused_on):
+    expected = stored("loss_variants")
+    loss = FORMS[form](loss_variant(detector, fused_on, **VARIANTS[variant]))
+    raw = [autograd.variable(level) for level in maps()]
+    terms = loss(raw, stored_targets("random"))
+    *items, total = arrays_of(terms).values()
+    np.testing.assert_allclose(items, expected[f"{variant}_items"], rtol=2e-6)
+    np.testing.assert_allclose(total, expected[f"{variant}_loss"][0], rtol=2e-6)
+    for level, gradient in enumerate(autograd.gradients(terms.total, raw)):
+        wanted = expected[f"{variant}_gp{level}"]
+        assert largest_error(ops.to_numpy(gradient), wanted) < 2e-6
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_autobalance_has_the_stored_losses_and_weights_call_by_call(detector, form):
+    expected = stored("loss_variants")
+    loss = loss_variant(detector, autobalance=True)
+    step_loss = FORMS[form](loss)
+    for call in range(3):
+        terms = step_loss([ops.tensor(level) for level in maps()], stored_targets("random"))
+        loss.end_batch()
+        items = list(arrays_of(terms).values())[:3]
+        np.testing.assert_allclose(items, expected[f"autobalance{call}_items"], rtol=2e-6)
+        # A step of 1e-3 at most, of losses that differ by 1e-6.
+        balance = ops.to_numpy(loss.state()["balance"])
+        np.testing.assert_allclose(balance, expected[f"autobalance{call}_balance"], rtol=1e-8)
