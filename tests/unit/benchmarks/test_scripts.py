@@ -77,8 +77,9 @@ def test_averages_and_optimizers_are_timed_both_ways(monkeypatch, tmp_path):
     flags = ("--repeats", 1, "--cfg", write_small_model(tmp_path))
     names = ("loop, collected anew", "plain", "multi_tensor")
     assert run(monkeypatch, ema, tmp_path, *flags) == [("narrow", name) for name in names]
+    monkeypatch.setattr(optimizer, "OPTIMIZERS", ("Adam",))
     rows = run(monkeypatch, optimizer, tmp_path, *flags)
-    assert [name for _, name in rows] == ["plain", "multi_tensor"] * 3
+    assert [name for _, name in rows] == ["plain", "multi_tensor"]
     modules = {name: nn.Conv2d(1, 1, 1) for name in ("one", "other")}
     with pytest.raises(SystemExit, match="unequal work"):
         ema.require_equal_averages({}, modules)
