@@ -130,7 +130,7 @@ def warning_of_score(found: Score, model: Score, metadata: Metadata) -> str:
     if metadata.precision == INT8 and model.fitness < LEAST_FITNESS:
         return (
             f"{found.name}: the model's own fitness on --data is {model.fitness:.4f}, too low to "
-            "tell what 8 bits cost; give the dataset that it was trained for"
+            "judge what 8 bits cost; give the dataset that it was trained for"
         )
     if lost > WARN_ABOVE:
         return f"{found.name}: fitness on --data is {lost:.4f} lower than the model's"

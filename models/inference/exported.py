@@ -73,7 +73,7 @@ class ExportedPredictor:
         return (floats - mean) / deviation
 
     def _run(self, images: np.ndarray, batch_size: int) -> list[Outputs]:
-        """Return what the file predicts; UserError where its metadata tells another shape."""
+        """Return what the file predicts; UserError if its metadata has another shape."""
         found = self.runtime(images)
         shapes = [output.shape for output in found]
         if fault := fault_of_returned(self.runtime.metadata, shapes, batch_size):

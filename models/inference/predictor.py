@@ -20,7 +20,6 @@ from models.inference.predictors import Augmented, Ensemble, HalfPrecision, why_
 from models.stored import detector_of_weights
 from utils.cli.detect_config import DetectConfig
 from utils.cli.detection_config import DetectionConfig
-from utils.data.loading.memory import require_memory
 from utils.errors import UserError, brief
 from utils.evaluation.nms import SuppressionSettings
 from utils.screen.text import printable
@@ -52,8 +51,8 @@ def make_predictor(
         fold: fold BatchNorm into the convolutions; results differ by rounding.
 
     Raises:
-        UserError: weights without a model, one that this project cannot build as it was, too large
-            for the memory, or models that cannot detect together.
+        UserError: weights without a model, one that this project cannot build as it was, or models
+            that cannot detect together.
     """
     float32_because = why_not_half(device) if half else ""
     members: list[Predictor] = []
@@ -98,12 +97,6 @@ def augmented(predictor: Predictor) -> Predictor:
 
 def load_detector(checkpoint: Checkpoint, device: str, fold: bool = False) -> Detector:
     """Build the EMA of a checkpoint, in evaluation mode on a device; errors as above."""
-    size = sum(array.nbytes for array in checkpoint.ema.values())
-    require_memory(
-        size,
-        f"--weights {checkpoint.path}: the numbers of its model",
-        "give fewer or smaller weights",
-    )
     model = detector_of_weights(checkpoint)
     if fold:
         fold_batch_norm(model)
@@ -151,14 +144,14 @@ def _warn_of_other_names(weights: Sequence[Weights]) -> None:
 
 
 def trained_names(weights: Weights) -> tuple[str, ...]:
-    """Return the class names that weights tell."""
+    """Return the class names that are stored with weights."""
     if isinstance(weights, ExportedWeights):
         return weights.runtime.metadata.class_names
     return weights.header.class_names
 
 
 def class_names_of(weights: Weights, num_classes: int) -> tuple[str, ...]:
-    """Return the name of each class that the weights predict; class5 if they tell none."""
+    """Return the name of each class that the weights predict; class5 where they have no name."""
     names = trained_names(weights)
     return (*names, *(f"class{number}" for number in range(len(names), num_classes)))
 

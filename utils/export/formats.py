@@ -44,7 +44,7 @@ class Format:
         folder: the files in it, where a format is a folder; () if it is a file.
         also_reads: endings of other files that its runtime opens, where --runtime names it.
         source: of which kind of file it is made: GRAPH, or TRACE, which needs PyTorch.
-        side_by_side: threads may call it at the same time, each with as many as `open` is told.
+        side_by_side: threads may call it at the same time, each with as many as `open` is given.
         is_program: running one can do more than compute; so --weights needs --runtime with it.
         is_tried: a child runs a file first (`opening.py`), but not on a GPU, whose driver maps more
             memory than any limit.

@@ -51,10 +51,7 @@ def write_litert(
 
 
 class LiteRtRuntime:
-    """An interpreter of LiteRT; `metadata.py::Runtime` says what its names mean.
-
-    One thread runs it at a time.
-    """
+    """An interpreter of LiteRT; see `metadata.py::Runtime`. One thread at a time."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         litert = import_optional(PACKAGE, f"--weights {path}")

@@ -29,7 +29,7 @@ MODEL, WEIGHTS = "model.ncnn.param", "model.ncnn.bin"  # as pnnx names them
 NCNN_FILES = MODEL, WEIGHTS, METADATA_FILE
 INPUT, OUTPUT = "in0", "out0"
 MAX_WEIGHT_BYTES = 1 << 32
-# Half precision where the CPU has it, unless told otherwise; the results are to be the model's.
+# ncnn's default is half precision where the CPU has it; results are to be the model's.
 ROUNDED = ("use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic", "use_bf16_storage")
 
 
@@ -58,7 +58,7 @@ def write_ncnn(
 
 
 class NcnnRuntime:
-    """A network that ncnn has loaded; `metadata.py::Runtime` says what its names mean."""
+    """A network that ncnn has loaded; see `metadata.py::Runtime`."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         self._ncnn = import_optional("ncnn", f"--weights {path}")

@@ -186,7 +186,7 @@ def _free_shape(value: Any) -> list[int | None]:
 
 
 class OnnxRuntime:
-    """A session of ONNX Runtime; `metadata.py::Runtime` says what its names mean.
+    """A session of ONNX Runtime; see `metadata.py::Runtime`.
 
     Its threads do not spin while they wait: on cores that others use too, that takes the time of
     the very thread that they wait for.

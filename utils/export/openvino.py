@@ -22,7 +22,7 @@ MODEL, WEIGHTS = "model.xml", "model.bin"  # in a folder
 OPENVINO_FILES = MODEL, WEIGHTS
 MAX_WEIGHT_BYTES = 1 << 32
 SECTION = "framework"  # where OpenVINO keeps the metadata of an ONNX file
-# Where a CPU has bfloat16, OpenVINO takes it unless told otherwise: boxes of a YOLOv5n at 640 px
+# Where a CPU has bfloat16, OpenVINO takes it by default: boxes of a YOLOv5n at 640 px
 # were up to 12 px elsewhere.
 PRECISION = {"INFERENCE_PRECISION_HINT": "f32"}
 
@@ -56,7 +56,7 @@ def write_openvino(
 
 
 class OpenVinoRuntime:
-    """A model that OpenVINO has compiled; `metadata.py::Runtime` says what its names mean."""
+    """A model that OpenVINO has compiled; see `metadata.py::Runtime`."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         openvino = import_optional("openvino", f"--weights {path}")

@@ -45,7 +45,7 @@ def write_engine(
     logger = tensorrt.Logger(tensorrt.Logger.ERROR)
     tensorrt.init_libnvinfer_plugins(logger, "")  # EfficientNMS is one
     builder = tensorrt.Builder(logger)
-    # TensorRT 10 takes types as hints unless told otherwise; 11 has no other kind of network.
+    # By default types are hints in TensorRT 10; 11 has no other kind of network.
     flag = getattr(tensorrt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
     network = builder.create_network(0 if flag is None else 1 << int(flag))
     parser = tensorrt.OnnxParser(network, logger)
@@ -99,7 +99,7 @@ class TensorRtRuntime:
             given_at, to_gpu = given.ctypes.data, kinds.cudaMemcpyHostToDevice
             self._call("cudaMemcpy", self._memory[INPUT], given_at, given.nbytes, to_gpu)
             if not self._context.execute_async_v3(self._stream):
-                raise UserError("TensorRT has failed; it says why above")
+                raise UserError("TensorRT has failed; its message above has the reason")
             self._call("cudaStreamSynchronize", self._stream)
             found, to_host = self._found, kinds.cudaMemcpyDeviceToHost
             self._call("cudaMemcpy", found.ctypes.data, self._memory[OUTPUT], found.nbytes, to_host)

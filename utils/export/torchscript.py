@@ -32,7 +32,7 @@ def keep_trace(
 
 
 class TorchScriptRuntime:
-    """A program that PyTorch interprets; `metadata.py::Runtime` says what its names mean.
+    """A program that PyTorch interprets; see `metadata.py::Runtime`.
 
     It is loaded when it first runs: until then no backend need be chosen. PyTorch has one number of
     threads for the whole process, which may be another program: it holds here too, as for weights.

@@ -93,7 +93,7 @@ def test_what_may_be_lost_is_small_beside_the_fitness(precision, output, model, 
 def test_a_loss_worth_a_warning_and_a_fitness_too_low_to_judge_are_reported():
     whole = dataclasses.replace(METADATA, precision="int8")
     assert fault_of_score(of(0.0), of(0.01), whole) == ""
-    text = "w.onnx: the model's own fitness on --data is 0.0100, too low to tell what 8 bits cost"
+    text = "w.onnx: the model's own fitness on --data is 0.0100, too low to judge what 8 bits cost"
     assert warning_of_score(of(0.01), of(0.01), whole).startswith(text)
     assert warning_of_score(of(0.01), of(0.01), METADATA) == ""
     assert warning_of_score(of(0.391), of(0.4), whole) == ""
