@@ -1,0 +1,348 @@
+"""Ways to predict: half precision, folded, augmented, of one class, and several models together."""
+
+import numpy as np
+import pytest
+
+import backend
+from backend import amp, autograd, nn, ops
+from models.blocks.conv import Conv
+from models.detector import Detector
+from models.graph import parse_model, read_model_yaml
+from models.heads.anchor.head import AnchorHead
+from models.heads.base import Pass, brought_back, used_levels
+from models.inference.predictor import fold_batch_norm
+from models.inference.predictors import (
+    Augmented,
+    Ensemble,
+    HalfPrecision,
+    OneClass,
+    view,
+    why_not_half,
+)
+from tests.golden_models import drawn_input, drawn_model, info, stored
+from tests.presence_head import PresenceHead
+from tests.small import TINY
+from tests.small_classes import write_tiny_classifier
+from utils.data.image.letterbox import fit_letterbox
+from utils.errors import UserError
+from utils.evaluation.nms import SuppressionSettings, non_max_suppression
+from utils.files.yaml import parse_yaml
+
+# Float32 sums of a whole network in another order, relative to the largest value; 2e-6 was
+# measured for OneFlow.
+NETWORK_TOLERANCE = 2e-5
+PASSES = AnchorHead.passes
+
+
+def all_rows(predictor, images):
+    with autograd.no_grad():
+        return np.stack(predictor.decode_above(predictor(ops.tensor(images)), 0.0))
+
+
+def assert_near(found, wanted):
+    assert found.shape == wanted.shape
+    for columns in (np.s_[..., :4], np.s_[..., 4:]):  # pixels, then scores
+        largest = np.abs(wanted[columns]).max()
+        np.testing.assert_allclose(
+            found[columns], wanted[columns], rtol=0, atol=NETWORK_TOLERANCE * largest
+        )
+
+
+@pytest.mark.parametrize("name", ["tta_p5", "tta_p6"])
+def test_predictions_are_the_stored_ones(name):
+    case = info("inference")[name]
+    folder = "hub/" if name == "tta_p6" else ""
+    model = Augmented(drawn_model(folder + case["yaml"], case["gain"]))
+    found = all_rows(model, drawn_input(case["input"]))
+    assert found.shape[1] == case["rows"]
+    assert_near(found, stored(f"inference/{name}")["decoded"])
+
+
+@pytest.mark.parametrize("name", ["s0.83_gs32", "s0.67_gs64"])
+def test_a_scaled_image_is_the_stored_one(name):
+    scale, stride = name[1:].split("_gs")
+    images = ops.tensor(drawn_input([1, 3, 96, 128]))
+    found = ops.to_numpy(view(images, Pass(float(scale), False, None), int(stride)))
+    # Two interpolations of numbers below 1, each place rounded.
+    np.testing.assert_allclose(found[:, :1], stored("inference/scale_image")[name], atol=2e-6)
+
+
+def test_a_mirrored_image_is_padded_on_the_right():
+    pixels = np.zeros((1, 3, 4, 8), np.float32)
+    pixels[..., 0] = 1  # the left column
+    seen = ops.to_numpy(view(ops.tensor(pixels), Pass(0.83, True, None), 8))
+    assert seen.shape == (1, 3, 8, 8)  # 3.3 and 6.6 px, up to 8
+    # The centre of the last of six columns is at 5.5 * 8 / 6 - 0.5 = 6.83, between 0 and 1.
+    np.testing.assert_allclose(seen[0, 0, :3, 5], 5 / 6, rtol=1e-5)
+    np.testing.assert_allclose(seen[0, 0, :3, :5], 0, atol=1e-5)
+    np.testing.assert_allclose(seen[0, 0, 0, 6:], 0.447)
+
+
+def test_boxes_return_to_where_they_were_seen():
+    # In an image 100 px wide, a box around (30, 40), 20 by 10 px, half as large and mirrored.
+    seen = np.float32([[(100 - 30) / 2, 20, 10, 5, 0.9, 0.8]])
+    found = brought_back(seen, Pass(0.5, True, None), 100)
+    np.testing.assert_allclose(found, [[30, 40, 20, 10, 0.9, 0.8]], rtol=1e-6)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(seen[0, :4], [35, 20, 10, 5])  # as it was
+
+
+@pytest.mark.parametrize("strides", [(8, 16, 32), (32, 16, 8), (8, 16, 32, 64), (4, 8)])
+def test_the_largest_view_lacks_the_coarsest_map_and_the_smallest_the_finest(strides):
+    largest, middle, smallest = (
+        [strides[level] for level in used_levels(one, strides)] for one in PASSES
+    )
+    assert set(strides) - set(largest) == {max(strides)}
+    assert middle == list(strides)
+    assert set(strides) - set(smallest) == {min(strides)}
+
+
+def test_a_head_without_boxes_is_refused():
+    class Present:
+        head, stride = PresenceHead(5, 8, 8), 8
+        fixed_size, takes_arrays = None, False
+
+    with pytest.raises(UserError, match="--augment: models to presence cannot join .*leave it out"):
+        Augmented(Present())
+
+
+# Several models.
+
+NAMES = ("a.pt", "b.pt")
+
+
+@pytest.fixture(scope="module")
+def members():
+    """A model of stride 32 and one of stride 64, with different weights."""
+    case = info("inference")["ensemble"]
+    settings = zip(case["models"], case["gain"], case["name_prefix"], strict=True)
+    return [drawn_model(*setting) for setting in settings]
+
+
+def as_rows(found):
+    columns = found.scores[:, None], found.class_index[:, None]
+    return np.concatenate([found.boxes_xyxy, *columns], axis=1)
+
+
+def test_rows_of_both_models_are_the_stored_ones_also_after_nms(members):
+    rows, wanted = (
+        all_rows(Ensemble(members, NAMES), drawn_input([2, 3, 192, 256])),
+        stored("inference/ensemble"),
+    )
+    assert_near(rows, wanted["merged"])
+    options = info("inference")["ensemble"]["nms"]
+    for image, boxes in zip(rows, (wanted["nms0"], wanted["nms1"]), strict=True):
+        settings = SuppressionSettings(
+            options["confidence"], options["iou"],
+            max_detections=options["max_det"], multi_label=options["multi_label"],
+        )  # fmt: skip
+        found = as_rows(non_max_suppression(image, settings))
+        np.testing.assert_array_equal(found[:, 5], boxes[:, 5])
+        assert_near(found[None, :, :5], boxes[None, :, :5])
+
+
+def test_augmented_members_give_the_stored_rows(members):
+    rows = all_rows(
+        Ensemble([Augmented(member) for member in members], NAMES), drawn_input([2, 3, 192, 256])
+    )
+    assert rows.shape[1] == info("inference")["ensemble"]["rows"][1]
+    assert_near(rows[:, ::8], stored("inference/ensemble")["merged_augment_every8"])
+
+
+def test_the_stride_is_one_that_all_members_take():
+    class Member:
+        head = drawn_model("yolov5n.yaml", 1.8).head
+        fixed_size, takes_arrays = None, False
+
+        def __init__(self, stride):
+            self.stride = stride
+
+    assert Ensemble([Member(32), Member(64)], NAMES).stride == 64
+    assert Ensemble([Member(32), Member(48)], NAMES).stride == 96
+
+
+def test_members_of_unequally_many_classes_are_refused(members):
+    other = drawn_model("yolov5n.yaml", 1.8, classes=1)
+    with pytest.raises(UserError, match=r"--weights b.pt: 1 class, a.pt has 5; .* the same number"):
+        Ensemble([members[0], other], NAMES)
+
+
+def test_members_of_other_tasks_are_refused(members):
+    class Present:
+        head, stride = PresenceHead(5, 8, 8), 8
+        fixed_size, takes_arrays = None, False
+
+    with pytest.raises(UserError, match="b.pt: .* to presence cannot .* a.pt, which is to detect"):
+        Ensemble([members[0], Present()], NAMES)
+    with pytest.raises(
+        UserError, match="b.pt: .* to presence cannot .* a.pt, .* to presence; give"
+    ):
+        Ensemble([Present(), Present()], NAMES)
+
+
+# Folded.
+
+
+def decoded(model, images):
+    with autograd.no_grad():
+        return ops.to_numpy(model.decode(model(ops.tensor(images))))
+
+
+def test_predictions_are_the_stored_ones_of_the_folded_model():
+    model = Detector(read_model_yaml("models/yolov5n.yaml"))
+    nn.load_state_arrays(model, dict(stored("yolov5n/state_fp32")))
+    fold_batch_norm(model)
+    found = decoded(nn.frozen_copy(model), stored("yolov5n/inputs")["random"][:1])
+    assert_near(found, stored("yolov5n/eval_outputs")["fp32_random_fused_decoded"][:1])
+
+
+@pytest.mark.parametrize("arguments", [(4, 6, 3, 2), (4, 8, 1), (4, 8, 3, 1, None, 4)])
+def test_a_folded_convolution_follows_the_formula(arguments):
+    random = np.random.Generator(np.random.Philox(1))
+    part = Conv(*arguments).eval()
+    state = nn.state_arrays(part)
+    for name, array in state.items():
+        if array.ndim:
+            state[name] = (0.5 + random.random(array.shape)).astype(np.float32)
+    nn.load_state_arrays(part, state)
+    fold_batch_norm(part)
+    factor = state["bn.weight"] / np.sqrt(state["bn.running_var"].astype(np.float64) + 1e-3)
+    wanted = {
+        "conv.weight": state["conv.weight"] * factor.reshape(-1, 1, 1, 1),
+        "conv.bias": state["bn.bias"] - state["bn.running_mean"] * factor,
+    }
+    found = nn.state_arrays(part)
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        # eps is rounded to float32 in the layer, the result too.
+        np.testing.assert_allclose(found[name], array, rtol=1e-6)
+
+
+def test_a_model_is_folded_once():
+    part = Conv(2, 3).eval()
+    fold_batch_norm(part)
+    once = nn.state_arrays(part)
+    fold_batch_norm(part)
+    for name, array in nn.state_arrays(part).items():
+        np.testing.assert_array_equal(array, once[name])
+
+
+# Half precision.
+
+# Each layer rounds by up to 2^-11 or 2^-8; over 60 layers 8 times that was measured (root mean
+# squares).
+HALF_TOLERANCES = {"float16": 20 * 2**-11, "bfloat16": 20 * 2**-8}
+
+
+@pytest.fixture(scope="module")
+def float32_model():
+    return drawn_model("yolov5n.yaml", 1.8)
+
+
+def maps(predictor, images):
+    with autograd.no_grad():
+        return predictor(ops.tensor(images))
+
+
+@pytest.mark.parametrize("dtype", HALF_TOLERANCES)
+def test_maps_are_float32_and_near_those_of_float32(float32_model, dtype):
+    if dtype not in amp.supported("cpu"):
+        pytest.skip(f"{backend.use()} has no {dtype} on a CPU")
+    images = drawn_input([1, 3, 64, 96])
+    plain, predictor = maps(float32_model, images), HalfPrecision(float32_model, "cpu", dtype)
+    found = maps(predictor, images)
+    for level, wanted in zip(found, plain, strict=True):
+        assert ops.dtype_of(level) == "float32"
+        expected = ops.to_numpy(wanted)
+        error = (ops.to_numpy(level) - expected).std() / expected.std()
+        assert 0 < error < HALF_TOLERANCES[dtype]
+    rows = predictor.decode_above(found, 0.0)
+    assert rows[0].dtype == np.float32
+    assert rows[0].shape == float32_model.decode_above(plain, 0.0)[0].shape
+
+
+def test_a_cpu_detects_in_float32():
+    assert why_not_half("cpu") == "a CPU detects in float32"
+
+
+# One class.
+
+# cx, cy, w, h, objectness, then five classes; the first two overlap.
+ROWS = np.array([
+    [20, 20, 10, 10, 0.9, 0.1, 0.8, 0.0, 0.0, 0.2],
+    [21, 20, 10, 10, 0.9, 0.7, 0.1, 0.0, 0.0, 0.0],
+    [50, 50, 10, 10, 0.5, 0.0, 0.0, 0.0, 0.6, 0.9],
+], np.float32)  # fmt: skip
+
+
+class Finds:
+    """A predictor that finds the rows in every image."""
+
+    stride = 8
+    fixed_size, takes_arrays = None, False
+
+    def __init__(self, head):
+        self.head = head
+
+    def __call__(self, images):
+        return len(images)
+
+    def decode_above(self, raw, confidence_threshold):
+        return [ROWS] * raw
+
+
+@pytest.fixture(scope="module")
+def one_class():
+    return OneClass(Finds(Detector(parse_model(parse_yaml(TINY.encode()), 5)).head))
+
+
+def test_each_row_keeps_its_best_class_score(one_class):
+    found = one_class.decode_above(one_class([0, 0]), 0.1)
+    assert len(found) == 2
+    best = np.array([0.8, 0.7, 0.9], np.float32)
+    np.testing.assert_array_equal(found[0], np.column_stack([ROWS[:, :5], best]))
+    assert found[0].dtype == np.float32
+
+
+def test_boxes_of_different_classes_suppress_each_other(one_class):
+    (rows,) = one_class.decode_above(1, 0.1)
+    place = fit_letterbox((64, 64), (64, 64))
+    found = one_class.head.finish(rows, place, SuppressionSettings(0.1, 0.5))
+    assert found.class_index.tolist() == [0, 0]
+    np.testing.assert_allclose(found.scores, [0.72, 0.45], rtol=1e-6)  # float32
+    apart = one_class.head.finish(ROWS, place, SuppressionSettings(0.1, 0.5))
+    assert len(set(apart.class_index.tolist())) > 1
+
+
+def test_nothing_found_stays_nothing(one_class):
+    assert one_class.head.of_best_class(ROWS[:0]).shape == (0, 6)
+
+
+# Classes of an image and its mirror.
+
+
+@pytest.fixture
+def classifier(tmp_path):
+    model = Detector(read_model_yaml(write_tiny_classifier(tmp_path)))
+    model.initialize(seed=3)
+    return model.eval()
+
+
+def softmax(logits):
+    powers = np.exp(logits - logits.max(1, keepdims=True))
+    return powers / powers.sum(1, keepdims=True)
+
+
+def test_scores_are_the_mean_of_an_image_and_its_mirror(classifier):
+    images = np.random.default_rng(0).random((3, 3, 32, 40)).astype(np.float32)
+    images[:, :, :, :16] *= 0.2  # the mirror is another image
+    with autograd.no_grad():
+        found = Augmented(classifier)
+        rows = found.decode_above(found(ops.tensor(images)), 0.9)  # whatever the threshold
+        logits = [ops.to_numpy(classifier(ops.tensor(np.ascontiguousarray(x)))[0])
+                  for x in (images, images[..., ::-1])]  # fmt: skip
+    plain, mirrored = map(softmax, logits)
+    assert np.abs(plain - mirrored).max() > 1e-4
+    assert [row.shape for row in rows] == [(1, 3)] * 3
+    np.testing.assert_allclose(np.concatenate(rows), (plain + mirrored) / 2, atol=1e-6)
+    np.testing.assert_allclose(np.sum(rows, axis=(1, 2)), 1, atol=1e-6)
