@@ -73,6 +73,8 @@ def in_pieces(
     pool: ThreadPoolExecutor, work: Callable[[int], _Result], indices: np.ndarray
 ) -> Iterator[list[_Result]]:
     """Do the work for each index; yield the results of some at a time, in order."""
-    starts = range(0, len(indices), _PIECE)
-    pieces = (indices[start : start + _PIECE].tolist() for start in starts)
-    return pool.map(lambda piece: [work(index) for index in piece], pieces)
+
+    def work_on(start: int) -> list[_Result]:
+        return [work(index) for index in indices[start : start + _PIECE].tolist()]
+
+    return pool.map(work_on, range(0, len(indices), _PIECE))
