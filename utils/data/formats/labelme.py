@@ -10,7 +10,7 @@ import io
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -43,11 +43,9 @@ _LEFT_OUT = dict.fromkeys(("point", "points", "line", "linestrip"), "lines and p
 _IGNORED = "__ignore__"  # labelme's own exports skip it
 
 
-class _Shape(NamedTuple):
-    """A shape with an area."""
-
-    points_xy: np.ndarray  # (K, 2), of its outline
-    is_outline: bool  # the object's own; False: they only say where its box is
+# Points (K, 2) of a shape with an area, and whether they are its outline; else they say where its
+# box is.
+_Shape = tuple[np.ndarray, bool]
 
 
 def is_labelme(path: Path) -> bool:
@@ -87,9 +85,9 @@ def parse(path: Path) -> Parsed | None:
         except ValueError as error:
             raise ValueError(f"shape {number}: {error}") from error
     for (label, _), parts in objects.items():
-        points = [part.points_xy for part in parts]
+        points = [points_xy for points_xy, _ in parts]
         box = box_around(np.concatenate(points))
-        if any(part.is_outline for part in parts):
+        if any(is_outline for _, is_outline in parts):
             labels.add(label, box, join_parts(points))
         else:  # all are boxes
             labels.add(label, box)
@@ -124,7 +122,7 @@ def _kind(shape: Mapping[str, Any]) -> Any:
 def _read_shape(shape: Mapping[str, Any], masks: list[int]) -> _Shape:
     kind, points = _kind(shape), read_points(shape.get("points"))
     if kind in _POLYGONS:
-        return _Shape(points, True)
+        return points, True
     if len(points) < 2:
         raise ValueError(f"a {kind} of {count(len(points), 'point')}; two are needed")
     if kind == "circle":
@@ -136,7 +134,7 @@ def _read_shape(shape: Mapping[str, Any], masks: list[int]) -> _Shape:
 
 
 def _box(first_xy: np.ndarray, last_xy: np.ndarray) -> _Shape:
-    return _Shape(box_outline((*first_xy, *last_xy)), False)
+    return box_outline((*first_xy, *last_xy)), False
 
 
 def _mask(text: Any, origin_xy: np.ndarray, masks: list[int]) -> _Shape:
@@ -162,7 +160,7 @@ def _mask(text: Any, origin_xy: np.ndarray, masks: list[int]) -> _Shape:
     if len(lengths) > MAX_RUNS:
         raise ValueError(f"a mask of {len(lengths):,} runs is noise; at most {MAX_RUNS:,} are read")
     outline = outline_of_runs(MaskRuns(lengths, size))
-    return _Shape(origin_xy + outline, True) if len(outline) else _box(origin_xy, origin_xy)
+    return (origin_xy + outline, True) if len(outline) else _box(origin_xy, origin_xy)
 
 
 LABELME = FilePerImage("LabelMe", ".json", is_labelme, parse).as_format()
