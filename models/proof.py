@@ -40,19 +40,13 @@ def find_problem(run_fast: Probe, run_plain: Probe, tolerance: float) -> str:
     """
     plain = run_plain()
     try:
-        return _difference(run_fast(), plain, tolerance)
-    except Exception as error:  # compilers, drivers and kernels fail with errors of their own
-        return f"{type(error).__name__}: {error}".partition("\n")[0]
-
-
-def _difference(
-    fast: Mapping[str, np.ndarray], plain: Mapping[str, np.ndarray], tolerance: float
-) -> str:
-    """Return the first result that differs, in words; "" if none does."""
-    for name, wanted in plain.items():
-        with np.errstate(invalid="ignore"):
-            error = np.abs(fast[name] - wanted).max(initial=0.0)
-        allowed = tolerance * np.abs(wanted).max(initial=0.0)
-        if not error <= allowed:  # NaN differs too
-            return f"its {name} differs by {error:.1e}; at most {allowed:.1e} is accepted"
+        fast = run_fast()
+        for name, wanted in plain.items():
+            with np.errstate(invalid="ignore"):
+                error = np.abs(fast[name] - wanted).max(initial=0.0)
+            allowed = tolerance * np.abs(wanted).max(initial=0.0)
+            if not error <= allowed:  # NaN differs too
+                return f"its {name} differs by {error:.1e}; at most {allowed:.1e} is accepted"
+    except Exception as failure:  # compilers, drivers and kernels fail with errors of their own
+        return f"{type(failure).__name__}: {failure}".partition("\n")[0]
     return ""

@@ -28,7 +28,10 @@ def stored_spec(document: Mapping[str, Any], arrays: Arrays) -> ModelSpec:
             of the arrays; it names the layer.
     """
     spec = parse_model(document)
-    stored = _numbers_by_layer(arrays)
+    stored: dict[str, int] = {}  # numbers in the arrays model.LAYER.REST, as `LayerPlan.numbers`
+    for name, array in arrays.items():
+        layer_name = name.removeprefix("model.").partition(".")[0]
+        stored[layer_name] = stored.get(layer_name, 0) + (array.size if array.ndim else 0)
     for index, (layer, plan) in enumerate(zip(spec.layers, plan_layers(spec), strict=True)):
         found = stored.get(str(index), 0)
         if plan.numbers != found:
@@ -45,31 +48,18 @@ def spec_of_weights(weights: Checkpoint) -> ModelSpec:
     try:
         return stored_spec(document, weights.ema)
     except UserError as error:
-        raise UserError(f"{_named(weights)}: their model cannot be built here: {error}") from error
+        named = f"--weights {weights.path}".strip()
+        raise UserError(f"{named}: their model cannot be built here: {error}") from error
 
 
 def detector_of_weights(weights: Checkpoint) -> Detector:
     """Build the model of weights with its EMA; UserError says why it cannot be built here."""
-    model = Detector(spec_of_weights(weights))
+    model, named = Detector(spec_of_weights(weights)), f"--weights {weights.path}".strip()
     try:
         nn.load_state_arrays(model, weights.ema)
     except ValueError as error:
-        raise UserError(f"{_named(weights)}: their model cannot be built here: {error}") from error
-    strides = weights.header.settings.get("strides")
-    if strides and strides != list(model.head.strides):
-        found = list(model.head.strides)
-        raise UserError(f"{_named(weights)}: strides {brief(strides)}, here {found}")
+        raise UserError(f"{named}: their model cannot be built here: {error}") from error
+    strides, found = weights.header.settings.get("strides"), list(model.head.strides)
+    if strides and strides != found:
+        raise UserError(f"{named}: strides {brief(strides)}, here {found}")
     return model
-
-
-def _named(weights: Checkpoint) -> str:
-    return f"--weights {weights.path}".strip()
-
-
-def _numbers_by_layer(arrays: Arrays) -> dict[str, int]:
-    """Count the numbers of the arrays called model.LAYER.REST, as `LayerPlan.numbers` does."""
-    found: dict[str, int] = {}
-    for name, array in arrays.items():
-        layer = name.removeprefix("model.").partition(".")[0]
-        found[layer] = found.get(layer, 0) + (array.size if array.ndim else 0)
-    return found

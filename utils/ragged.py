@@ -48,8 +48,3 @@ class Ragged(NamedTuple):
         before = np.cumsum(lengths) - lengths
         index = np.arange(int(lengths.sum())) + np.repeat(starts[chosen] - before, lengths)
         return Ragged(self.values[index], lengths)
-
-
-def join_ragged(parts: Sequence[Ragged]) -> Ragged:
-    """Return the rows of all parts, of which there is one at least."""
-    return Ragged(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))

@@ -200,8 +200,7 @@ class Head(nn.Module, ABC):
         figure_names: the figures of a validation in their order, as results.csv has them behind
             metrics/, each with its name in tables.
         target_fields: the fields of `Targets` that the loss reads.
-        nothing_found: what `finish` returns of an image in which nothing is found: the names,
-            dtypes and shapes of its arrays, which a suspended validation is saved by.
+        nothing_found: what `finish` returns of an image in which nothing is found.
         strides: pixels per cell of each map that it takes.
         passes: how a model sees an image with --augment; none if it cannot.
         joins_models: rows of `decode_above` of several models may be put one behind the other.

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from utils.ragged import Ragged, join_ragged
+from utils.ragged import Ragged
 
 ROWS = [np.array([5, 6, 7]), np.array([], int), np.array([8])]
 
@@ -37,6 +37,3 @@ def test_no_row_is_a_ragged_too():
     nothing = Ragged.of([], np.uint32)
     assert nothing.num_rows == 0 and nothing.rows() == []
     assert nothing.take(np.zeros(0, np.int64)).values.dtype == np.uint32
-    joined = join_ragged([nothing, Ragged.of(ROWS, np.uint32), nothing])
-    assert as_lists(joined) == [[5, 6, 7], [], [8]]
-    assert joined.values.dtype == np.uint32

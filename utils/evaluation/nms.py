@@ -16,7 +16,7 @@ from utils.boxes import cxcywh_to_xyxy
 from utils.detections import Detections
 from utils.detections import SuppressionSettings as SuppressionSettings
 
-MAX_CANDIDATES = 30000
+MAX_CANDIDATES = 30000  # of an image; only the best take part
 # Rows of an image that are decided together, at first and at most: each time half as many more,
 # since most are removed at once. With fewer there are more calls, with more there are more
 # comparisons of boxes that others of them remove. Measured on real predictions.
@@ -26,63 +26,52 @@ ROUNDING = 1e-6  # more than a bound is wrong by, as a fraction of it
 STEPS = 2**31  # into which the width of the scene is divided, to look for boxes beside a box
 
 
-def non_max_suppression(
-    decoded: np.ndarray, settings: SuppressionSettings, max_candidates: int = MAX_CANDIDATES
-) -> Detections:
+def non_max_suppression(decoded: np.ndarray, settings: SuppressionSettings) -> Detections:
     """Return the best predictions of one image; none overlaps a better one of its class.
 
     Predictions of equal score keep the order of their rows, then of their classes.
 
     Args:
         decoded: (N, 5 + C) float32: cx, cy, w, h in pixels, objectness and class scores in [0, 1].
-        max_candidates: only this many candidates, the best, take part.
 
     Returns:
         Detections in the frame of decoded, K <= settings.max_detections; K = 0 when nothing is
         found.
     """
-    return best_rows(decoded, settings, max_candidates)[0]
+    return best_rows(decoded, settings)[0]
 
 
-def best_rows(
-    decoded: np.ndarray, settings: SuppressionSettings, max_candidates: int = MAX_CANDIDATES
-) -> tuple[Detections, np.ndarray]:
+def best_rows(decoded: np.ndarray, settings: SuppressionSettings) -> tuple[Detections, np.ndarray]:
     """Return what `non_max_suppression` does, and the row of decoded of each, (K,) int64."""
-    (best,) = best_rows_of_images([decoded], settings, max_candidates)
+    (best,) = best_rows_of_images([decoded], settings)
     return best
 
 
 def best_rows_of_images(
-    images: Sequence[np.ndarray],
-    settings: SuppressionSettings,
-    max_candidates: int = MAX_CANDIDATES,
+    images: Sequence[np.ndarray], settings: SuppressionSettings
 ) -> list[tuple[Detections, np.ndarray]]:
     """Return what `best_rows` does of each image, in less time than one after the other."""
     assert settings.confidence_threshold >= 0
     candidates = [_candidates(decoded, settings) for decoded in images]
-    kept = _survivors([found for found, _ in candidates], settings, max_candidates)
+    kept = _survivors([found for found, _ in candidates], settings)
     return [
         (found.take(index), row[index])
         for (found, row), index in zip(candidates, kept, strict=True)
     ]
 
 
-def suppress_overlapping(
-    found: Detections, settings: SuppressionSettings, max_candidates: int = MAX_CANDIDATES
-) -> Detections:
+def suppress_overlapping(found: Detections, settings: SuppressionSettings) -> Detections:
     """Return the best of what is found in an image, as `non_max_suppression` chooses.
 
     Equal scores keep their order.
     """
-    (kept,) = _survivors([found], settings, max_candidates)
+    (kept,) = _survivors([found], settings)
     return found.take(kept)
 
 
-def _survivors(
-    images: Sequence[Detections], settings: SuppressionSettings, max_candidates: int
-) -> list[np.ndarray]:
+def _survivors(images: Sequence[Detections], settings: SuppressionSettings) -> list[np.ndarray]:
     """Return which of each image `suppress_overlapping` keeps, (K,) int64, best first."""
-    orders = [_descending(found.scores)[:max_candidates] for found in images]
+    orders = [_descending(found.scores)[:MAX_CANDIDATES] for found in images]
     lengths = [len(order) for order in orders]
     boxes: list[np.ndarray] = [np.zeros((0, 4), np.float32)]
     groups: list[np.ndarray] = [np.zeros(0, np.int64)]

@@ -55,7 +55,7 @@ def _class_lines(results: Mapping[str, Figures]) -> list[str]:
     lines = [f"{'class':>20}{'images':>8}{'labels':>8}{''.join(cells)}"]
     first = next(iter(results.values()))
     counts = first.num_ground_truth
-    rows = [("all", int(counts.sum()), [x for one in results.values() for x in _means(one)])]
+    rows = [("all", int(counts.sum()), [x for one in results.values() for x in one.means])]
     for index, name in enumerate(first.class_names):
         if counts[index]:
             figures = [x for one in results.values() for x in _of_class(one, index)]
@@ -64,10 +64,6 @@ def _class_lines(results: Mapping[str, Figures]) -> list[str]:
         cells = [f"{value:{width}.4f}" for value, width in zip(values, widths, strict=True)]
         lines.append(f"{printable(text):>20}{first.num_images:8d}{labels:8d}{''.join(cells)}")
     return lines
-
-
-def _means(result: Figures) -> tuple[float, ...]:
-    return result.mean_precision, result.mean_recall, result.map50, result.map
 
 
 def _of_class(result: Figures, index: int) -> tuple[float, ...]:

@@ -130,8 +130,7 @@ class AnchorHead(CellHead):
 
     @staticmethod
     def figures(result: EvaluationResult) -> dict[str, float]:
-        values = result.mean_precision, result.mean_recall, result.map50, result.map
-        return dict(zip(AnchorHead.figure_names, values, strict=True))
+        return dict(zip(AnchorHead.figure_names, result.means, strict=True))
 
     @staticmethod
     def class_scores(result: EvaluationResult) -> tuple[float, ...]:

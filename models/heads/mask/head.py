@@ -211,11 +211,7 @@ class MaskHead(CellHead):
 
     @staticmethod
     def figures(result: MaskResult) -> dict[str, float]:
-        values = [
-            value
-            for of in (result.boxes, result.masks)
-            for value in (of.mean_precision, of.mean_recall, of.map50, of.map)
-        ]
+        values = *result.boxes.means, *result.masks.means
         return dict(zip(MaskHead.figure_names, values, strict=True))
 
     @staticmethod

@@ -23,7 +23,6 @@ from utils.evaluation.coco.matching import (
     SIZE_RANGES,
     MatchCandidates,
     Overlap,
-    SizeRange,
     by_class_and_score,
     find_candidates,
     ignored_objects,
@@ -64,6 +63,11 @@ class ClassMeans:
     def map(self: Any) -> float:
         """Mean average precision over IoU 0.50 to 0.95, COCO's headline figure."""
         return _mean(self, self.ap)
+
+    @property
+    def means(self: Any) -> tuple[float, float, float, float]:
+        """P, R, mAP50 and mAP50-95, as tables and results.csv have them."""
+        return self.mean_precision, self.mean_recall, self.map50, self.map
 
 
 def _mean(result: Any, per_class: np.ndarray) -> float:
@@ -164,7 +168,13 @@ class ObjectMetric:
         matches = {name: match_greedily(candidates, size) for name, size in SIZE_RANGES.items()}
         sizes = {
             name: measure_by_class(
-                class_index, candidates.rank, matches[name], self._count(candidates, size)
+                class_index,
+                candidates.rank,
+                matches[name],
+                np.bincount(
+                    candidates.object_class_index[~ignored_objects(candidates, size)],
+                    minlength=len(self.class_names),
+                ),
             )
             for name, size in SIZE_RANGES.items()
         }
@@ -181,11 +191,6 @@ class ObjectMetric:
             sizes=sizes,
             by_confidence=count_by_confidence(*found, num_ground_truth),
         )
-
-    def _count(self, candidates: MatchCandidates, size: SizeRange) -> np.ndarray:
-        """Return (C,) objects to be found."""
-        sought = candidates.object_class_index[~ignored_objects(candidates, size)]
-        return np.bincount(sought, minlength=len(self.class_names))
 
 
 class DetectionEvaluator:

@@ -143,7 +143,7 @@ def test_a_head_that_leaves_something_out_is_not_built():
 
 def test_detection_has_the_public_columns_and_fitness():
     assert tuple(columns_of(AnchorHead)) == RESULT_COLUMNS
-    result = SimpleNamespace(mean_precision=0.1, mean_recall=0.2, map50=0.5, map=0.25)
+    result = SimpleNamespace(means=(0.1, 0.2, 0.5, 0.25))
     assert AnchorHead.figures(result) == {
         "precision": 0.1, "recall": 0.2, "mAP_0.5": 0.5, "mAP_0.5:0.95": 0.25,
     }  # fmt: skip

@@ -44,12 +44,7 @@ def test_fitness_is_that_of_boxes_and_that_of_masks_together(result):
     assert MaskHead.fitness(result) == pytest.approx(0.5 + 0.1 * 0.5 + 0.9 * 0.05)
     with np.load(shared_path("golden/segment/mask_metric.npz")) as stored:
         for row, fitness in zip(stored["fitness_in"], stored["fitness_out"], strict=True):
-            of = [
-                SimpleNamespace(
-                    mean_precision=row[at], mean_recall=row[at + 1],
-                    map50=row[at + 2], map=row[at + 3],
-                ) for at in (0, 4)
-            ]  # fmt: skip
+            of = [SimpleNamespace(means=tuple(row[at : at + 4])) for at in (0, 4)]
             assert MaskHead.fitness(MaskResult(*of)) == pytest.approx(fitness, abs=1e-9)
 
 
