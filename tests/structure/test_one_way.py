@@ -86,7 +86,7 @@ OPENED_ELSEWHERE = {
     ("utils/state/checkpoint.py", "open"): "a folder, to sync it",
     ("utils/weights/members.py", "ZipFile"): "of a file that is open",
     ("utils/weights/members.py", "open"): "a member of a zip that is open",
-    ("utils/data/loading/nameless_file.py", "open"): "of another rank, compared with its address",
+    ("utils/data/loading/image_cache.py", "open"): "of another rank, by its address",
     ("utils/data/loading/memory.py", "read_text"): "/proc and /sys",
     ("backend/cores.py", "read_text"): "/proc and /sys",
     ("backend/devices.py", "read_text"): "/proc",

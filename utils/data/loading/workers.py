@@ -28,7 +28,7 @@ import numpy as np
 from utils.data.image.being_read import note_each
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import BatchSource
-from utils.data.loading.nameless_file import NamelessFile
+from utils.data.loading.image_cache import NamelessFile
 from utils.data.loading.order import Epoch
 from utils.errors import DatasetError, LoaderError
 from utils.processes.host_memory import keep_freed_images
