@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +23,8 @@ from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
 from utils.files.json import read_json
 from utils.page import document as page
-from utils.screen.text import printable_lines
+from utils.report.plots.style import line_colour, new_figure
+from utils.screen.text import printable, printable_lines
 
 TITLE = "OneFlow and PyTorch, epoch by epoch"
 RATIO_NOTE = "Time of the first by that of the second, epoch by epoch: above 1 the first is slower."
@@ -30,6 +32,7 @@ TIMES_NOTE = "The median of the counted epochs, and the range from the fastest t
 BACKENDS, OPTIONS = "Backends", "Options"
 STAGES = "Where the seconds went"
 NAME_COLUMNS = ("trainer", "variant")
+CHART_WIDTH, BAR_HEIGHT = 9.0, 0.3  # inches
 
 
 class Section(NamedTuple):
@@ -245,16 +248,37 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
 
 
-def page_of(report: Report) -> str:
+def page_of(report: Report, document: Document) -> str:
     """Return the whole report as a page, which needs no network and runs no script."""
     blocks = [*map(page.warning, report.warnings), page.bullets(report.head)]
     for part in report.sections:
         shown = [page.bullets(part.items)] if part.items else []
+        if part.title == STAGES and part.table:
+            shown.append(page.svg_image(stage_chart(document), "seconds of an epoch by stage"))
         shown += [page.table(part.table[0], part.table[1:])] if part.table else []
         shown += map(page.code, part.code)
         if shown:
             blocks.append(page.section(part.title, page.paragraph(part.note), *shown))
     return page.html_page(TITLE, blocks)
+
+
+def stage_chart(document: Document) -> bytes:
+    """Return an SVG image with one bar per cell: the seconds of an epoch, stage by stage."""
+    cells = [cell for cell in document["cells"] if cell["stages"]]
+    rows = range(len(cells))
+    figure, axes = new_figure(1, 1, CHART_WIDTH, 1.2 + BAR_HEIGHT * len(cells))
+    ends = [0.0] * len(cells)
+    for index, stage in enumerate(dict.fromkeys(x for cell in cells for x in cell["stages"])):
+        seconds = [cell["stages"].get(stage, 0.0) for cell in cells]
+        axes.barh(rows, seconds, left=ends, color=line_colour(index), label=stage_name(stage))
+        ends = [end + more for end, more in zip(ends, seconds, strict=True)]
+    axes.set_yticks(rows, [printable(cell["name"]).replace("$", r"\$") for cell in cells])
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds")
+    figure.legend(loc="outside lower center", ncols=5, frameon=False)
+    content = io.BytesIO()
+    figure.savefig(content, format="svg", metadata={"Date": None})
+    return content.getvalue()
 
 
 def write_reports(document: Document, folder: Path) -> Report:
@@ -263,7 +287,7 @@ def write_reports(document: Document, folder: Path) -> Report:
     for name, content in (
         ("compare.json", json.dumps(document, indent=1)),
         ("compare.md", printable_lines(markdown(report))),
-        ("compare.html", page_of(report)),
+        ("compare.html", page_of(report, document)),
     ):
         with atomic_text_file(folder / name) as file:
             file.write(content)

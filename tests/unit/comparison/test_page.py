@@ -1,8 +1,10 @@
 """The report of a comparison, as Markdown and as a page: the same rows, doubts first."""
 
+import base64
 import html.parser
 import json
 import re
+from xml.etree import ElementTree
 
 import pytest
 
@@ -99,7 +101,10 @@ def test_text_and_page_show_the_same_rows(tmp_path):
             assert line in page.texts and line in text
         for row in section.table:
             assert [*row] in rows and all(cell in page.texts for cell in row)
-    assert page.open == [] and page.addresses == []  # nothing to fetch
+    assert page.open == []
+    (chart,) = page.addresses  # nothing to fetch: an image that is part of the page
+    drawn = base64.b64decode(chart.removeprefix("data:image/svg+xml;base64,"))
+    assert ElementTree.fromstring(drawn).tag.endswith("svg")
     assert report.warnings == []
     assert json.loads((tmp_path / "compare.json").read_text()) == comparison()
 
