@@ -21,7 +21,12 @@ def missing(name: str) -> list[str]:
     select.use(name)
     trains = select.FRAMEWORKS[name].trains
     modules = (training if trains else inference).MODULES
-    found = {module: _module(f"backend.{name}.{module}") for module in modules}
+    paths = {module: f"backend.{name}.{module}" for module in modules}
+    # None where there is no such file.
+    found: dict[str, Any] = {
+        module: importlib.import_module(path) if importlib.util.find_spec(path) else None
+        for module, path in paths.items()
+    }
     lines = [
         line
         for module, promised in modules.items()
@@ -37,11 +42,6 @@ def missing(name: str) -> list[str]:
         instance = getattr(found["nn"], module_class.__name__)()
         lines += _absent(module_class.__qualname__, instance, module_class)
     return lines
-
-
-def _module(path: str) -> Any:
-    """Return a module of a backend, None if there is no such file."""
-    return importlib.import_module(path) if importlib.util.find_spec(path) else None
 
 
 def _compare(path: str, found: Any, promised: type) -> list[str]:

@@ -38,7 +38,8 @@ class Memory:
     def of(self, tensors: Sequence[Tensor]) -> list[np.ndarray]:
         """Return arrays that share memory with the tensors, after all queued work is done."""
         synchronize(checks.CPU)
-        if self._placed != Memory.placed or not _same(self._tensors, tensors):
+        same = len(self._tensors) == len(tensors) and all(map(operator.is_, self._tensors, tensors))
+        if self._placed != Memory.placed or not same:
             self._arrays = [x.detach().numpy() for x in tensors]
             self._tensors, self._placed = list(tensors), Memory.placed
         return self._arrays
@@ -82,7 +83,7 @@ def ema_update_(
     if ops.is_one(lost):
         return
     tensors = [*averages, *values]
-    if _on_cpu(tensors):
+    if not any(x.is_cuda for x in tensors):
         arrays = _ema_memory.of(tensors)
         for average, value in zip(arrays[: len(averages)], arrays[len(averages) :], strict=True):
             _move_towards(average, value, 1.0 - decay)
@@ -130,11 +131,3 @@ def _ema_on_cuda(averages: Sequence[Tensor], values: Sequence[Tensor], decay: fl
 
 def _fit_kernels(tensors: Iterable[Tensor]) -> bool:
     return all(x.is_cuda and x.dtype == oneflow.float32 for x in tensors)
-
-
-def _on_cpu(tensors: Iterable[Tensor]) -> bool:
-    return not any(x.is_cuda for x in tensors)
-
-
-def _same(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
-    return len(tensors) == len(others) and all(map(operator.is_, tensors, others))

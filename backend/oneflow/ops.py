@@ -294,8 +294,8 @@ def take_at(x: Tensor, places: Sequence[np.ndarray]) -> Tensor:
     # dimensions ordered by stride it is flat, and single numbers can be taken from it.
     strides = x.stride()
     order = sorted(range(x.ndim), key=lambda dim: -strides[dim])
-    steps = _steps([x.shape[dim] for dim in order])
-    step = dict(zip(order, steps, strict=True))
+    shape = [x.shape[dim] for dim in order]
+    step = {dim: math.prod(shape[at + 1 :]) for at, dim in enumerate(order)}
     position: np.ndarray = np.zeros(1, np.int64)
     for dim, index in enumerate(places):
         position = position + index * step[dim]
@@ -336,11 +336,6 @@ def _keep_nan(found: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 def _dims(x: Tensor, dim: int | None) -> list[int]:
     return list(range(x.ndim)) if dim is None else [dim]
-
-
-def _steps(shape: Sequence[int]) -> list[int]:
-    """Return how far apart the numbers of a contiguous tensor are along each dimension."""
-    return [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
 
 
 def _join(

@@ -28,13 +28,9 @@ def preferred(device: str) -> str:
     named = torch.device(present(device))
     if named.type == "cpu":
         return "float32"
-    return preferred_with(torch.cuda.get_device_capability(named)[0])
-
-
-def preferred_with(major: int) -> str:
-    """Return what a GPU of a compute capability prefers."""
     # Matrix units came with 7, for float16 alone; with 8 they take bfloat16, which overflows no
     # gradient. GPUs before are slower in half precision, or not faster.
+    major = torch.cuda.get_device_capability(named)[0]
     return "bfloat16" if major >= 8 else "float16" if major == 7 else "float32"
 
 

@@ -59,7 +59,7 @@ def compile_problem(device: str) -> str | None:
     x = torch.ones(8, device=device, requires_grad=True)
     try:
         with _own_warnings_ignored():
-            torch.compile(_product)(x).backward()
+            torch.compile(lambda x: (torch.sigmoid(x) * x).sum())(x).backward()
     except Exception as error:  # the compiler is missing or broken
         return _first_line(error)
     return None
@@ -67,10 +67,6 @@ def compile_problem(device: str) -> str | None:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-def _product(x: Tensor) -> Tensor:
-    return (torch.sigmoid(x) * x).sum()
 
 
 def compiled(
@@ -97,7 +93,7 @@ def _with_graphs(function: Callable[..., Any], run: Callable[..., Any]) -> Calla
         _tell_left_out("a gradient")  # which is compiled in the backward pass
         found = run(*inputs)
         _tell_left_out(_name(function))
-        return tree_map_only(Tensor, _own_number, found)
+        return tree_map_only(Tensor, lambda x: x.clone() if x.ndim == 0 else x, found)
 
     return run_in_graphs
 
@@ -115,10 +111,6 @@ def _tell_left_out(name: str) -> None:
 
 def _name(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__qualname__", type(function).__name__))
-
-
-def _own_number(x: Tensor) -> Tensor:
-    return x.clone() if x.ndim == 0 else x
 
 
 def _for_shapes(

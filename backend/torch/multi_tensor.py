@@ -114,8 +114,9 @@ def _spans(averages: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor
     average, value = _span(averages), _span(values)
     if average is None or value is None or not _are_alike(average, value):
         return None
+    apart = value.data_ptr() - average.data_ptr()
     pairs = zip(averages, values, strict=True)
-    alike = all(_are_alike(x, y) and _offset(x, average) == _offset(y, value) for x, y in pairs)
+    alike = all(_are_alike(x, y) and y.data_ptr() - x.data_ptr() == apart for x, y in pairs)
     return (average, value) if alike else None
 
 
@@ -126,24 +127,16 @@ def _span(tensors: Sequence[Tensor]) -> Tensor | None:
     storage, end = first.untyped_storage().data_ptr(), first.data_ptr()
     for x in ordered:
         fits = x.dtype == first.dtype and x.untyped_storage().data_ptr() == storage
-        if not fits or x.data_ptr() != end or memory_order(x) != memory_order(_dense_like(x)):
+        without_gaps = memory_order(torch.empty_like(x, device="meta"))
+        if not fits or x.data_ptr() != end or memory_order(x) != without_gaps:
             return None
         end += x.numel() * x.element_size()
     return first.as_strided((sum(x.numel() for x in ordered),), (1,))
 
 
-def _offset(x: Tensor, span: Tensor) -> int:
-    return x.data_ptr() - span.data_ptr()
-
-
 def _are_alike(x: Tensor, y: Tensor) -> bool:
     same = x.dtype == y.dtype and x.device == y.device and x.shape == y.shape
     return same and memory_order(x) == memory_order(y)
-
-
-def _dense_like(x: Tensor) -> Tensor:
-    """Return a tensor without values, in the memory order that x would have without gaps."""
-    return torch.empty_like(x, device="meta")
 
 
 def _same(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
