@@ -9,6 +9,7 @@ import numpy as np
 
 from backend.checks import CPU
 from models.evaluation import evaluate
+from models.export.verify import INT8, evenly
 from models.heads.base import Head
 from models.inference.image_detector import Predictor
 from utils.data.image.view import View, whole_view
@@ -20,7 +21,6 @@ from utils.export.metadata import MASKS, PIXELS, Metadata
 from utils.export.quantization import Calibration
 
 MOST_IMAGES = 64  # that calibrate; ranges of 128 gain nothing, see docs/en/export.md
-INT8 = "int8"
 # Of `Head.fitness`, by which the best weights are chosen. The same rows give the same figures, up
 # to scores that change places; 8 bits cost some, and above this they have broken the model.
 MOST_LOST = {"float32": 0.001, "float16": 0.005, INT8: 0.05}
@@ -59,16 +59,14 @@ def calibration_images(
     Args:
         view: `Task.view`.
     """
-    number = min(MOST_IMAGES, len(samples))
-    places = np.linspace(0, len(samples) - 1, number).round().astype(int)
-    chosen = [samples[place] for place in places.tolist()]
+    chosen = evenly(samples, MOST_IMAGES)
 
     def images() -> Iterator[np.ndarray]:
         if metadata.image == PIXELS:
             yield from read_ahead(chosen)
             return
         size, sides = calibration_batch(metadata), metadata.image_size
-        for start in range(0, number, size):
+        for start in range(0, len(chosen), size):
             batch = list(read_ahead(chosen[start : start + size]))
             batch += batch[-1:] * (size - len(batch))
             views = [view(image, max(sides), metadata.stride, sides).pixels for image in batch]

@@ -82,8 +82,13 @@ def chosen_images(samples: Sequence[Sample] | None) -> list[np.ndarray]:
     if samples is None:
         drawn = ((sample_generator(0, 0, i), DRAWN_SIDES[i % 2]) for i in range(NUM_IMAGES))
         return [draw_scene(*each).image[..., ::-1] for each in drawn]
-    places = np.linspace(0, len(samples) - 1, min(NUM_IMAGES, len(samples))).round().astype(int)
-    return list(read_ahead([samples[place] for place in places.tolist()]))
+    return list(read_ahead(evenly(samples, NUM_IMAGES)))
+
+
+def evenly(samples: Sequence[Sample], most: int) -> list[Sample]:
+    """Return so many samples at most, evenly chosen from the first to the last."""
+    places = np.linspace(0, len(samples) - 1, min(most, len(samples))).round().astype(int)
+    return [samples[place] for place in places.tolist()]
 
 
 def make_trials(model: Detector, images: Sequence[np.ndarray], metadata: Metadata) -> list[Trial]:

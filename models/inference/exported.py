@@ -63,7 +63,10 @@ class ExportedPredictor:
 
     def _taken(self, images: np.ndarray) -> np.ndarray:
         """Return images (B, 3, H, W) as float32 numbers of the range that the file takes."""
-        floats = floats_of(images)
+        if images.dtype == np.uint8:
+            floats = np.divide(images, np.float32(255), dtype=np.float32)
+        else:
+            floats = np.ascontiguousarray(images, np.float32)
         if self.runtime.metadata.image == FLOATS:
             return floats
         mean, deviation = (
@@ -91,13 +94,6 @@ class ExportedPredictor:
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
         """Take any images: the runtime says when they are too many."""
-
-
-def floats_of(images: np.ndarray) -> np.ndarray:
-    """Return images (B, 3, H, W) float32 in [0, 1], of such or of uint8."""
-    if images.dtype == np.uint8:
-        return np.divide(images, np.float32(255), dtype=np.float32)
-    return np.ascontiguousarray(images, np.float32)
 
 
 def pixels_of(image: np.ndarray) -> np.ndarray:
