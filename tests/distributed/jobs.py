@@ -31,7 +31,6 @@ class Processes:
         ranks: how many.
         raw: under a plain launcher, rather than by --nproc.
         environment: added.
-        within: the command that runs the job's.
     """
 
     def __init__(
@@ -41,7 +40,6 @@ class Processes:
         ranks: int = 2,
         raw: bool = False,
         environment: Mapping[str, str] | None = None,
-        within: Sequence[str] = (),
     ) -> None:
         self.folder, self.mark = folder, uuid.uuid4().hex
         command = [*(launcher(backend.use(), ranks) if raw else [sys.executable]), *script]
@@ -51,7 +49,7 @@ class Processes:
         added = {"YOLO_BACKEND": backend.use(), "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
         with self.output.open("wb") as stream:
             self.process = subprocess.Popen(
-                [*within, *map(str, command)],
+                list(map(str, command)),
                 cwd=PROJECT,
                 env={**os.environ, **added, **(environment or {}), MARK: self.mark},
                 stdin=subprocess.DEVNULL,
@@ -105,12 +103,11 @@ def start_job(
     plan: Mapping[str, object],
     flags: Sequence[object] = FLAGS,
     raw: bool = False,
-    within: Sequence[str] = (),
 ) -> Processes:
     """Start `job.py`; the plan says what goes wrong in it."""
     script = PROJECT / "tests" / "distributed" / "job.py"
     environment = {"PYTHONWARNINGS": "", "JOB": json.dumps(plan), "JOB_FOLDER": str(folder)}
-    return Processes(folder, [script, *flags], 2, raw, environment, within)
+    return Processes(folder, [script, *flags], 2, raw, environment)
 
 
 def start_training(

@@ -27,7 +27,3 @@ def test_two_ranks_keep_the_promise(check: Check, reports: list[dict[str, Any]])
     for report in reports:
         assert report["world_size"] == 2
         assert check.label not in report["failures"], report["failures"][check.label]
-
-
-def test_there_are_checks_for_ranks() -> None:
-    assert len({check.name for check in SHARED_CHECKS}) == 8

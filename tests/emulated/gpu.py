@@ -23,7 +23,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-from tests.distributed.norm_kernels import KERNELS
 from tests.emulated import collectives
 from tests.emulated.names import (
     NUM_GPUS,
@@ -34,6 +33,7 @@ from tests.emulated.names import (
     inside,
     set_device,
 )
+from tests.emulated.norm_kernels import KERNELS
 from tests.emulated.streams import GPU, Event, Gpu
 from tests.emulated.tensors import Dispatch, OnGpu, flat
 
