@@ -26,7 +26,7 @@ from models.inference.predictor import (
 )
 from utils.cli.call_config import call_config, whole
 from utils.cli.detect_config import DetectConfig
-from utils.cli.flags import require_from
+from utils.cli.flags import whole_from
 from utils.data.image.letterbox import FILL
 from utils.evaluation.nms import SuppressionSettings
 from utils.media.finding import file_source, find_sources
@@ -140,7 +140,7 @@ class TrainedDetector:
         """
         config = self._config(track=track, **options)
         stride = whole("vid_stride", vid_stride)
-        require_from("vid_stride", stride, 1)
+        whole_from(1)("vid_stride", stride)
         if track:
             import_optional("trackers", "track=True")
         if isinstance(source, (str, os.PathLike)):

@@ -18,7 +18,8 @@ from models.stored import stored_spec
 from models.training.state import TrainState
 from models.training.step import settle
 from models.training.step_watch import NO_SCALE
-from utils.cli.document import as_document, run_settings
+from utils.cli.run_config import as_document
+from utils.cli.train_config import run_settings
 from utils.errors import UserError
 from utils.state.checkpoint import Checkpoint, Header
 from utils.state.run import Run

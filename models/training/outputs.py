@@ -25,8 +25,8 @@ from models.heads.base import Head
 from models.registry import count_gflops
 from models.training.state import TrainState
 from models.training.step import GRADIENT_NORM_LIMIT
-from utils.cli.document import as_document, run_settings
-from utils.cli.train_config import TrainConfig
+from utils.cli.run_config import as_document
+from utils.cli.train_config import TrainConfig, run_settings
 from utils.data.loading.batch import Batch
 from utils.data.sources.class_folders import fill_images, similar_names
 from utils.data.sources.samples import Sample, table_of

@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.environments import BACKENDS
 from tests.parity.both import compare_sides, run_sides
 from tests.parity.table import Settings, formatted
-from utils.cli.flags import new_parser, require_from
+from utils.cli.flags import new_parser, whole_from
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.errors import UserError
 from utils.files.models import read_model
@@ -39,8 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--batch", dest="batch_size", type=int, default=16, help="images a batch")
     flags = parser.parse_args(arguments)
     try:
-        require_from("--steps", flags.steps, 1)
-        require_from("--batch", flags.batch_size, 1)
+        whole_from(1)("--steps", flags.steps)
+        whole_from(1)("--batch", flags.batch_size)
         check_image_size(flags.image_size, 32)
         read_model(flags.cfg)
         with tempfile.TemporaryDirectory() as name:

@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from utils.cli.detection_config import DetectionConfig
 from utils.cli.flags import (
     add_flags,
     flag,
-    if_given,
     new_parser,
     read_flags,
     require_fraction,
+    same_flag,
     whole_from,
 )
-from utils.cli.run_config import CommandConfig, require_part
+from utils.cli.run_config import CommandConfig, RunConfig
 from utils.cli.val_config import SPLITS
 from utils.errors import UserError
-
-
-def _require_score(name: str, value: Any) -> None:
-    if value is not None:
-        require_fraction(name, value)
 
 
 @dataclass(frozen=True)
@@ -37,23 +32,13 @@ class AuditConfig(CommandConfig):
     task: str = flag("data", "--task", default="val", choices=SPLITS,
         help="split to audit; a model that was trained on it has learnt some of its mistakes, and "
         "doubts those less")  # fmt: skip
-    train_part: float | None = flag("data", "--split", default=None, type=float, metavar="F",
-        check=require_part,
-        help="for a dataset without a val split: this fraction is train, the rest is "
-        "val")  # fmt: skip
-    workers: int | None = flag("data", "--workers", default=None, type=int, metavar="N",
-        check=if_given(whole_from(0)),
-        help="loader workers, at most one per core; default: by cores and device")  # fmt: skip
-    weights: tuple[str, ...] = flag("model", "--weights", default=(), type=str.strip, nargs="+",
-        metavar="F", help="files of docs/en/weights.md; several form an ensemble")  # fmt: skip
-    augment: bool = flag("detection", "--augment", default=False,
-        help="test-time augmentation: each image three times, smaller and mirrored; takes over "
-        "twice the time")  # fmt: skip
-    half: bool = flag("backend and device", "--half", default=False,
-        help="compute in half precision on a GPU; if float32 is used instead, a line says "
-        "so")  # fmt: skip
+    train_part: float | None = same_flag(RunConfig, "train_part")
+    workers: int | None = same_flag(RunConfig, "workers")
+    weights: tuple[str, ...] = same_flag(DetectionConfig, "weights")
+    augment: bool = same_flag(DetectionConfig, "augment")
+    half: bool = same_flag(DetectionConfig, "half")
     lowest_score: float | None = flag("detection", "--conf", "--conf-thres", default=None,
-        type=float, metavar="X", check=_require_score,
+        type=float, metavar="X", check=require_fraction,
         help="lowest score of a finding; default: for each kind of finding a score measured to be "
         "worth looking at")  # fmt: skip
     top: int = flag("output", "--top", default=48, metavar="N", check=whole_from(1),

@@ -8,14 +8,9 @@ from pathlib import Path
 
 from utils.cli.absent_flags import DETECTION
 from utils.cli.detection_config import DetectionConfig
-from utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_between, whole_from
+from utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_from
 
 THICKEST_LINE = 1000  # pixels
-
-
-def _require_thickness(name: str, value: int | None) -> None:
-    if value is not None:
-        whole_between(1, THICKEST_LINE)(name, value)
 
 
 @dataclass(frozen=True)
@@ -46,7 +41,7 @@ class DetectConfig(DetectionConfig):
     nosave: bool = flag("output", "--nosave", default=False,
         help="save no images and videos with boxes")  # fmt: skip
     line_thickness: int | None = flag("output", "--line-thickness", default=None, type=int,
-        metavar="PX", check=_require_thickness,
+        metavar="PX", check=whole_from(1, THICKEST_LINE),
         help="line thickness of boxes in pixels; default: by the size of the image")  # fmt: skip
     hide_labels: bool = flag("output", "--hide-labels", default=False,
         help="draw boxes without class names and scores")  # fmt: skip

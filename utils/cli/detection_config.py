@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from utils.cli.flags import flag, require_fraction, whole_from
+from utils.cli.flags import flag, require_fraction, whole_from, within
 from utils.cli.run_config import CommandConfig
 from utils.data.image.view import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
 from utils.errors import UserError, brief
@@ -23,15 +23,6 @@ def _require_runtime(name: str, value: str) -> None:
     names = [row.name for row in FORMATS]
     if value and value not in names:
         raise UserError(f"{name} {brief(value)}; accepted: {', '.join(names)}")
-
-
-def require_overlap(name: str, value: float | None) -> None:
-    """Raise UserError unless value is a fraction of a tile by which others can overlap it."""
-    if value is not None and not MIN_OVERLAP <= value <= MAX_OVERLAP:
-        raise UserError(
-            f"{name} {value}; a number from {MIN_OVERLAP} to {MAX_OVERLAP} is needed: objects "
-            "across a border are recognised by it"
-        )
 
 
 def require_known(name: str, classes: Iterable[int] | None, num_classes: int) -> None:
@@ -64,7 +55,7 @@ class DetectionConfig(CommandConfig):
         help="for small objects: detect also in tiles of this side, in images that are larger; "
         "--batch-size tiles at a time")  # fmt: skip
     overlap: float | None = flag("detection", "--overlap", default=None, type=float, metavar="X",
-        check=require_overlap,
+        check=within(MIN_OVERLAP, MAX_OVERLAP),
         help=f"overlap of neighbouring tiles, part of --tile; default: {OVERLAP}")  # fmt: skip
     augment: bool = flag("detection", "--augment", default=False,
         help="test-time augmentation: each image three times, smaller and mirrored; takes over "

@@ -16,7 +16,7 @@ from utils.cli.flags import (
     new_parser,
     read_flags,
     require_fraction,
-    whole_between,
+    whole_from,
 )
 from utils.cli.run_config import MAX_IMAGE_SIZE
 from utils.detections import SuppressionSettings
@@ -32,7 +32,7 @@ def _require_sizes(name: str, value: tuple[int, ...]) -> None:
     if len(value) not in (1, 2):
         raise UserError(f"{name}: {len(value)} numbers; one is needed, or height and width")
     for side in value:
-        whole_between(32, MAX_IMAGE_SIZE)(name, side)
+        whole_from(32, MAX_IMAGE_SIZE)(name, side)
 
 
 def _require_formats(name: str, value: tuple[Any, ...]) -> None:
@@ -59,7 +59,7 @@ class ExportConfig:
         help="side of the images, or height and width. Default of a classifier: 224, or the size "
         "of its training")  # fmt: skip
     batch_size: int = flag("data", "--batch-size", "--batch", default=1, metavar="N",
-        check=whole_between(1, LARGEST_BATCH),
+        check=whole_from(1, LARGEST_BATCH),
         help="images per call of the file")  # fmt: skip
     data: str = flag("data", "--data", default="", metavar="D",
         help="dataset whose val images calibrate --int8, and on which the figures of the file and "
@@ -81,10 +81,10 @@ class ExportConfig:
     class_agnostic: bool = flag("detection", "--agnostic-nms", default=False,
         help="class-agnostic NMS: a box removes boxes of all classes")  # fmt: skip
     top_per_class: int = flag("detection", "--topk-per-class", default=100, metavar="N",
-        check=whole_between(1, LARGEST_TOP), help="maximum number of detections per "
+        check=whole_from(1, LARGEST_TOP), help="maximum number of detections per "
         "class")  # fmt: skip
     top_all: int = flag("detection", "--topk-all", default=100, metavar="N",
-        check=whole_between(1, LARGEST_TOP), help="maximum number of detections per "
+        check=whole_from(1, LARGEST_TOP), help="maximum number of detections per "
         "image")  # fmt: skip
     iou_threshold: float = flag("detection", "--iou-thres", "--iou", default=0.45, metavar="X",
         check=require_fraction, help="IoU threshold of NMS")  # fmt: skip
@@ -92,7 +92,7 @@ class ExportConfig:
         metavar="X", check=require_fraction, help="with --nms: lowest score of a "
         "detection")  # fmt: skip
     opset: int = flag("output", "--opset", default=OPSET, metavar="N",
-        check=whole_between(OLDEST_OPSET, NEWEST_OPSET),
+        check=whole_from(OLDEST_OPSET, NEWEST_OPSET),
         help="version of the ONNX operator set")  # fmt: skip
     backend: str | None = flag("backend and device", "--backend", default=None,
         choices=tuple(FRAMEWORKS),

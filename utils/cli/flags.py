@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import math
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -66,6 +67,14 @@ def flag(
         options.setdefault("type", type(default))
     metadata = {"flag": Flag(names, group, check, {**options, "help": help})}
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def same_flag(settings: type, name: str, **options: Any) -> Any:
+    """Return a field with the flag and the default of another class, and some other options."""
+    found = flags_of(settings)[name]
+    found = found._replace(options={**found.options, **options})
+    (field,) = (field for field in dataclasses.fields(settings) if field.name == name)
+    return dataclasses.field(default=field.default, metadata={"flag": found})
 
 
 def flags_of(settings: Any) -> dict[str, Flag]:
@@ -139,46 +148,44 @@ def read_flags(
     return values, {name: values[name] for name, x in found.items() if x is not _NOT_GIVEN}
 
 
-def whole_from(lowest: int) -> Check:
-    """Return a check for whole numbers from `lowest` up."""
+def whole_from(lowest: int, highest: float = math.inf) -> Check:
+    """Return a check for whole numbers from `lowest` up, or to `highest`, as `within` does."""
+    return within(lowest, highest, kind="a whole number")
 
-    def check(name: str, value: int) -> None:
-        require_from(name, value, lowest)
+
+def within(
+    lowest: float,
+    highest: float = math.inf,
+    kind: str = "a number",
+    above: bool = False,
+    below: bool = False,
+) -> Check:
+    """Return a check for finite numbers of a range; None, of a flag that is left out, passes.
+
+    Args:
+        kind: what is needed, as "a number of seconds".
+        above: the lowest number itself is not accepted.
+        below: the highest number itself is not accepted.
+    """
+    text = f"{kind} {'above' if above else 'from'} {lowest:g}"
+    if highest < math.inf:
+        joint = "to" if not (above or below) else "and below" if below else "and up to"
+        text += f" {joint} {highest}"
+    elif not above:
+        text += " up"
+
+    def check(name: str, value: float | None) -> None:
+        if value is None:
+            return
+        inside = lowest <= value <= highest and abs(value) < math.inf
+        if not inside or (above and value == lowest) or (below and value == highest):
+            shown = value if isinstance(value, int) else f"{value:g}"
+            raise UserError(f"{name} {shown}; {text} is needed")
 
     return check
 
 
-def if_given(check: Check) -> Check:
-    """Return a check that also accepts None, for a flag whose default is not a number."""
-
-    def checked(name: str, value: Any) -> None:
-        if value is not None:
-            check(name, value)
-
-    return checked
-
-
-def whole_between(lowest: int, highest: int) -> Check:
-    """Return a check for whole numbers from `lowest` to `highest`."""
-
-    def check(name: str, value: int) -> None:
-        if not lowest <= value <= highest:
-            text = f"a whole number from {lowest} to {highest} is needed"
-            raise UserError(f"{name} {value}; {text}")
-
-    return check
-
-
-def require_from(name: str, value: int, lowest: int) -> None:
-    """Raise UserError unless value is at least lowest."""
-    if value < lowest:
-        raise UserError(f"{name} {value}; a whole number from {lowest} up is needed")
-
-
-def require_fraction(name: str, value: float) -> None:
-    """Raise UserError unless value is from 0 to 1."""
-    if not 0 <= value <= 1:
-        raise UserError(f"{name} {value}; a number from 0 to 1 is needed")
+require_fraction = within(0, 1)
 
 
 class _Parser(argparse.ArgumentParser):

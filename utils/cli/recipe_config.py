@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
 from backend.words import count
-from utils.cli.flags import flag, flags_of, require_fraction, whole_between, whole_from
+from utils.cli.flags import flag, flags_of, require_fraction, whole_from, within
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters
 from utils.cli.run_config import RunConfig
 from utils.data.augment.strengths import AugmentConfig
@@ -18,6 +17,7 @@ from utils.errors import UserError
 
 MAX_SEED = 2**63 - 1
 OPTIMIZERS = ("SGD", "Adam", "AdamW")
+require_seed = whole_from(0, MAX_SEED)
 QUAD_IMAGES = 4
 LARGEST_MASK_RATIO = 32  # the smallest --img has one pixel then
 # Fields of flags that cannot be honoured together, and why.
@@ -31,31 +31,6 @@ EXCLUDED = (
     ("multi_scale", "compile", "each size would be compiled anew"),
     ("rect", "compile", "each shape would be compiled anew"),
 )
-
-
-def require_seed(name: str, value: int) -> None:
-    """Raise UserError unless value is a seed."""
-    whole_from(0)(name, value)
-    if value > MAX_SEED:
-        raise UserError(f"{name} {value}; at most {MAX_SEED} is accepted")
-
-
-def require_hours(name: str, value: float) -> None:
-    """Raise UserError unless value is a number of hours."""
-    if not 0 <= value < math.inf:
-        raise UserError(f"{name} {value:g}; a number of hours from 0 up is needed")
-
-
-def require_chance(name: str, value: float) -> None:
-    """Raise UserError unless value is from 0 to below 1."""
-    if not 0 <= value < 1:
-        raise UserError(f"{name} {value:g}; a number from 0 to below 1 is needed")
-
-
-def require_part(name: str, value: float) -> None:
-    """Raise UserError unless value is above 0 and at most 1."""
-    if not 0 < value <= 1:
-        raise UserError(f"{name} {value:g}; a number above 0, at most 1, is needed")
 
 
 def _transforms(path: str) -> str:
@@ -83,17 +58,19 @@ class RecipeConfig(RunConfig):
         metavar="KEY=VALUE", help="hyper-parameters that replace those of --hyp")  # fmt: skip
     patience: int = flag("recipe", "--patience", default=100, metavar="N", check=whole_from(0),
         help="stop after this many epochs without a better one; 0: never")  # fmt: skip
-    hours: float = flag("recipe", "--time", default=0.0, metavar="HOURS", check=require_hours,
+    hours: float = flag("recipe", "--time", default=0.0, metavar="HOURS",
+        check=within(0, kind="a number of hours"),
         help="stop after the epoch in which the epochs have taken this many hours in all; the "
         "learning rate still follows --epochs; 0: never")  # fmt: skip
     label_smoothing: float = flag("recipe", "--label-smoothing", default=0.0, metavar="F",
         check=require_fraction, help="label smoothing of the class targets")  # fmt: skip
     mask_ratio: int = flag("recipe", "--mask-ratio", default=4, metavar="N",
-        check=whole_between(1, LARGEST_MASK_RATIO),
+        check=whole_from(1, LARGEST_MASK_RATIO),
         help="segmentation: how many times smaller than the images the masks are")  # fmt: skip
     no_overlap: bool = flag("recipe", "--no-overlap", default=False,
         help="segmentation: one mask per object, whole even where others cover it")  # fmt: skip
-    dropout: float = flag("recipe", "--dropout", default=0.0, metavar="P", check=require_chance,
+    dropout: float = flag("recipe", "--dropout", default=0.0, metavar="P",
+        check=within(0, 1, below=True),
         help="dropout probability before the last layer of a classifier")  # fmt: skip
     autobalance: bool = flag("recipe", "--autobalance", default=False,
         help="balance the objectness losses of the levels by their size")  # fmt: skip
@@ -119,8 +96,8 @@ class RecipeConfig(RunConfig):
         check=require_fraction,
         help="repeat images with rare classes: those in less than this fraction of the "
         "images")  # fmt: skip
-    fraction: float = flag("recipe", "--fraction", default=1.0, metavar="F", check=require_part,
-        help="train on this fraction of the images")  # fmt: skip
+    fraction: float = flag("recipe", "--fraction", default=1.0, metavar="F",
+        check=within(0, 1, above=True), help="train on this fraction of the images")  # fmt: skip
     close_mosaic: int = flag("recipe", "--close-mosaic", default=0, metavar="N",
         check=whole_from(0), help="no mosaics and no mixup in the last N epochs")  # fmt: skip
     mosaic_window: int = flag("recipe", "--mosaic-window", default=0, metavar="N",

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from backend.select import FRAMEWORKS
-from utils.cli.flags import check_flags, flag, if_given, whole_between, whole_from
+from utils.cli.flags import check_flags, flag, whole_from, within
 from utils.data.image.limits import MAX_PIXELS
 from utils.errors import UserError
 
+require_part = within(0, 1, "a fraction", above=True, below=True)
 MAX_IMAGE_SIZE = 16384  # a mosaic's canvas has twice this side, and OpenCV warps below 32768
-
-
-def require_seconds(name: str, value: float) -> None:
-    """Raise UserError unless value is above 0."""
-    if not value > 0:
-        raise UserError(f"{name} {value:g}; a number of seconds above 0 is needed")
 
 
 def require_folder_name(name: str, value: str) -> None:
     """Raise UserError unless value names a folder inside another."""
     if value in ("", ".", "..") or set("/\0") & set(value):
         raise UserError(f"{name} {value!r}; the name of one folder is needed, inside --project")
-
-
-def require_part(name: str, value: float | None) -> None:
-    """Raise UserError unless a value is None or a fraction above 0 and below 1."""
-    if value is not None and not 0 < value < 1:
-        raise UserError(f"{name} {value:g}; a fraction is needed, above 0 and below 1: 0.8")
 
 
 @dataclass(frozen=True)
@@ -40,7 +29,7 @@ class CommandConfig:
         choices=tuple(FRAMEWORKS), help="framework; default: YOLO_BACKEND, else the one that is "
         "installed")  # fmt: skip
     image_size: int = flag("data", "--img", "--imgsz", "--img-size", default=640, metavar="PX",
-        check=whole_between(32, MAX_IMAGE_SIZE), help="long side of the images, one number: the "
+        check=whole_from(32, MAX_IMAGE_SIZE), help="long side of the images, one number: the "
         "short side follows the image. Default of a classifier: 224, or the size of its "
         "training")  # fmt: skip
     max_pixels: int = flag("data", "--max-pixels", default=MAX_PIXELS, metavar="N",
@@ -77,7 +66,7 @@ class RunConfig(CommandConfig):
         help="for a dataset without a val split: train on this fraction, validate on the "
         "rest")  # fmt: skip
     workers: int | None = flag("data", "--workers", default=None, type=int, metavar="N",
-        check=if_given(whole_from(0)),
+        check=whole_from(0),
         help="loader workers per process, at most as many as it has cores; default: by cores and "
         "device")  # fmt: skip
     nproc: int = flag("several processes", "--nproc", default=0, metavar="N", check=whole_from(0),
@@ -86,8 +75,16 @@ class RunConfig(CommandConfig):
         help="bind each process, its loader workers and its memory to the NUMA node of its "
         "device")  # fmt: skip
     timeout: float = flag("several processes", "--timeout", default=600, type=float, metavar="S",
-        check=require_seconds,
+        check=within(0, kind="a number of seconds", above=True),
         help="end all processes when one makes no progress for this many seconds")  # fmt: skip
 
     def check_processes(self, number: int) -> None:
         """Raise UserError for settings that do not work with this number of processes."""
+
+
+def as_document(config: Any) -> dict[str, Any]:
+    """Return a settings object as plain YAML and JSON values."""
+    return {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in asdict(config).items()
+    }

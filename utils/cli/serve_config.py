@@ -5,20 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from utils.cli.detect_config import DetectConfig
 from utils.cli.flags import (
-    Check,
     add_flags,
     check_flags,
     flag,
-    flags_of,
     new_parser,
     read_flags,
-    whole_between,
+    same_flag,
     whole_from,
+    within,
 )
 from utils.errors import UserError, brief
 
@@ -32,23 +32,7 @@ class ModelSource(NamedTuple):
     weights: str  # a file
 
 
-def _of_detect(name: str, **options: Any) -> Any:
-    """Return the field of a flag of detect.py, with its default and other options of argparse."""
-    found = flags_of(DetectConfig)[name]
-    found = found._replace(options={**found.options, **options})
-    (field,) = (field for field in dataclasses.fields(DetectConfig) if field.name == name)
-    return dataclasses.field(default=field.default, metadata={"flag": found})
-
-
-def _between(lowest: float, highest: float, unit: str) -> Check:
-    """Return a check for numbers from `lowest` to `highest`."""
-
-    def check(name: str, value: float) -> None:
-        if not lowest <= value <= highest:
-            text = f"a number of {unit} from {lowest:g} to {highest:,} is needed"
-            raise UserError(f"{name} {value:g}; {text}")
-
-    return check
+_of_detect = partial(same_flag, DetectConfig)
 
 
 @dataclass(frozen=True)
@@ -73,7 +57,7 @@ class ServeConfig:
     host: str = flag("serving", "--host", default="127.0.0.1", metavar="A",
         help="address to listen on; any but the loopback needs --token-file")  # fmt: skip
     port: int = flag("serving", "--port", default=8000, metavar="N",
-        check=whole_between(0, 65_535),
+        check=whole_from(0, 65_535),
         help="port to listen on; 0: a free one, which the first line names")  # fmt: skip
     token_file: Path | None = flag("serving", "--token-file", default=None, type=Path,
         metavar="F", help="file of tokens, one per line; a request must carry one of "
@@ -82,19 +66,19 @@ class ServeConfig:
         help="listen on any address without tokens: whoever reaches the server can use "
         "it")  # fmt: skip
     max_batch: int = flag("serving", "--max-batch", default=8, metavar="N",
-        check=whole_between(1, 256),
+        check=whole_from(1, 256),
         help="maximum number of images that go through the network together")  # fmt: skip
     max_wait_ms: float = flag("serving", "--max-wait-ms", default=5.0, metavar="MS",
-        check=_between(0, 10_000, "milliseconds"),
+        check=within(0, 10_000, "a number of milliseconds"),
         help="longest time in milliseconds that an image waits for others")  # fmt: skip
     max_queue: int = flag("serving", "--max-queue", default=64, metavar="N",
-        check=whole_between(1, 10_000),
+        check=whole_from(1, 10_000),
         help="requests that a model has in work and in its queue; more are answered with "
         "429")  # fmt: skip
     max_bytes: int = flag("serving", "--max-bytes", default=1 << 25, metavar="N",
         check=whole_from(1), help="refuse image files of more bytes than this")  # fmt: skip
     timeout: float = flag("serving", "--timeout", default=30.0, metavar="S",
-        check=_between(0.1, 86_400, "seconds"),
+        check=within(0.1, 86_400, "a number of seconds"),
         help="seconds that a request may take to arrive, and again to be answered; at "
         "shutdown, accepted requests have as long")  # fmt: skip
     is_size_given: bool = dataclasses.field(default=True, compare=False)  # else the task's own

@@ -9,8 +9,9 @@ from typing import Any
 
 from backend.words import count
 from utils.cli.absent_flags import TRAINING
-from utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_from
+from utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_from, within
 from utils.cli.recipe_config import RecipeConfig
+from utils.cli.run_config import as_document
 from utils.errors import UserError
 
 PRECISIONS = ("auto", "off", "bf16", "fp16")
@@ -20,12 +21,6 @@ TASK_NAMES = ("detect", "segment", "classify")  # of utils/tasks/table.py, which
 AUTO_BATCH = -1  # of --batch-size: measured
 # Settings of one process, not of the run that it begins or continues.
 PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout"}
-
-
-def require_minutes(name: str, value: float | None) -> None:
-    """Raise UserError unless value is None or above 0."""
-    if value is not None and not value > 0:
-        raise UserError(f"{name} {value:g}; a number of minutes above 0 is needed")
 
 
 def require_batch_size(name: str, value: int) -> None:
@@ -90,7 +85,7 @@ class TrainConfig(RecipeConfig):
     suspend_file: str = flag("interruption", "--suspend-file", default="", metavar="F",
         help="save the state and stop once the file F exists")  # fmt: skip
     time_limit: float | None = flag("interruption", "--time-limit", default=None, type=float,
-        metavar="MIN", check=require_minutes,
+        metavar="MIN", check=within(0, kind="a number of minutes", above=True),
         help="save the state and stop after this many minutes")  # fmt: skip
     keep: int = flag("interruption", "--keep", default=2, metavar="N", check=whole_from(1),
         help="number of states to keep on disk")  # fmt: skip
@@ -180,3 +175,8 @@ def train_parser(program: str) -> argparse.ArgumentParser:
     parser = new_parser(program, "Train a YOLOv5 detector on OneFlow or PyTorch.", absent=TRAINING)
     add_flags(parser, TrainConfig)
     return parser
+
+
+def run_settings(config: TrainConfig) -> dict[str, Any]:
+    """Return, as plain values, the settings of a run, however often it was interrupted."""
+    return {k: v for k, v in as_document(config).items() if k not in PROCESS_SETTINGS}

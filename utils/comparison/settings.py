@@ -11,7 +11,7 @@ from pathlib import Path
 
 from backend.select import FRAMEWORKS
 from backend.words import count
-from utils.cli.flags import add_flags, check_flags, flag, new_parser, require_from, whole_from
+from utils.cli.flags import add_flags, check_flags, flag, new_parser, whole_from
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.run_config import require_folder_name, require_part
 from utils.comparison.plan import ABLATION, PLAIN, VARIANTS
@@ -88,7 +88,7 @@ class Settings:
         _check_names("--batch", _split(self.batch))
         if self.ablate and ("," in self.backends or self.variants != PLAIN):
             raise UserError("--ablate takes one backend, as --backends torch, and no --variants")
-        require_from("--batch", min(self.batches), 1)
+        whole_from(1)("--batch", min(self.batches))
         if wrong := [str(batch) for batch in self.batches if batch % self.processes]:
             raise UserError(
                 f"--batch {', '.join(wrong)}: the images of all "

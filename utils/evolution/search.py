@@ -19,10 +19,10 @@ from typing import Any
 from backend import select
 from backend.processes import this_process
 from backend.words import count
-from utils.cli.document import as_document, run_settings
 from utils.cli.flags import as_words
 from utils.cli.hyperparameters import Hyperparameters
-from utils.cli.train_config import AUTO, TrainConfig
+from utils.cli.run_config import as_document
+from utils.cli.train_config import AUTO, TrainConfig, run_settings
 from utils.errors import UserError
 from utils.evolution.study import FIGURES, SearchStudy, searched_ranges
 from utils.files.atomic import atomic_text_file

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 
 from backend.processes import this_process
 from backend.words import count
-from utils.cli.document import as_document
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
+from utils.cli.run_config import as_document
 from utils.cli.train_config import (
     AUTO,
     AUTO_BATCH,

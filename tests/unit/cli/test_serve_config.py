@@ -52,10 +52,10 @@ def test_what_detect_has_too_has_its_default():
         ("--weights W --max-wait-ms -1", "--max-wait-ms -1; a number of milliseconds from 0"),
         ("--weights W --max-wait-ms nan", "--max-wait-ms nan"),
         ("--weights W --max-bytes 0", "--max-bytes 0; a whole number from 1 up"),
-        ("--weights W --timeout 0", "--timeout 0; a number of seconds from 0.1 to 86,400"),
+        ("--weights W --timeout 0", "--timeout 0; a number of seconds from 0.1 to 86400"),
         ("--weights W --timeout nan", "--timeout nan; a number of seconds from"),
         ("--weights W --timeout inf", "--timeout inf; a number of seconds from"),
-        ("--weights W --conf 2", "--conf 2.0; a number from 0 to 1"),
+        ("--weights W --conf 2", "--conf 2; a number from 0 to 1"),
         ("--weights W --runtime x", "--runtime 'x'; accepted: "),
     ],
 )

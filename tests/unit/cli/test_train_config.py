@@ -106,7 +106,7 @@ def test_the_multi_tensor_updates_are_chosen_by_their_flag_alone():
         (["--compile", "--rect"], "--rect with --compile: each shape would be compiled anew"),
         (["--quad", "--batch", "6"], "--quad with --batch-size 6: .* divisible by 4; use 8$"),
         (["--quad", "--batch", "1"], "--quad with --batch-size 1: .* divisible by 4; use 4$"),
-        (["--fraction", "0"], "--fraction 0; a number above 0, at most 1, is needed"),
+        (["--fraction", "0"], "--fraction 0; a number above 0 and up to 1 is needed"),
         (["--fraction", "nan"], "--fraction nan; a number above 0"),
         (["--repeat-factor", "1.5"], "--repeat-factor 1.5; a number from 0 to 1"),
         (["--repeat-factor", "nan"], "--repeat-factor nan; a number from 0 to 1"),

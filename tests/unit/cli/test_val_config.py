@@ -68,7 +68,7 @@ def test_the_figures_of_old_logs_are_measured_only_when_asked():
     ("flags", "message"),
     [
         ([], "--weights is needed"),
-        (["--weights", "W", "--conf", "2"], "--conf 2.0"),
+        (["--weights", "W", "--conf", "2"], "--conf 2"),
         (["--weights", "W", "--max-det", "0"], "--max-det 0"),
         (["--weights", "W", "--single-cls", "--classes", "0"], "--single-cls with --classes, "),
         (["--weights", "W", "--single-cls", "--annotations", "F"], "--single-cls with --annot"),
@@ -95,8 +95,8 @@ def test_tiles_are_cut_as_the_flags_say():
     [
         ("--tile 63", "--tile 63; a whole number from 64 up"),
         ("--tile -640", "--tile -640; a whole number from 64 up"),
-        ("--tile 640 --overlap 0", "--overlap 0.0; a number from 0.1 to 0.75"),
-        ("--tile 640 --overlap 1", "--overlap 1.0; a number from 0.1 to 0.75"),
+        ("--tile 640 --overlap 0", "--overlap 0; a number from 0.1 to 0.75"),
+        ("--tile 640 --overlap 1", "--overlap 1; a number from 0.1 to 0.75"),
         ("--tile 640 --overlap nan", "--overlap nan; a number from 0.1 to 0.75"),
         ("--overlap 0.2", "--overlap 0.2 .*--tile"),
         ("--tile 640 --square", "--square .*--tile"),

@@ -108,7 +108,7 @@ def test_processes_are_asked_for_by_their_number_or_by_their_devices(
         (["--batch", "0"], "--batch 0"),
         (["--epochs", "0"], "--epochs 0"),
         (["--rounds", "0"], "--rounds 0"),
-        (["--split", "1"], "--split 1; a fraction is needed"),
+        (["--split", "1"], "--split 1; a fraction above 0 and below 1 is needed"),
         (["--variants", "plain,fastest"], "--variants fastest: unknown; accepted: plain, fused"),
         (["--backends", "torch,jax"], "--backends jax: unknown; accepted: torch, oneflow"),
         (["--ablate"], "--ablate takes one backend"),

@@ -9,9 +9,9 @@ import pytest
 
 from tests.small import RESULT_COLUMNS
 from tests.unit.state.test_checkpoint import HEADER
-from utils.cli.document import as_document, run_settings
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import TrainConfig, read_train_flags
+from utils.cli.run_config import as_document
+from utils.cli.train_config import TrainConfig, read_train_flags, run_settings
 from utils.errors import UserError
 from utils.files.yaml import write_yaml
 from utils.processes.world import ALONE

@@ -10,7 +10,7 @@ if __name__ == "__main__":
 import argparse
 
 from backend.words import count
-from utils.cli.flags import from_one, new_parser, whole_between
+from utils.cli.flags import from_one, new_parser, whole_from
 from utils.cli.hyperparameters import MAX_ANCHORS, read_hyperparameters
 from utils.cli.recipe_config import RecipeConfig, require_seed
 from utils.cli.run_config import require_part
@@ -60,7 +60,7 @@ def parse_flags() -> argparse.Namespace:
     flags = parser.parse_args()
     require_part("--split", flags.split)
     require_seed("--seed", flags.seed)
-    whole_between(1, LEVELS * MAX_ANCHORS)("--anchors", flags.anchors)
+    whole_from(1, LEVELS * MAX_ANCHORS)("--anchors", flags.anchors)
     if flags.anchors % flags.levels:
         raise UserError(
             f"--anchors {flags.anchors} cannot be divided by --levels {flags.levels}; every level "
