@@ -7,8 +7,6 @@ from benchmarks.paste_and_warp import warp_image
 from tests.shared_files import shared_path
 from utils.data.augment.geometry import (
     Warp,
-    determinant,
-    invert,
     warp_boxes,
     worth_keeping,
 )
@@ -114,11 +112,3 @@ def test_each_part_of_a_warp_moves_a_point_as_named(warp, expected_xy):
     matrix = warp.matrix((80, 100), (80, 100))
     point = warp_boxes(np.array([[60.0, 50.0, 60.0, 50.0]]), matrix)[0]
     np.testing.assert_allclose(point, [*expected_xy] * 2, rtol=0, atol=1e-9)
-
-
-def test_inverse_and_determinant_agree_with_numpy():
-    matrix = Warp(angle=30, zoom=0.8, shear_xy=(5, -3), perspective_xy=(2e-4, -1e-4))
-    matrix = matrix.matrix((240, 320), (200, 200))
-    # Sums of products of up to 320, in float64.
-    np.testing.assert_allclose(invert(matrix) @ matrix, np.eye(3), rtol=0, atol=1e-11)
-    np.testing.assert_allclose(determinant(matrix), np.linalg.det(matrix), rtol=1e-12)

@@ -148,17 +148,3 @@ def test_an_image_is_decoded_once_however_often_its_objects_are_pasted():
             )
         augment(draw, sources, IMAGE_SIZE)
     assert len(times) == len(set(times)) > NUM_DRAWS
-
-
-def test_an_image_without_polygons_has_its_boxes_beside_one_with_some():
-    draw = dataclasses.replace(drawn("public", 3), tiles=(0, 1, 2, 3))
-    without = [item._replace(polygons=None) for item in IMAGES[:4]]
-    mixed = [IMAGES[0], *without[1:]]
-    alone = augment(draw, [source_of(item, IMAGE_SIZE) for item in without], IMAGE_SIZE)
-    found = augment(draw, [source_of(item, IMAGE_SIZE) for item in mixed], IMAGE_SIZE)
-    assert alone.polygons is None
-    np.testing.assert_array_equal(found.image, alone.image)
-    from_boxes = found.polygons.num_points == 0
-    assert 0 < from_boxes.sum() < len(from_boxes)
-    kept = {tuple(box) for box in alone.boxes_xyxy.tolist()}
-    assert {tuple(box) for box in found.boxes_xyxy[from_boxes].tolist()} <= kept

@@ -6,7 +6,6 @@ import cv2
 import numpy as np
 import pytest
 
-from benchmarks.paste_and_warp import mosaic
 from tests.shared_files import shared_path
 from utils.data.augment import sample as augment_module
 from utils.data.augment.geometry import Warp
@@ -87,23 +86,6 @@ def test_flips_move_pixels_and_boxes_alike():
     upturned = flip_up_down(item)
     np.testing.assert_allclose(upturned.boxes_xyxy, [[0, 2, 2, 4]])
     assert (upturned.image[2:, :2] == 255).all()
-
-
-def test_a_mosaic_puts_four_images_around_its_centre():
-    tiles = [plain_image(10, (50, 100)), plain_image(20, (200, 100)), plain_image(30, (100, 100)),
-             plain_image(40, (100, 50))]  # fmt: skip
-    canvas = mosaic(tiles, centre_xy=(70, 120), image_size=100)
-    expected = np.full((200, 200), GREY, np.uint8)
-    # Long sides become 100: 50 x 100, 100 x 50, 100 x 100, 100 x 50 pixels.
-    expected[70:120, 0:70] = 10  # 100 wide, cut by 30 on the left
-    expected[20:120, 70:120] = 20
-    expected[120:200, 0:70] = 30  # 100 x 100, cut on the left and below
-    expected[120:200, 70:120] = 40
-    for channel in range(3):
-        np.testing.assert_array_equal(canvas.image[..., channel], expected)
-    boxes = [[0, 70, 70, 120], [70, 20, 120, 120], [0, 120, 70, 200], [70, 120, 120, 200]]
-    np.testing.assert_allclose(canvas.boxes_xyxy, boxes)
-    assert canvas.class_index.tolist() == [10, 20, 30, 40]
 
 
 def test_boxes_that_leave_the_image_are_dropped_and_others_clipped():

@@ -185,13 +185,6 @@ def test_boxes_go_with_their_objects():
         np.testing.assert_allclose(found.boxes_xyxy[0], seen, atol=1.5)
 
 
-def test_boxes_that_leave_the_image_are_dropped_with_their_classes():
-    text = '{"Crop": {"x_max": 32, "y_max": 64, "p": 1}, "Resize": {"height": 64, "width": 64}}'
-    found = transform(item([(40, 8, 60, 30), (8, 8, 24, 32), (31, 8, 60, 30)]), text, 0)
-    assert found.class_index.tolist() == [4]
-    np.testing.assert_allclose(found.boxes_xyxy, [[16, 8, 48, 32]], atol=1e-4)  # float32
-
-
 OFFLINE = """
 import socket, sys
 def refuse(*arguments, **named): raise AssertionError(f"network: {arguments}")
