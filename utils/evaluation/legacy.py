@@ -49,8 +49,7 @@ class LegacyEvaluator:
         if ground_truth.is_crowd is not None:
             ground_truth = ground_truth.take(~ground_truth.is_crowd)
         correct = find_objects(found, ground_truth, self._overlap)
-        labels = ground_truth.class_index
-        self._images[image_id] = (found.scores, found.class_index, correct, labels)
+        self._images[image_id] = found.scores, found.class_index, correct, ground_truth.class_index
 
     def result(self) -> LegacyResult:
         """Return the measures of everything added so far."""
