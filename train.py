@@ -40,8 +40,7 @@ from utils.state.resume import (
 )
 from utils.state.run import Job, batch_recipe, require_equal_data
 from utils.state.start_checks import check_command
-from utils.tasks.of_flags import task_of_flags
-from utils.tasks.table import check_flags, find_task, task_of_model
+from utils.tasks.table import check_flags, find_task, task_of_flags, task_of_model
 from utils.weights.load import load_weights
 
 log = logging.getLogger("train")

@@ -33,8 +33,7 @@ from utils.screen.text import say
 from utils.state.checkpoint import Checkpoint
 from utils.state.run import batch_recipe
 from utils.state.start_checks import check_command
-from utils.tasks.of_flags import task_of_flags
-from utils.tasks.table import check_flags
+from utils.tasks.table import check_flags, task_of_flags
 from utils.weights.load import load_weights
 
 SECONDS = 4.0  # of each measurement, after its warm-up

@@ -44,8 +44,7 @@ from utils.screen.progress import joined
 from utils.screen.text import say
 from utils.state.folder import RunLock
 from utils.state.resume import FREE
-from utils.tasks.of_flags import task_of_flags
-from utils.tasks.table import TASKS
+from utils.tasks.table import TASKS, task_of_flags
 
 PROJECT_FOLDER = Path("runs/evolve")  # in place of --project's default
 STUDY_FILE, TABLE_FILE = "search.journal", "evolve.csv"

@@ -17,13 +17,14 @@ import backend
 from backend.words import count
 from utils.cli.flags import new_parser
 from utils.errors import UserError
+from utils.files.models import block_of
 from utils.processes.command import run_command
 from utils.screen.text import printable, say
 from utils.state.checkpoint import FORMAT, Checkpoint, Header, save_checkpoint
 from utils.tasks.table import task_of_head
 from utils.tasks.task import Task
 from utils.weights.load import load_weights, model_document
-from utils.weights.model_document import complete_document
+from utils.weights.public_heads import PUBLIC_HEADS
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -120,9 +121,19 @@ def _convert(checkpoint: Checkpoint, out: Path, cfg: str) -> None:
 def describe_state_dict(
     checkpoint: Checkpoint, document: Mapping[str, Any], layers: int
 ) -> Checkpoint:
-    """Return a plain state dict's checkpoint with a model YAML and numbered class names."""
-    document = complete_document(document, layers, checkpoint.ema)
-    names = checkpoint.header.class_names or tuple(map(str, range(document["nc"])))
+    """Return a plain state dict's checkpoint with a model YAML and numbered class names.
+
+    The number of classes is that of the arrays' head; `layers` counts the YAML's layers.
+    """
+    head, prefix = PUBLIC_HEADS.get(block_of(document)), f"model.{layers - 1}"
+    classes = None if head is None else head.classes(checkpoint.ema, f"{prefix}.")
+    if classes is None:
+        raise UserError(
+            f"--cfg: the weights have no head of this YAML at {prefix}; give the YAML of their "
+            "model"
+        )
+    document = {**document, "nc": classes}
+    names = checkpoint.header.class_names or tuple(map(str, range(classes)))
     header = dataclasses.replace(checkpoint.header, model=document, class_names=names)
     return dataclasses.replace(checkpoint, header=header)
 

@@ -17,7 +17,7 @@ from utils.state.checkpoint import (
     read_header,
 )
 from utils.weights.oneflow_folder import open_foreign
-from utils.weights.yolov5 import ForeignWeights, read_yolov5
+from utils.weights.yolov5 import read_yolov5
 
 
 def load_weights(path: str | Path) -> Checkpoint:
@@ -45,7 +45,7 @@ def load_weights(path: str | Path) -> Checkpoint:
         if path.suffix == ".safetensors" or not path.is_dir() and _starts_as_safetensors(path):
             return load_checkpoint(path)
         with open_foreign(path) as contents:
-            return _from_foreign(path, read_yolov5(contents))
+            return read_yolov5(contents, str(path))
     except OSError as error:
         raise UserError(f"--weights {path}: {error.strerror}") from error
     except MemoryError as error:
@@ -70,32 +70,6 @@ def _starts_as_safetensors(path: Path) -> bool:
     """Return whether JSON follows 8 bytes of length; no zip and no pickle has a brace there."""
     with open_regular(path, MAX_WEIGHTS_BYTES) as file:
         return file.read(9)[8:] == b"{"
-
-
-def _from_foreign(path: Path, weights: ForeignWeights) -> Checkpoint:
-    epoch = weights.training.epoch
-    header = Header(
-        model=weights.document,
-        class_names=weights.class_names,
-        epoch=0 if epoch is None else max(epoch + 1, 0),
-        batch_number=0,
-        last_update=-1,
-        ema_updates=0,
-        best_fitness=-1.0,
-        hyperparameters=weights.hyperparameters,
-        settings={
-            "converted_from": weights.file_format,
-            "stored_dtypes": list(weights.stored_dtypes),
-            "stored_epoch": epoch,
-            "image_size": weights.training.image_size,
-            "stored_fitness": weights.training.best_fitness,
-            "fused": weights.fused,
-            "strides": list(weights.strides),
-        },
-        backend="",
-    )
-    arrays = weights.arrays
-    return Checkpoint(header, model=arrays, ema=arrays, optimizer={}, path=str(path))
 
 
 def model_document(checkpoint: Checkpoint) -> Mapping[str, Any]:

@@ -11,8 +11,8 @@ from typing import Any
 
 from utils.errors import UserError, brief
 from utils.weights.activation import DEFAULT_ACTIVATION, NamedActivation, parse_activation
-from utils.weights.contents import Contents, StoredArray, is_tensor
 from utils.weights.pickle_reader import Record
+from utils.weights.tensors import Contents, StoredArray, is_tensor
 
 MAX_NAME = 100  # characters of a dotted name; the public models have up to 40
 TENSOR_GROUPS = ("_parameters", "_buffers")

@@ -18,10 +18,15 @@ from utils.errors import UserError, brief
 from utils.files.regular import open_regular, read_bytes
 from utils.state.checkpoint import MAX_WEIGHTS_BYTES
 from utils.weights.accepted_names import ONEFLOW_NAMES
-from utils.weights.contents import Contents
 from utils.weights.members import FolderMembers, Members, open_zip
 from utils.weights.pickle_reader import Record, read_pickle
-from utils.weights.tensors import ByteBudget, StoredArray, contiguous_strides, strided_array
+from utils.weights.tensors import (
+    ByteBudget,
+    Contents,
+    StoredArray,
+    contiguous_strides,
+    strided_array,
+)
 from utils.weights.torch_archive import read_torch_legacy, read_torch_zip
 
 ZIP_START = b"PK\x03\x04"

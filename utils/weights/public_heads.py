@@ -11,10 +11,10 @@ import numpy as np
 from utils.errors import UserError, brief
 from utils.files.models import block_of
 from utils.weights.activation import DEFAULT_ACTIVATION
-from utils.weights.contents import Contents, StoredArray, is_tensor
 from utils.weights.modules import activation_of, class_name, is_module
 from utils.weights.pickle_reader import Record
 from utils.weights.plain import to_plain
+from utils.weights.tensors import Contents, StoredArray, is_tensor
 
 Args = list[Any]
 

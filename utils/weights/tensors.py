@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from utils.errors import UserError, brief
+from utils.weights.pickle_reader import Record
 
 MAX_DIMENSIONS = 8
 LARGEST_COUNT = 2**40
 BYTES_PER_FILE_BYTE = 2  # tensors may share a storage, but give no more than this
+TORCH_PARAMETER = "torch._utils._rebuild_parameter"
+TORCH_TENSORS = ("torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor")
+TORCH_UNTYPED_TENSOR = "torch._utils._rebuild_tensor_v3"
+ONEFLOW_TENSORS = ("oneflow.Tensor", "oneflow.nn.Parameter", "oneflow.nn.parameter.Parameter")
+TENSOR_KINDS = frozenset((TORCH_PARAMETER, TORCH_UNTYPED_TENSOR, *TORCH_TENSORS, *ONEFLOW_TENSORS))
 
 
 class StoredArray(NamedTuple):
@@ -19,6 +27,20 @@ class StoredArray(NamedTuple):
 
     array: np.ndarray  # bfloat16 widened to float32
     dtype: str  # in which the file holds it
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A file as records."""
+
+    file_format: str  # in words
+    root: Any
+    read_tensor: Callable[[Record], StoredArray]  # for records that `is_tensor` accepts
+
+
+def is_tensor(value: Any) -> bool:
+    """Return whether a value of the pickle stands for a tensor or a parameter."""
+    return isinstance(value, Record) and value.kind in TENSOR_KINDS
 
 
 class ByteBudget:

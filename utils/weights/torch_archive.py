@@ -16,15 +16,17 @@ import numpy as np
 from backend.words import count
 from utils.errors import UserError, brief
 from utils.weights.accepted_names import STORAGE_DTYPES, TORCH_NAMES, UNTYPED_STORAGE
-from utils.weights.contents import (
+from utils.weights.members import Members
+from utils.weights.pickle_reader import Name, Record, read_pickle
+from utils.weights.tensors import (
     TORCH_PARAMETER,
     TORCH_TENSORS,
     TORCH_UNTYPED_TENSOR,
+    ByteBudget,
     Contents,
+    StoredArray,
+    strided_array,
 )
-from utils.weights.members import Members
-from utils.weights.pickle_reader import Name, Record, read_pickle
-from utils.weights.tensors import ByteBudget, StoredArray, strided_array
 
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 LEGACY_VERSION = 1001

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from utils.errors import UserError
 from utils.files.json import LARGEST_COUNT
-from utils.weights.contents import Contents, StoredArray, is_tensor
+from utils.state.checkpoint import Checkpoint, Header
 from utils.weights.modules import (
     BATCHNORM_EPS,
     CLASSIFIER_EPS,
@@ -25,9 +24,9 @@ from utils.weights.modules import (
     is_module,
     module_arrays,
 )
-from utils.weights.pickle_reader import Record
 from utils.weights.plain import plain_numbers
 from utils.weights.public_heads import Description, find_head
+from utils.weights.tensors import Contents, StoredArray, is_tensor
 
 CONV, NORM = "conv.", "bn."
 WEIGHT, BIAS = f"{CONV}weight", f"{CONV}bias"
@@ -78,32 +77,12 @@ MAX_CLASS_NAME = 200  # characters: one long name could stand for each class
 MAX_IMAGE_SIZE = 65_536
 
 
-@dataclass(frozen=True)
-class ForeignWeights:
-    """What a file of another program gives."""
-
-    file_format: str
-    arrays: Mapping[str, np.ndarray]  # floating ones float32, by public name, none fused
-    fused: bool  # whether the file had BatchNorm folded into its convolutions
-    stored_dtypes: tuple[str, ...]
-    document: Mapping[str, Any]  # the model YAML; {} for a plain state dict
-    class_names: tuple[str, ...]  # () where unknown
-    strides: tuple[int, ...]
-    hyperparameters: Mapping[str, float]
-    training: Training
-
-
-@dataclass(frozen=True)
-class Training:
-    """What a file says of the training that it is from, None if it does not."""
-
-    epoch: int | None  # as stored: index of the last epoch, -1 once training is finished
-    image_size: int | None
-    best_fitness: float | None
-
-
-def read_yolov5(contents: Contents) -> ForeignWeights:
+def read_yolov5(contents: Contents, path: str) -> Checkpoint:
     """Find the weights in the records and everything that belongs to them.
+
+    Returns:
+        A checkpoint with the same arrays as model and as ema, no optimizer and, where the file has
+        no model or class names, none in its header.
 
     Raises:
         UserError: no weights in it, or a model that cannot be built here with equal outputs.
@@ -112,7 +91,10 @@ def read_yolov5(contents: Contents) -> ForeignWeights:
     holder = root if isinstance(root, dict) else {}
     found = _find_weights(root)
     if is_module(found):
-        return _from_module(contents, found, holder)
+        stored = _without_dropped(module_arrays(found, contents))
+        description = find_head(found).describe(found, stored, contents)
+        check_modules(found, description.document.get("act"))
+        return _checkpoint(contents, path, stored, description, holder, found.kind, found.state)
     named = {
         dotted_name("", name): contents.read_tensor(value)
         for name, value in found.items()
@@ -121,34 +103,49 @@ def read_yolov5(contents: Contents) -> ForeignWeights:
     if all(name.startswith(f"{WRAPPED}.") for name in named):
         named = {name.removeprefix(f"{WRAPPED}."): stored for name, stored in named.items()}
     description = Description(document={}, strides=())
-    return _foreign(contents, _without_dropped(named), description, holder, "plain state dict")
+    stored = _without_dropped(named)
+    return _checkpoint(contents, path, stored, description, holder, "plain state dict", holder)
 
 
-def _foreign(
+def _checkpoint(
     contents: Contents,
+    path: str,
     stored: Mapping[str, StoredArray],
     description: Description,
     holder: Mapping[Any, Any],
     kind: str,
-    own: Mapping[str, Any] | None = None,
-) -> ForeignWeights:
+    own: Mapping[str, Any],
+) -> Checkpoint:
     """Return what a file gives: its arrays, and what stands beside them.
 
-    own: attributes of the model, which go before those of the file; None for a state dict.
+    own: attributes of the model, which go before those of the file; the file's of a state dict.
     """
     arrays, fused = unfold(_as_float32(stored))
-    own = holder if own is None else own
-    return ForeignWeights(
-        file_format=f"{contents.file_format}, {kind}",
-        arrays=arrays,
-        fused=fused,
-        stored_dtypes=tuple(sorted({dtype for _, dtype in stored.values()})),
-        document=description.document,
+    flags, epoch, best = holder.get("opt"), holder.get("epoch"), holder.get("best_fitness")
+    size = flags.get("imgsz") if isinstance(flags, dict) else None
+    # As stored: the index of the last epoch, -1 once training is finished.
+    epoch = epoch if type(epoch) is int and -1 <= epoch < LARGEST_COUNT else None
+    header = Header(
+        model=description.document,
         class_names=_class_names(own.get("names")),
-        strides=description.strides,
+        epoch=0 if epoch is None else epoch + 1,
+        batch_number=0,
+        last_update=-1,
+        ema_updates=0,
+        best_fitness=-1.0,
         hyperparameters=plain_numbers(own.get("hyp") or holder.get("hyp")),
-        training=_training(holder),
+        settings={
+            "converted_from": f"{contents.file_format}, {kind}",
+            "stored_dtypes": sorted({dtype for _, dtype in stored.values()}),
+            "stored_epoch": epoch,
+            "image_size": size if type(size) is int and 0 < size <= MAX_IMAGE_SIZE else None,
+            "stored_fitness": best if type(best) is float and 0 <= best < LARGEST_COUNT else None,
+            "fused": fused,
+            "strides": list(description.strides),
+        },
+        backend="",
     )
+    return Checkpoint(header, model=arrays, ema=arrays, optimizer={}, path=path)
 
 
 def _find_weights(root: Any) -> Any:
@@ -166,13 +163,6 @@ def _find_weights(root: Any) -> Any:
     raise UserError("it holds neither a model under 'ema' or 'model' nor a state dict of tensors")
 
 
-def _from_module(contents: Contents, model: Record, holder: Mapping[Any, Any]) -> ForeignWeights:
-    stored = _without_dropped(module_arrays(model, contents))
-    description = find_head(model).describe(model, stored, contents)
-    check_modules(model, description.document.get("act"))
-    return _foreign(contents, stored, description, holder, model.kind, model.state)
-
-
 def _class_names(names: Any) -> tuple[str, ...]:
     """Return the names of a list, or of a dict from 0 on; () for anything else."""
     if isinstance(names, dict):
@@ -184,17 +174,6 @@ def _class_names(names: Any) -> tuple[str, ...]:
             f"it has over {MAX_CLASSES:,} class names, or one of over {MAX_CLASS_NAME} characters"
         )
     return tuple(names)
-
-
-def _training(holder: Mapping[Any, Any]) -> Training:
-    epoch, best = holder.get("epoch"), holder.get("best_fitness")
-    flags = holder.get("opt")
-    size = flags.get("imgsz") if isinstance(flags, dict) else None
-    return Training(
-        epoch if type(epoch) is int and -1 <= epoch < LARGEST_COUNT else None,
-        size if type(size) is int and 0 < size <= MAX_IMAGE_SIZE else None,
-        best if type(best) is float and 0 <= best < LARGEST_COUNT else None,
-    )
 
 
 def _without_dropped(stored: Mapping[str, StoredArray]) -> dict[str, StoredArray]:

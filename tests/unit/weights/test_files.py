@@ -380,7 +380,10 @@ def test_two_members_of_one_name_are_refused(tmp_path):
     [
         ({"archive/version": b"3"}, "0 files data.pkl"),
         ({"a/data.pkl": dump({}), "b/data.pkl": dump({})}, "2 files data.pkl"),
-        ({"a/data.pkl": dump({}), "a/constants.pkl": dump(())}, "TorchScript"),
+        (
+            {"a/data.pkl": dump({}), "a/constants.pkl": dump(())},
+            "a TorchScript export, a program; give the .pt",
+        ),
         ({"a/data.pkl": dump({}), "a/byteorder": b"big"}, "big-endian"),
         ({"a/data.pkl": dump({"epoch": 1})}, "neither a model"),
         ({"a/data.pkl": dump(Call("os.system", ("true",)))}, "asks for os.system"),
@@ -398,11 +401,9 @@ def test_a_zip_of_something_else_is_refused(tmp_path, members, reason):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "no known format"),
         (b"<!DOCTYPE html>", "no known format"),
         (dump({"model": 1}), "a bare pickle"),
         (dump(Call("os.system", ("touch canary",))), "asks for os.system"),
-        (b"PK\x03\x04", "damaged zip"),
     ],
 )
 def test_a_file_of_no_known_format_is_refused(tmp_path, data, reason):
@@ -412,12 +413,10 @@ def test_a_file_of_no_known_format_is_refused(tmp_path, data, reason):
         load_weights(path)
 
 
-def test_an_absent_file_and_an_empty_folder_are_named(tmp_path):
+def test_an_absent_file_is_named(tmp_path):
     message = "gone.pt: no such file; nothing is downloaded, docs/en/weights.md"
     with pytest.raises(UserError, match=message):
         load_weights(tmp_path / "gone.pt")
-    with pytest.raises(UserError, match="0 files pickled_data"):
-        load_weights(tmp_path)
 
 
 def test_our_own_file_is_known_by_its_bytes(tmp_path):

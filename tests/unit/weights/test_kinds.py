@@ -5,7 +5,6 @@ import json
 import logging
 import struct
 import warnings
-import zipfile
 
 import numpy as np
 import pytest
@@ -200,17 +199,6 @@ def test_a_file_of_something_else_is_refused_as_what_it_is(tmp_path, name, reaso
         load_weights(path)
 
 
-@pytest.mark.parametrize("activation", ["LeakyReLU", "Hardswish", "Mish", "ELU", "ReLU"])
-def test_other_activations_are_named(tmp_path, activation):
-    file = TorchFile()
-    path = file.write_zip(
-        tmp_path / "other.pt", small_model(file, small_arrays(), activation=activation)
-    )
-    message = f"uses the activation {activation}; by its model YAML SiLU is built"
-    with pytest.raises(UserError, match=message):
-        load_weights(path)
-
-
 @pytest.mark.parametrize("block", ["C3SPP", "C3x", "BottleneckCSP", "CrossConv"])
 def test_layers_of_other_models_are_named_before_anything_is_written(tmp_path, block):
     file = TorchFile()
@@ -296,12 +284,3 @@ OWN = {
         "hyperparameters": {}, "settings": {}, "backend": "",
     })
 }  # fmt: skip
-
-
-def test_a_torchscript_archive_is_named(tmp_path):
-    path = tmp_path / "script.pt"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("a/data.pkl", dump({}))
-        archive.writestr("a/constants.pkl", dump(()))
-    with pytest.raises(UserError, match="a TorchScript export, a program; give the .pt"):
-        load_weights(path)

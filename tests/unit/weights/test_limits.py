@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import itertools
-import os
 import shutil
 import subprocess
 import sys
@@ -130,10 +129,3 @@ def test_what_needs_more_memory_than_there_is_is_said(tmp_path, monkeypatch):
 def _exhausted(path):
     raise MemoryError
     yield
-
-
-def test_a_pipe_is_refused_unopened(tmp_path):
-    for name in ("weights.pt", "weights.safetensors"):
-        os.mkfifo(tmp_path / name)
-        with pytest.raises(UserError, match="is a FIFO; a regular file is needed"):
-            load_weights(tmp_path / name)
