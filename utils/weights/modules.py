@@ -37,32 +37,26 @@ def is_module(value: Any) -> bool:
     )
 
 
-def walk_modules(module: Record) -> Iterator[tuple[str, Record]]:
+def walk_modules(
+    module: Record, prefix: str = "", seen: set[int] | None = None
+) -> Iterator[tuple[str, Record]]:
     """Yield (prefix, module) of a module and all inside it, in the order of state_dict().
+
+    The longest name bounds the depth, since each level adds a dot at least.
 
     Raises:
         UserError: a part with contents is at two places, or a name is too long. So the walk takes
             time linear in the size of the file, even if the file names one part many times.
     """
-    waiting = [iter([("", module)])]
-    seen: set[int] = set()
-    while waiting:
-        for prefix, current in waiting[-1]:
-            for contents in _contents(current):
-                if id(contents) in seen:
-                    raise UserError(f"a module is at two places, one is {brief(prefix)}")
-                seen.add(id(contents))
-            yield prefix, current
-            waiting.append(_children(prefix, current))
-            break
-        else:
-            waiting.pop()
-
-
-def _children(prefix: str, module: Record) -> Iterator[tuple[str, Record]]:
+    seen = set() if seen is None else seen
+    for contents in _contents(module):
+        if id(contents) in seen:
+            raise UserError(f"a module is at two places, one is {brief(prefix)}")
+        seen.add(id(contents))
+    yield prefix, module
     for name, child in module.state["_modules"].items():
         if isinstance(name, str) and is_module(child):
-            yield dotted_name(prefix, name) + ".", child
+            yield from walk_modules(child, dotted_name(prefix, name) + ".", seen)
 
 
 def dotted_name(prefix: str, name: str) -> str:
