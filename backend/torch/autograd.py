@@ -93,9 +93,13 @@ def _with_graphs(function: Callable[..., Any], run: Callable[..., Any]) -> Calla
         _tell_left_out("a gradient")  # which is compiled in the backward pass
         found = run(*inputs)
         _tell_left_out(_name(function))
-        return tree_map_only(Tensor, lambda x: x.clone() if x.ndim == 0 else x, found)
+        return tree_map_only(Tensor, _own_number, found)
 
     return run_in_graphs
+
+
+def _own_number(x: Tensor) -> Tensor:
+    return x.clone() if x.ndim == 0 else x
 
 
 def _tell_left_out(name: str) -> None:

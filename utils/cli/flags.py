@@ -169,8 +169,8 @@ def within(
     """
     text = f"{kind} {'above' if above else 'from'} {lowest:g}"
     if highest < math.inf:
-        joint = "to" if not (above or below) else "and below" if below else "and up to"
-        text += f" {joint} {highest}"
+        end = "below " if below else "up to " if above else ""
+        text += f" {'and' if above else 'to'} {end}{highest}"
     elif not above:
         text += " up"
 
