@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.structure.source_files import PYTHON_FILES, parse
 from utils.files.project import PROJECT
 
-PAGES = [*sorted(PROJECT.glob("README*.md")), *sorted((PROJECT / "docs").rglob("*.md"))]
+PAGES = [*PROJECT.glob("README*.md"), *PROJECT.glob("docs/**/*.md"), PROJECT / "CONTRIBUTING.md"]
 # A Python file, perhaps with a name in it. A folder in capitals stands for any.
 REFERENCE = re.compile(r"(?<![\w./*<-])([\w./-]*\w\.py)\b(?:::(\w+))?")
 
@@ -32,7 +32,7 @@ def prose(path: Path) -> str:
 def resolve(reference: str, place: Path) -> Path | None:
     """The file that is meant: from the project's folder or docs, from here, or by its ending."""
     pattern = re.sub(r"\b[A-Z]+\b", "*", reference)
-    for folder in (PROJECT, PROJECT / "docs", place.parent):
+    for folder in (PROJECT, PROJECT / "docs", PROJECT / "docs/en", place.parent):
         if found := next(folder.glob(pattern), None):
             return found
     ending = [path for path in PYTHON_FILES if str(path).endswith(f"/{reference}")]
