@@ -184,6 +184,8 @@ def faults(path: Path, row: Format, threads: int, seconds: int) -> Iterator[str]
     if row.is_program:
         backend.use()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a parent may have it ignored or blocked
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
     threads = threads or os.cpu_count() or 1
     allowed = BASE_BYTES + TIMES_FILE * size_of(path) + THREAD_BYTES * threads
     limit_memory(allowed)

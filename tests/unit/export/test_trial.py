@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,17 @@ def refused(path: Path) -> str:
     return text
 
 
+@pytest.fixture
+def _alarm_off() -> Iterator[None]:
+    """Ignore and block SIGALRM here, which a child inherits."""
+    handler = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    signal.signal(signal.SIGALRM, handler)
+
+
+@pytest.mark.usefixtures("_alarm_off")
 @pytest.mark.parametrize("reason", GRAPHS)
 def test_too_much_memory_a_crash_and_a_hang_are_named(tmp_path, monkeypatch, reason):
     monkeypatch.setattr(opening, "SECONDS", 3)
