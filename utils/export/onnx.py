@@ -144,9 +144,8 @@ def _read_external(model: Any, folder: Path) -> None:
     helper = import_optional("onnx.external_data_helper", "an ONNX file")
     left = MAX_BYTES - model.ByteSize()
     for tensor in filter(helper.uses_external_data, helper._get_all_tensors(model)):
-        name = next(
-            (str(entry.value) for entry in tensor.external_data if entry.key == "location"), ""
-        )
+        texts = {entry.key: entry.value for entry in tensor.external_data}
+        name = str(texts.get("location", ""))  # of several the last one, as onnx does
         path = folder / name
         if name in ("", ".", "..") or os.sep in name or "\0" in name or path.is_symlink():
             raise UserError(

@@ -106,6 +106,19 @@ def test_external_data_elsewhere_are_refused(tmp_path, location):
     refused(with_external(folder / "a.onnx", location), "only from a file in the model's folder")
 
 
+def test_of_two_places_of_external_data_the_one_that_is_read_counts(tmp_path):
+    (tmp_path / "sub").mkdir()
+    for name in ("a.bin", "sub/a.bin"):
+        (tmp_path / name).write_bytes(ROW.tobytes())
+
+    def change(model):
+        (row,) = (one for one in model.graph.initializer if one.name == "row")
+        row.external_data.add(key="location", value="sub/a.bin")
+
+    path = changed(with_external(tmp_path / "a.onnx", "a.bin"), change)
+    refused(path, "lies in 'sub/a.bin'; external data are read only from")
+
+
 def test_every_cut_of_a_file_is_refused(tmp_path):
     whole = write_detector(tmp_path / "whole.onnx").read_bytes()
     path = tmp_path / "cut.onnx"
