@@ -67,6 +67,7 @@ WORK = {  # by their names in work.json
 EPOCHS, BATCHES = "epochs", "batches per epoch"
 COMPARED = tuple(dict.fromkeys((EPOCHS, BATCHES, *OPTIONS.values(), *WORK.values())))
 PARAMETERS = re.compile(r"\b(\d[\d,]*) parameters\b")
+NOT_CACHED = re.compile(r"\bnot caching\b", re.IGNORECASE)
 Runs = dict[str, list[Document]]  # by side, ours first
 
 
@@ -162,7 +163,9 @@ def read_work(folder: Path, log: Path, epochs: int) -> dict[str, Any]:
     said |= {name: options[key] for key, name in OPTIONS.items() if key in options}
     said |= {name: work[key] for key, name in WORK.items() if key in work}
     if "cache" in said:
-        said["cache"] = "ram" if said["cache"] is True else str(said["cache"] or "none")
+        kind = "ram" if said["cache"] is True else str(said["cache"] or "none")
+        had = work.get("cached.training", "none" if NOT_CACHED.search(printed) else "all")
+        said["cache"] = kind if had == "all" or kind == "none" else f"{kind}, of the images {had}"
     if epochs and "batches" in work:
         said[BATCHES] = work["batches"] // epochs
     return said
@@ -284,6 +287,8 @@ def main() -> None:
     flags = parser().parse_args()
     if not flags.timeout > 0:
         raise UserError(f"--timeout {flags.timeout}; a number above 0 is needed")
+    if flags.json is not None and not flags.json.parent.is_dir():  # known only hours later, else
+        raise UserError(f"--json {flags.json}: make its folder {flags.json.parent} first")
     machine = describe_machine()
     cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
     settings = "".join(f", {name}={value}" for name, value in machine["variables"].items())

@@ -108,6 +108,10 @@ def test_both_run_in_turns_and_are_timed_by_one_clock(run):
     ("other", "line"),
     [
         ("--parameters 99", "parameters: 1770682 in ours, 99 in the other"),
+        (
+            "--parameters '1,770,682 parameters, not caching images, 0'",
+            "cache: ram in ours, ram, of the images none in the other",
+        ),
     ],
 )
 def test_unequal_work_is_refused_and_marked_where_it_is_allowed(run, other, line):
@@ -130,6 +134,7 @@ def test_a_trainer_that_fails_is_told_with_what_it_said(run, tmp_path):
         (["--other", "/none/train"], "--other /none/train: it cannot be started"),
         (["--other", "python 'x"], "--other=python 'x: No closing quotation"),
         (["--timeout", "0"], "--timeout 0.0; a number above 0 is needed"),
+        (["--json", "none/such.json"], "--json none/such.json: make its folder none first"),
     ],
 )
 def test_a_wrong_flag_ends_with_one_message(run, flags, message):
