@@ -33,12 +33,8 @@ from utils.data.sources.splits import images_of
 from utils.errors import UserError
 from utils.processes.command import run_command
 
-PLAIN: Sequence[str] = (
-    "--layout",
-    "contiguous",
-    "--amp",
-    "off",
-)  # a GPU would take a half precision
+# Without --amp off, a GPU would take a half precision.
+PLAIN: Sequence[str] = ("--layout", "contiguous", "--amp", "off")
 FAST: Sequence[str] = ("--bbox_iou_optim", "--multi_tensor_optimizer", "--cache", "ram")
 # Of work.json: what all candidates must have done alike.
 WORK = ("batches_sha1", "optimizer_steps", "parameters")

@@ -19,8 +19,8 @@ COLUMNS = ("script", "case", "row", "median, ms", "fastest to slowest", "ratio",
     "of turns", "of the fastest", "images/s", "peak, GiB", "others")  # fmt: skip
 NOTE = """\
 Medians in milliseconds; their ratio to that of the first row of the case, the plain path of a fast
-one; the middle half of the ratios turn by turn; the ratio of the fastest runs; how often the host
-waited for the device; cores that other processes took meanwhile.
+one; the middle half of the ratios turn by turn; the ratio of the fastest runs; images per second;
+peak memory of the device; cores that other processes took meanwhile.
 """
 
 
