@@ -24,7 +24,7 @@ BUDGETS = {
     "utils": 500,
     "utils/cli": 1570,
     "utils/comparison": 1500,
-    "utils/data": 12_440,
+    "utils/data": 12_450,
     "utils/drawing": 360,
     "utils/evaluation": 1730,
     "utils/evolution": 510,

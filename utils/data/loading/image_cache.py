@@ -194,20 +194,29 @@ def _share(
     Args:
         file: of the first one; None in the others, whose limit does not count.
     """
-    mine = [file is not None, limit, os.getpid(), 0 if file is None else file.descriptor]
+    place = [0] * 4 if file is None else [os.getpid(), file.descriptor, *_identity(file)]
+    mine = [file is not None, limit, *place]
     all_of_them = np.concatenate(world.all_gather(np.array([mine], np.int64)))
     if file is None:
         # The ranks of a machine follow each other.
         first_of_machine = np.flatnonzero(all_of_them[: world.process.rank, 0])[-1]
-        _, limit, process_id, descriptor = all_of_them[first_of_machine].tolist()
+        _, limit, process_id, descriptor, *identity = all_of_them[first_of_machine].tolist()
         try:
-            opened = os.open(f"/proc/{process_id}/fd/{descriptor}", os.O_RDWR)
+            path = f"/proc/{process_id}/fd/{descriptor}"
+            file = NamelessFile(descriptor=os.open(path, os.O_RDWR))
+            if _identity(file) != identity:  # its number means another process here
+                raise FileNotFoundError(f"{path} is another file")
         except OSError as error:
             raise DatasetError(
                 f"--cache {kind}: the images that process {process_id} keeps for this machine "
                 f"cannot be shared: {error}; run all processes of a machine as one user, or leave "
                 "--cache out"
             ) from error
-        file = NamelessFile(descriptor=opened)
     world.all_gather(np.zeros(0, np.int64))  # the first one keeps its file until all have opened it
     return limit, file
+
+
+def _identity(file: NamelessFile) -> list[int]:
+    """Return what tells an open file from all others of a machine; int64."""
+    status = os.fstat(file.descriptor)
+    return [status.st_dev % 2**63, status.st_ino % 2**63]

@@ -186,3 +186,13 @@ def test_processes_share_a_cache_that_outlives_the_first_and_leaves_nothing(tmp_
             assert ask(second) == 8
             second.kill()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_another_process_is_never_taken_for_the_cache(tmp_path):
+    with start_rank("ram", 0, [], tmp_path) as first:
+        told = first.stdout.readline().split()
+        told[-1] = str(int(told[-1]) + 1)  # as where ranks see other process numbers
+        with start_rank("ram", 1, told, tmp_path) as second:
+            _, errors = second.communicate()
+        first.kill()
+    assert "is another file" in errors and "leave --cache out" in errors

@@ -29,9 +29,7 @@ Box = tuple[float, float, float, float]
 class AnnotatedFolder(NamedTuple):
     """Images, and the file or folder with their annotations."""
 
-    format: (
-        str  # its name in `annotated_images.py`; "" for annotations that are absent and not needed
-    )
+    format: str  # its name in `annotated_images.py`; "": annotations are absent and not needed
     annotations: Path  # a file, or a folder of one file an image
     images: Path  # the folder to which the names of images are relative
     image_list: Path | None = None  # a file that names those of a split; None for all
