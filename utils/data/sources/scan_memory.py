@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import distributions
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from utils.files.array_cache import Arrays, find_keys, key_of, read_arrays, version_of, write_arrays
 
+_PACKAGES = "pillow", "pi-heif"  # that read images; without the latter HEIC images are left out
 FEWEST_IMAGES = 500  # fewer are read as soon as a file of them is
 _READERS = (
     "utils/data/sources/**/*.py",
@@ -40,12 +42,18 @@ class Memory(NamedTuple):
 
     def read(self, state: bytes = b"") -> dict[str, np.ndarray] | None:
         """Return what was written in this state of the files; None if there is nothing."""
-        return read_arrays(self.kind, self.name, version_of(*_READERS) + state)
+        return read_arrays(self.kind, self.name, _version() + state)
 
     def write(self, arrays: Arrays, num_images: int, state: bytes = b"") -> None:
         """Keep arrays of many images."""
         if num_images >= FEWEST_IMAGES:
-            write_arrays(self.kind, self.name, version_of(*_READERS) + state, arrays)
+            write_arrays(self.kind, self.name, _version() + state, arrays)
+
+
+def _version() -> bytes:
+    """Return what changes with all that reads images and labels, packages among it."""
+    packages = [f"{name} {x.version}" for name in _PACKAGES for x in distributions(name=name)]
+    return version_of(*_READERS) + " ".join(packages).encode()
 
 
 def look_up(

@@ -169,10 +169,12 @@ def test_settings_that_change_results_and_another_version_are_scanned_anew(data,
     assert len(read) == (11 - 9) + (11 - 7) + (11 - 6)  # those that are left out
     merged = load_split(load_dataset(data, single_class=True), "train")
     assert not merged.class_index.any() and len(merged) == 9
-    read.clear()
-    monkeypatch.setattr(scan_memory, "version_of", lambda *patterns: b"another")
-    scan(data)
-    assert len(read) == 11
+    changes = {"version_of": lambda *patterns: b"another", "distributions": lambda name: ()}
+    for name, value in changes.items():  # other code, or a package that reads images has gone
+        read.clear()
+        monkeypatch.setattr(scan_memory, name, value)
+        scan(data)
+        assert len(read) == 11
 
 
 def test_a_moved_or_copied_dataset_is_read_where_it_lies(data, read):
