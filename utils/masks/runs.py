@@ -19,6 +19,7 @@ _UPSAMPLING = 5  # COCO draws outlines so many times larger
 _BITS, _MORE, _OFFSET = 5, 0x20, 48  # of a character of the text form
 _MAX_CHARACTERS = 7  # of a number below 2**32, with its sign
 _END = 2**32
+_BLOCK = 1 << 18  # steps at a time, where an outline goes to and fro
 
 
 class Window(NamedTuple):
@@ -206,7 +207,7 @@ def _changes(outline: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
     COCO walks along the outline at five times the size, one pixel at a time, and keeps the steps
     from the third to the fourth of the five columns that become one. These steps alone are
-    computed here.
+    computed here, `_BLOCK` or so at a time.
     """
     corners = np.trunc(outline * _UPSAMPLING + 0.5)
     edges = np.stack((corners, np.roll(corners, -1, axis=0)), axis=1)
@@ -214,7 +215,15 @@ def _changes(outline: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     first = np.ceil((low - 2) / _UPSAMPLING).clip(min=0)
     last = np.floor((high - 3) / _UPSAMPLING).clip(max=size[1] - 1)
     num_steps = (last - first + 1).clip(min=0).astype(np.int64)
-    places, counts = np.unique(_places(edges, first, num_steps, size[0]), return_counts=True)
+    block = np.cumsum(num_steps) // _BLOCK
+    parts = np.split(np.arange(len(edges)), np.flatnonzero(np.diff(block)) + 1)
+    found = [_odd(_places(edges[part], first[part], num_steps[part], size[0])) for part in parts]
+    return found[0] if len(found) == 1 else _odd(np.concatenate(found))
+
+
+def _odd(places: np.ndarray) -> np.ndarray:
+    """Return those that come an odd number of times, ascending."""
+    places, counts = np.unique(places, return_counts=True)
     return places[counts % 2 == 1]
 
 

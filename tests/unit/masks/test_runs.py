@@ -229,3 +229,12 @@ def test_a_transposed_mask_is_read_as_it_is():
     mask = np.zeros((4, 9), bool)
     mask[1, 2:7] = True
     np.testing.assert_array_equal(largest_outline(mask.T.copy().T), largest_outline(mask))
+
+
+def test_an_outline_that_goes_to_and_fro_takes_little_memory():
+    triangle = np.array([(3, 5), (990, 400), (200, 930)])
+    tracemalloc.start()
+    many = runs_of_polygons([np.tile(triangle, (1001, 1))], (1000, 1000))  # 2 million steps
+    assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
+    tracemalloc.stop()
+    np.testing.assert_array_equal(many, runs_of_polygons([triangle], (1000, 1000)))
