@@ -121,7 +121,7 @@ def _network(backend: str) -> Iterator[Callable[[], None]]:
         if LAUNCHERS[backend].needs_network:
             try:
                 namespaces = stack.enter_context(private_network())
-            except subprocess.SubprocessError:
+            except (OSError, subprocess.SubprocessError):
                 log.warning(EXPOSED, backend)
         yield lambda: _prepare(namespaces, parent)
 

@@ -30,6 +30,7 @@ def private_network() -> Iterator[Sequence[int]]:
 
     Raises:
         subprocess.SubprocessError: the system refuses it, as most containers do.
+        OSError: it cannot be opened here, or there is no `cat` to hold it.
     """
     # CLONE_NEWUSER needs a process with one thread. It keeps the network until it is opened here.
     maker = subprocess.Popen("cat", stdin=subprocess.PIPE, preexec_fn=_make)

@@ -139,6 +139,17 @@ def test_ranks_that_listen_everywhere_without_it_say_so(backend, monkeypatch, ca
         raise PermissionError
 
     monkeypatch.setattr(private_network, "_leave_network", refuse)
+    assert_ranks_run_exposed(backend, caplog)
+
+
+@pytest.mark.parametrize("backend", LAUNCHERS)
+def test_ranks_run_where_no_program_can_hold_their_network(backend, monkeypatch, caplog):
+    monkeypatch.setattr(private_network, "_make", lambda: None)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert_ranks_run_exposed(backend, caplog)
+
+
+def assert_ranks_run_exposed(backend, caplog):
     command = [sys.executable, "-c", "pass"]
     assert local_ranks.run_ranks(command, backend, {"WORLD_SIZE": "1"}) == 0
     line = "the ranks listen on all interfaces: oneflow does so, and the system refuses"
