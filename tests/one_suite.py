@@ -26,9 +26,23 @@ OF_BOTH = {
         "site",
     ),
 }
-# These use no framework, and nothing in which the two versions of NumPy differ; they run in the
-# suite that ends first. Decoding, augmentation, records and caches run in both.
+# These use no framework, and nothing in which the two versions of NumPy differ; they are shared out
+# so that both suites end together. Decoding, augmentation, records and caches run in both.
 OF_NONE = {
+    "oneflow": (
+        "unit/comparison",
+        "unit/data/audit",
+        "unit/data/check",
+        "unit/drawing",
+        "unit/evolution",
+        "unit/files",
+        "unit/media",
+        "unit/pipeline",
+        "unit/processes",
+        "unit/report",
+        "unit/results",
+        "unit/screen",
+    ),
     "torch": (
         "structure/test_imports.py",
         "structure/test_one_suite.py",
@@ -38,24 +52,12 @@ OF_NONE = {
         "unit/benchmarks/test_every.py",
         "unit/benchmarks/test_report.py",
         "unit/browser",
-        "unit/comparison",
         "unit/data/anchors",
-        "unit/data/audit",
-        "unit/data/check",
         "unit/data/fetch",
         "unit/data/formats",
         "unit/data/sources",
-        "unit/drawing",
-        "unit/evolution",
         "unit/export",
-        "unit/files",
-        "unit/media",
         "unit/page",
-        "unit/pipeline",
-        "unit/processes",
-        "unit/report",
-        "unit/results",
-        "unit/screen",
         "unit/setup",
         "unit/state/test_folder.py",
         "unit/tracking",
