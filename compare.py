@@ -18,6 +18,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+from utils.atomic_files import remove_unfinished
 from utils.comparison import document as documents
 from utils.comparison.load import describe_machine, load_average, require_same_machine
 from utils.comparison.plan import Cell, turns
@@ -25,11 +26,10 @@ from utils.comparison.report import head, read_document, run_lines, write_report
 from utils.comparison.runs import carry_out, load_record
 from utils.comparison.settings import Settings, parse_flags
 from utils.comparison.statistics import Document
-from utils.files.atomic import remove_unfinished
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
-from utils.screen.text import say
 from utils.state.folder import RunLock, create_run_folder
+from utils.text import say
 
 
 def main() -> None:

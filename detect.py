@@ -13,13 +13,13 @@ if __name__ == "__main__":
 import sys
 
 import backend
-from utils.cli.detect_config import parse_detect_flags
 from utils.data.sources.class_folders import ClassFolders
 from utils.data.sources.dataset import BUILT_INS, load_dataset
-from utils.media.finding import are_several, find_sources
+from utils.detect.config import parse_detect_flags
+from utils.detect.media.finding import are_several, find_sources
+from utils.detect.window import require_window
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED
-from utils.screen.window import require_window
 from utils.state.start_checks import check_command
 from utils.weights.detecting import load_all_to_detect
 

@@ -14,9 +14,9 @@ import sys
 
 import backend
 from backend.select import choose
-from utils.cli.export_config import parse_export_flags
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
+from utils.export.config import parse_export_flags
 from utils.export.formats import check_export
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import models
 from utils import errors
-from utils.files.project import PROJECT
 from utils.processes.start import PACKAGES
+from utils.project import PROJECT
 
 dependencies = list(PACKAGES)  # torch.hub names those that are missing
 

@@ -14,7 +14,6 @@ import logging
 
 import backend
 from backend.select import choose
-from backend.words import count
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
 from utils.data.augment.copy_paste import why_nothing_is_pasted
@@ -41,6 +40,7 @@ from utils.state.resume import (
 from utils.state.run import Job, batch_recipe, require_equal_data
 from utils.state.start_checks import check_command
 from utils.tasks.table import check_flags, find_task, task_of_flags, task_of_model
+from utils.text import count
 from utils.weights.load import load_weights
 
 log = logging.getLogger("train")

@@ -49,7 +49,7 @@ def run(config: ValConfig, world: World) -> None:
     samples = load_split(dataset, config.split, world, config.max_pixels)
     backend.use(config.backend)
     weights = [load_to_detect(path, config.runtime) for path in config.weights]
-    from models.validation import run_validation
+    from models.evaluation.validation import run_validation
 
     own = own_annotations(dataset, config.split)
     run_validation(config, dataset.class_names, samples, weights, world, own, dataset.is_of_folders)

@@ -11,7 +11,6 @@ from pathlib import Path
 from backend.checks import CPU
 from backend.processes import this_process
 from backend.select import FRAMEWORKS, BackendError
-from backend.words import count
 
 CLEAR_REFERENCES, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 RESET_PEAK = "5"  # man 5 proc: sets the peak to what the process has now
@@ -33,7 +32,7 @@ def own_device(name: str, usable: Sequence[str]) -> str:
     if process.world_size == 1:
         if name and len(wanted) > 1:
             raise BackendError(
-                f"--device {name!r}: {count(len(wanted), 'device')}, but this is one process; name "
+                f"--device {name!r}: {len(wanted)} devices, but this is one process; name "
                 "one. train.py starts a process for each"
             )
         return wanted[0]

@@ -31,11 +31,11 @@ from backend.checks import CPU
 from backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
 from benchmarks.report import RUN, read_scripts, write_report
 from benchmarks.side_by_side import host
+from utils.atomic_files import atomic_text_file
 from utils.cli.flags import new_parser
 from utils.comparison.load import gpus, load_average
 from utils.comparison.runner import end_all_but, own_processes
 from utils.errors import UserError
-from utils.files.atomic import atomic_text_file
 from utils.processes.command import run_command
 
 # The jobs with their flags, those that take longest last. The goal of `detect` is for 640 px.

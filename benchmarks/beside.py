@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from backend.select import FRAMEWORKS
-from backend.words import count
+from utils.atomic_files import atomic_text_file
 from utils.cli.flags import from_one, new_parser
 from utils.comparison.document import flatten
 from utils.comparison.load import LoadWatch, children_seconds, describe_machine, disturbs
@@ -43,13 +43,13 @@ from utils.comparison.statistics import (
     verdict,
 )
 from utils.errors import UserError
-from utils.files.atomic import atomic_text_file
-from utils.files.json import read_json
-from utils.files.project import PROJECT, from_here
-from utils.files.regular import MAX_BYTES, open_regular, read_bytes
-from utils.files.yaml import parse_yaml
+from utils.json_files import read_json
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED
+from utils.project import PROJECT, from_here
+from utils.regular_files import MAX_BYTES, open_regular, read_bytes
+from utils.text import count
+from utils.yaml_files import parse_yaml
 
 OPTIONS = {  # by their names in opt.yaml: ours, and YOLOv5's
     "image_size": "image size",

@@ -23,19 +23,19 @@ import numpy as np
 
 import backend
 from backend import autograd, nn
-from backend.words import count
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
 from detect import place_of
-from utils.cli.detect_config import DetectConfig
 from utils.cli.flags import from_one
 from utils.data.sources.dataset import BUILT_IN, load_dataset
-from utils.media.finding import find_sources
-from utils.media.source import Source
-from utils.pipeline.background import StageSeconds
-from utils.pipeline.reading import Reader
+from utils.detect.config import DetectConfig
+from utils.detect.media.finding import find_sources
+from utils.detect.media.source import Source
+from utils.detect.pipeline.background import StageSeconds
+from utils.detect.pipeline.reading import Reader
+from utils.detect.results.run_files import RunFiles
 from utils.processes.command import run_command
-from utils.results.run_files import RunFiles
-from utils.state.checkpoint import Checkpoint, Header
+from utils.text import count
+from utils.weights.checkpoint import Checkpoint, Header
 from utils.weights.load import load_weights
 
 

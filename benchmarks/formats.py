@@ -29,20 +29,20 @@ import numpy as np
 import backend
 from backend import autograd, ops
 from backend.checks import CPU
-from backend.words import count
 from benchmarks.side_by_side import Timing, choose_device, machine, new_parser, time_in_turns
-from utils.cli.export_config import ExportConfig
+from utils.atomic_files import atomic_text_file
 from utils.cli.flags import from_one
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
+from utils.export.config import ExportConfig
 from utils.export.formats import FORMATS, Format, exported_path, size_of
 from utils.export.opening import open_runtime
-from utils.files.atomic import atomic_text_file
 from utils.optional import import_optional
 from utils.processes.command import run_command
+from utils.text import count
 from utils.weights.load import load_weights
 
 PRECISIONS: dict[str, dict[str, Any]] = {
@@ -118,7 +118,7 @@ class Measured:
 
     def scores(self, predictor: Any) -> tuple[float, float]:
         """Return mAP50 and mAP50-95 over the split."""
-        from models.evaluation import evaluate
+        from models.evaluation.evaluate import evaluate
 
         with self.loader() as loader:
             found = evaluate(predictor, loader, self.samples, self.class_names, CPU)

@@ -21,7 +21,6 @@ from utils.data.augment.sample import (
     draw_augmentation,
     finish,
 )
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.augment.tiles import NUM_TILES, NUM_TILES_OF_NINE
 from utils.data.image.decoding import LabelledImage, letterbox_labelled
 from utils.data.image.letterbox import FILL, fit_long_side, resize
@@ -29,6 +28,7 @@ from utils.data.loading.reading import read_image
 from utils.data.randomness import sample_generator
 from utils.data.sources.samples import Sample
 from utils.polygons import join_polygons
+from utils.strengths import AugmentConfig
 
 _MIDDLE, _BEFORE = 0, -1
 # Which edges of nine images lie against which edge of the middle one, or of the one before.

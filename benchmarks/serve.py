@@ -28,15 +28,15 @@ from typing import NamedTuple
 import numpy as np
 
 import models
-from backend.words import count
 from benchmarks.side_by_side import choose_device, finish, new_parser, rows_of
 from detect import place_of
-from utils.cli.detect_config import DetectConfig
 from utils.cli.flags import from_one
 from utils.comparison.load import LoadWatch
+from utils.detect.config import DetectConfig
+from utils.detect.media.finding import find_sources
 from utils.errors import WorkerError
-from utils.media.finding import find_sources
 from utils.processes.command import run_command
+from utils.text import count
 
 CLOSED = 12  # requests at once of a client that waits for answers: they keep four cores busy
 OPEN = 160  # those of one that does not: more than a server holds

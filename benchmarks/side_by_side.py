@@ -17,10 +17,10 @@ from pathlib import Path
 import backend
 from backend.checks import CPU
 from backend.select import FRAMEWORKS
-from backend.words import count
+from utils.atomic_files import atomic_text_file
 from utils.cli import flags as cli
 from utils.comparison.load import LoadWatch, load_average, processor
-from utils.files.atomic import atomic_text_file
+from utils.text import count
 
 Run = Callable[[], object]
 

@@ -3,8 +3,8 @@
     python -m benchmarks.val --weights yolov5n.pt --data coco256.yaml --img 640 --device cpu
 
 The plain way decodes and fetches every row, and finishes the NMS of a batch before it begins the
-next. The fast one is `models/evaluation.py::evaluate`. Both take the same batches from the same
-loader, in turns, and must give the same figures. Without --weights the model is untrained: its
+next. The fast one is `models/evaluation/evaluate.py::evaluate`. Both take the same batches from the
+same loader, in turns, and must give the same figures. Without --weights the model is untrained: its
 scores do not show how many rows trained weights would leave.
 """
 
@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from backend import autograd, nn, ops
-from backend.words import count
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
 from utils.cli.flags import from_one
 from utils.data.image.letterbox import letterbox_to_image
@@ -29,6 +28,7 @@ from utils.data.sources.splits import load_split
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from utils.evaluation.nms import non_max_suppression
 from utils.processes.command import run_command
+from utils.text import count
 from utils.weights.load import load_weights
 
 # A sigmoid may round otherwise in another memory layout, which can turn the order of two scores.
@@ -48,7 +48,7 @@ class Validated:
     def plainly(self) -> EvaluationResult:
         """Validate with every row decoded and fetched, and no overlap."""
         from models.detector import images_to_tensor
-        from models.evaluation import DEFAULT_SUPPRESSION
+        from models.evaluation.evaluate import DEFAULT_SUPPRESSION
 
         evaluator = DetectionEvaluator(self.class_names)
         for batch in self.loader:
@@ -66,7 +66,7 @@ class Validated:
 
     def overlapped(self) -> EvaluationResult:
         """Validate as val.py does."""
-        from models.evaluation import evaluate
+        from models.evaluation.evaluate import evaluate
 
         loader, samples = self.loader, self.samples
         return evaluate(self.model, loader, samples, self.class_names, self.device).result

@@ -12,13 +12,13 @@ import backend
 from backend import nn, ops
 from backend.checks import CPU
 from backend.contract import Tensor
-from backend.words import count
 from models.blocks.conv import Conv
 from models.graph import IMAGE, ModelSpec, coarsest_stride, plan_layers
 from models.heads.base import Head
 from utils.data.loading.memory import require_memory
 from utils.errors import UserError
 from utils.state.start_checks import check_image_size
+from utils.text import count
 
 
 class Detector(nn.Module):

@@ -17,10 +17,10 @@ from typing import Any
 import models.blocks
 import models.heads  # noqa: F401  both register their blocks
 from models.blocks.conv import Activation, find_activation
+from models.blocks.registry import MAX_CHANNELS, LayerPlan, LayerRequest, find_block, names_of
 from models.heads.base import Head
-from models.registry import MAX_CHANNELS, LayerPlan, LayerRequest, find_block, names_of
 from utils.errors import UserError, brief
-from utils.files.models import read_model, scale_depth, scale_width
+from utils.model_yamls import read_model, scale_depth, scale_width
 from utils.weights.plain import to_plain
 
 COLOURS = {1: "grey", 3: "RGB"}  # what the channels of an image can be

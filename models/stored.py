@@ -14,7 +14,7 @@ from backend import nn
 from models.detector import Detector
 from models.graph import ModelSpec, parse_model, plan_layers
 from utils.errors import UserError, brief
-from utils.state.checkpoint import Checkpoint
+from utils.weights.checkpoint import Checkpoint
 from utils.weights.load import model_document
 
 Arrays = Mapping[str, np.ndarray]

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from utils.cli.absent_flags import DETECTION, EXPORT, TRAINING, VALIDATION
-from utils.cli.detect_config import DetectConfig
-from utils.cli.export_config import ExportConfig
 from utils.cli.flags import GROUPS, Flag, flags_of
-from utils.cli.serve_config import ServeConfig
 from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
 from utils.comparison.settings import compare_parser
-from utils.files.project import PROJECT
-from utils.files.yaml import parse_yaml
+from utils.detect.config import DetectConfig
+from utils.export.config import ExportConfig
+from utils.project import PROJECT
+from utils.serve.config import ServeConfig
+from utils.yaml_files import parse_yaml
 
 DOCS = PROJECT / "docs"
 TRANSLATIONS, PAGES = DOCS / "flag-words.yaml", DOCS / "flag-pages.yaml"

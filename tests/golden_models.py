@@ -14,7 +14,7 @@ from backend import nn
 from models.detector import Detector
 from models.graph import parse_model
 from tests.shared_files import shared_path
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 
 @cache

@@ -33,14 +33,11 @@ OF_NONE = {
         "unit/comparison",
         "unit/data/audit",
         "unit/data/check",
-        "unit/drawing",
+        "unit/detect",
         "unit/evolution",
         "unit/files",
-        "unit/media",
-        "unit/pipeline",
         "unit/processes",
         "unit/report",
-        "unit/results",
         "unit/screen",
     ),
     "torch": (
@@ -60,7 +57,6 @@ OF_NONE = {
         "unit/page",
         "unit/setup",
         "unit/state/test_folder.py",
-        "unit/tracking",
     ),
 }
 

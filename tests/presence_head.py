@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backend import nn, ops
-from models import registry
+from models.blocks import registry
+from models.blocks.registry import Block, LayerPlan, LayerRequest
 from models.heads.base import Head, Loss, LossTerms
-from models.registry import Block, LayerPlan, LayerRequest
 from utils.data.loading.items import BOXES
 from utils.tasks import table
 from utils.tasks.task import Task

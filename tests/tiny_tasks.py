@@ -18,7 +18,7 @@ from tests.tiny_weights import (
     with_gains,
     write_checkpoint,
 )
-from utils.state.checkpoint import Checkpoint
+from utils.weights.checkpoint import Checkpoint
 
 MASK_GAIN = 3000  # without it no place is surer than another
 CLASS_GAIN = 20_000  # without it all classes are nearly a fifth

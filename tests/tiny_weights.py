@@ -11,7 +11,7 @@ from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.small import write_tiny_model
-from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
+from utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
 
 CLASS_NAMES = ("circle", "square", "star", "étoile", "三角")
 STRIDE = 16

@@ -11,7 +11,7 @@ class Fused(Protocol):
     """Fast paths: the same results as several operations of `ops`, in as few launches as possible.
 
     A form that a flag asks for is proved on its device against the plain one before it is used:
-    `models/proof.py`.
+    `backend/proof.py`.
     """
 
     def complete_iou(self, pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:

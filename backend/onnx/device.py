@@ -13,7 +13,6 @@ from backend import checks
 from backend.contract import CAPABILITIES
 from backend.devices import require_cpu
 from backend.openmp import default_threads
-from backend.words import count
 
 _default_threads = functools.cache(default_threads)
 _own = threading.local()  # `threads`, where this thread has set it
@@ -25,7 +24,8 @@ def resolve(name: str) -> str:
 
 
 def describe(device: str) -> str:
-    threads = count(host_threads(), "thread")
+    number = host_threads()
+    threads = "1 thread" if number == 1 else f"{number} threads"
     return f"ONNX {onnx.__version__}, ONNX Runtime {onnxruntime.__version__}, CPU with {threads}"
 
 

@@ -14,7 +14,6 @@ from backend import checks
 from backend.checks import CPU
 from backend.contract import CAPABILITIES
 from backend.devices import own_device, peak_during, present_device, tf32_is_overridden
-from backend.words import count
 
 FIRST_MAJOR_WITH_TF32 = 8
 # Of PyTorch on a CPU, of oneDNN there (measured under a limit), of CUDA, of cuDNN and cuBLAS.
@@ -81,7 +80,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def describe(device: str) -> str:
     if device == CPU:
-        return f"PyTorch {torch.__version__}, CPU with {count(torch.get_num_threads(), 'thread')}"
+        number = torch.get_num_threads()
+        threads = "1 thread" if number == 1 else f"{number} threads"
+        return f"PyTorch {torch.__version__}, CPU with {threads}"
     return f"PyTorch {torch.__version__}, {torch.cuda.get_device_name(device)}"
 
 

@@ -4,7 +4,7 @@ import backend
 
 backend.use()
 from models.graph import plan_layers, read_model_yaml
-from utils.files.models import scale_depth
+from utils.model_yamls import scale_depth
 
 spec = read_model_yaml("models/yolov5n.yaml")
 plans = plan_layers(spec)

@@ -3,7 +3,7 @@ import backend
 
 backend.use()
 from models.graph import plan_layers, read_model_yaml
-from utils.files.models import scale_depth, scale_width
+from utils.model_yamls import scale_depth, scale_width
 
 print("model    depth  width  bottlenecks in layer 6  channels of layer 9  weights")
 for name in "nsmlx":

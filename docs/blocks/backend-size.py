@@ -2,7 +2,7 @@
 # Numbers agree to 1e-1.
 from tests.conformance.all_checks import checks_of
 from tests.conformance.judging import promised_names
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 
 def lines(folder):

@@ -7,7 +7,7 @@ import backend
 backend.use()
 
 from models.export.job import run_export
-from utils.cli.export_config import ExportConfig
+from utils.export.config import ExportConfig
 from utils.weights.load import load_weights
 
 # What `python export.py --weights best.safetensors --imgsz 64` does.
@@ -80,7 +80,7 @@ import subprocess
 import sys
 import urllib.request
 
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 # What `python -m utils.serve --weights best.onnx` does, at a free port.
 command = [sys.executable, "-m", "utils.serve", "--port", "0", "--weights"]

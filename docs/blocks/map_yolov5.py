@@ -25,8 +25,8 @@ for name, detections in (("the example", detections_of), ("perfect detections", 
     print(f"{name:18}{row[0]:8.4f}{row[1]:8.4f}")
 # --8<-- [end:page]
 
-from utils.cli.detect_config import DetectConfig
 from utils.cli.val_config import ValConfig
+from utils.detect.config import DetectConfig
 from utils.evaluation.coco.matching import MAX_DETECTIONS_PER_CLASS
 
 values = {

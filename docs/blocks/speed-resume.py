@@ -10,8 +10,8 @@ import train
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.processes.suspend import StopRequests, Suspended
-from utils.state.checkpoint import load_checkpoint
 from utils.state.resume import find_resume_point, resumed_config
+from utils.weights.checkpoint import load_checkpoint
 
 FLAGS = "--data shapes/shapes.yaml --weights best.safetensors --img 64 --batch 4 --epochs 1"
 FLAGS += " --workers 0 --noplots --device cpu --name"

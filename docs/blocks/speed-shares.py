@@ -1,7 +1,7 @@
 # Runs without a framework.
 # --8<-- [start:page]
-from utils.files.json import read_json
-from utils.files.project import PROJECT
+from utils.json_files import read_json
+from utils.project import PROJECT
 from utils.report.stage_timer import STAGES
 
 measured = read_json(PROJECT / "docs" / "stage-times.json")["seconds"]

@@ -9,10 +9,10 @@ from backend import autograd, nn, ops
 from models.detector import Detector, images_to_tensor
 from models.graph import read_model_yaml
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
+from utils.strengths import AugmentConfig
 
 # 1 to 3: files become samples, samples become a batch. No framework is asked.
 samples = load_split(load_dataset("shapes/shapes.yaml"), "train")

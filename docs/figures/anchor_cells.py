@@ -10,7 +10,7 @@ from models.heads.anchor.anchors import anchors_in_cells
 from models.heads.anchor.assign import Assignment, assign_targets
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loading.batch import Targets
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 WORDS = {
     "en": ("Which cells and which anchors must predict a target",

@@ -15,11 +15,11 @@ import json
 
 import models
 from docs.figures.pictures import CLASS_NAMES, shapes_file
+from utils.atomic_files import atomic_text_file
 from utils.cli.flags import new_parser
 from utils.errors import UserError, brief
-from utils.files.atomic import atomic_text_file
-from utils.files.project import PROJECT
 from utils.processes.command import run_command
+from utils.project import PROJECT
 
 DETECTIONS = PROJECT / "docs" / "detections.json"
 IMAGES = (400, 401, 402)  # the first of the validation split

@@ -15,11 +15,11 @@ import importlib
 from pathlib import Path
 
 import backend
+from utils.atomic_files import atomic_text_file
 from utils.cli.flags import new_parser
 from utils.errors import UserError, brief
-from utils.files.atomic import atomic_text_file
 from utils.processes.command import run_command
-from utils.screen.text import say
+from utils.text import say
 
 FOLDER = Path(__file__).parent
 LANGUAGES = ("en", "zh")

@@ -6,8 +6,8 @@ The seconds are in docs/stage-times.json, with the command and the machine.
 from __future__ import annotations
 
 from docs.figures.drawing import Figure
-from utils.files.json import read_json
-from utils.files.project import PROJECT
+from utils.json_files import read_json
+from utils.project import PROJECT
 from utils.report.stage_timer import STAGES
 
 WORDS = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from docs.figures.drawing import Figure
+from models.blocks.registry import LayerPlan
 from models.graph import ModelSpec, plan_layers, read_model_yaml
-from models.registry import LayerPlan
-from utils.files.models import scale_depth
-from utils.files.project import PROJECT
+from utils.model_yamls import scale_depth
+from utils.project import PROJECT
 
 WORDS = {
     "en": ("Layers of YOLOv5n: backbone, then the neck up and down, then the head",

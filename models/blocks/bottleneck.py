@@ -11,7 +11,7 @@ from typing import Any
 from backend import nn, ops
 from backend.contract import Tensor
 from models.blocks.conv import Conv, GhostConv
-from models.registry import Cost, LayerPlan, LayerRequest, plan_layer, register
+from models.blocks.registry import Cost, LayerPlan, LayerRequest, plan_layer, register
 from utils.errors import UserError, brief
 
 

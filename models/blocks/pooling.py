@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from backend import nn, ops
 from backend.contract import Tensor
 from models.blocks.conv import Conv
-from models.registry import MAX_ARGUMENT, Cost, LayerPlan, LayerRequest, plan_layer, register
+from models.blocks.registry import MAX_ARGUMENT, Cost, LayerPlan, LayerRequest, plan_layer, register
 from utils.errors import UserError, brief
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from backend import nn, ops
 from backend.contract import Tensor
 from models.blocks.bottleneck import C3
-from models.registry import Cost, LayerPlan, LayerRequest, register
+from models.blocks.registry import Cost, LayerPlan, LayerRequest, register
 from utils.errors import UserError
 
 HEADS = 4

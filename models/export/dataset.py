@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from backend.checks import CPU
-from models.evaluation import evaluate
+from models.evaluation.evaluate import evaluate
 from models.export.verify import INT8, evenly
 from models.heads.base import Head
 from models.inference.image_detector import Predictor

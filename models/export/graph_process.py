@@ -19,14 +19,14 @@ import sys
 from pathlib import Path
 
 import backend
-from utils.cli.export_config import ExportConfig, parse_export_flags
+from utils.atomic_files import atomic_file
 from utils.cli.flags import as_words
 from utils.errors import UserError, WorkerError
-from utils.files.atomic import atomic_file
-from utils.files.project import PROJECT
+from utils.export.config import ExportConfig, parse_export_flags
 from utils.processes.command import run_command
 from utils.processes.process_family import ask_for_signal_when_parent_ends
 from utils.processes.start import EXIT_USER_ERROR
+from utils.project import PROJECT
 from utils.weights.load import load_weights
 
 MODULE = "models.export.graph_process"

@@ -16,9 +16,8 @@ from backend import nn, ops
 from backend.checks import CPU
 from backend.contract import Tensor
 from backend.select import FRAMEWORKS
-from backend.words import count
 from models.detector import Detector
-from models.evaluation import DEFAULT_SUPPRESSION
+from models.evaluation.evaluate import DEFAULT_SUPPRESSION
 from models.export.dataset import (
     Dataset,
     Score,
@@ -34,10 +33,11 @@ from models.export.verify import Trial, chosen_images, make_trials, verify
 from models.heads.base import Head
 from models.inference.exported import ExportedPredictor
 from models.inference.predictor import class_names_of, fold_batch_norm, load_detector, trained_size
-from utils.cli.export_config import ExportConfig
+from utils.atomic_files import atomic_file
 from utils.data.sources.samples import table_of
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
+from utils.export.config import ExportConfig
 from utils.export.formats import (
     FORMATS,
     GRAPH,
@@ -50,11 +50,10 @@ from utils.export.formats import (
 from utils.export.metadata import FLOATS, KINDS, PIXELS, Metadata, metadata_as_json
 from utils.export.onnx import require_below_limit
 from utils.export.opening import open_runtime
-from utils.files.atomic import atomic_file
 from utils.processes.interrupt import ending_at_termination, ending_later
-from utils.screen.text import as_message, say
-from utils.state.checkpoint import Checkpoint, save_checkpoint
 from utils.state.start_checks import check_image_size
+from utils.text import as_message, count, say
+from utils.weights.checkpoint import Checkpoint, save_checkpoint
 
 log = logging.getLogger("export")
 

@@ -23,10 +23,10 @@ from models.export.letterboxed import (
 from models.export.suppressed import detections, efficient_detections, masks_in_boxes
 from models.inference.predictor import fold_batch_norm
 from models.stored import detector_of_weights
-from utils.cli.export_config import ExportConfig
 from utils.errors import UserError
+from utils.export.config import ExportConfig
 from utils.export.metadata import DETECTION_COLUMNS, DETECTIONS, EFFICIENT, KINDS, MASKS, ROWS
-from utils.state.checkpoint import Checkpoint
+from utils.weights.checkpoint import Checkpoint
 
 IMAGES = "images"  # the input of the graph, as the public YOLOv5 names it
 FREE = {0: "batch", 2: "height", 3: "width"}  # dimensions of the images with --dynamic

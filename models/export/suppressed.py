@@ -1,7 +1,7 @@
 """Decoded rows -> detections in the graph: NMS by standard operators, or by TensorRT's plugin.
 
 The boxes are those of `utils/evaluation/nms.py`, each found once, of its best class; their masks
-are those of `utils/masks/assemble.py` at the size of the prototypes.
+are those of `utils/data/masks/assemble.py` at the size of the prototypes.
 """
 
 from __future__ import annotations

@@ -10,22 +10,22 @@ import numpy as np
 
 from backend import autograd, ops
 from backend.checks import CPU
-from backend.words import count
 from models.detector import Detector, images_to_tensor
 from models.inference.exported import ExportedPredictor
 from models.inference.image_detector import network_input
 from utils.boxes import clip_boxes, pairwise_iou
-from utils.cli.export_config import ExportConfig
 from utils.data.image.letterbox import Letterbox, fit_letterbox, letterbox, resize_to_detect
 from utils.data.loading.reading import read_ahead
+from utils.data.masks.assemble import THRESHOLD, masks_at
 from utils.data.randomness import sample_generator
 from utils.data.shapes.scene import draw_scene
 from utils.data.sources.samples import Sample
 from utils.detections import Detections
 from utils.errors import UserError
 from utils.evaluation.nms import best_rows
+from utils.export.config import ExportConfig
 from utils.export.metadata import DETECTIONS, LOGITS, MASKS, PIXELS, Metadata, Outputs, Runtime
-from utils.masks.assemble import THRESHOLD, masks_at
+from utils.text import count
 
 NUM_IMAGES = 8
 # Times the network's size: `resize_to_detect` interpolates up to 2, and averages above it.

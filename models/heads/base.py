@@ -17,7 +17,7 @@ import numpy as np
 from backend import dist, nn, ops
 from backend.contract import Tensor
 from backend.processes import this_process
-from models.registry import LayerPlan, LayerRequest
+from models.blocks.registry import LayerPlan, LayerRequest
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.recipe_config import RecipeConfig
 from utils.data.image.letterbox import Letterbox
@@ -190,9 +190,9 @@ def brought_back(rows: np.ndarray, one: Pass, width: int) -> np.ndarray:
 class Head(nn.Module, ABC):
     """The last layer of a model and the task that it stands for.
 
-    A subclass registers itself under its name in model YAMLs (`models/registry.py`), whose first
-    argument is the number of classes. A method that raises NotImplementedError here is asked of no
-    task that refuses its flag (`utils/tasks/task.py::Task.refused`).
+    A subclass registers itself under its name in model YAMLs (`models/blocks/registry.py`), whose
+    first argument is the number of classes. A method that raises NotImplementedError here is asked
+    of no task that refuses its flag (`utils/tasks/task.py::Task.refused`).
 
     Attributes:
         task: the part of the task that needs no framework.

@@ -24,20 +24,20 @@ from models.inference.predictor import (
     suppression_settings,
     with_size,
 )
-from utils.cli.call_config import call_config, whole
-from utils.cli.detect_config import DetectConfig
 from utils.cli.flags import whole_from
 from utils.data.image.letterbox import FILL
+from utils.detect.call_config import call_config, whole
+from utils.detect.config import DetectConfig
+from utils.detect.media.finding import file_source, find_sources
+from utils.detect.media.image_file import GivenImage, as_list
+from utils.detect.media.source import Source
+from utils.detect.pipeline.background import StageSeconds, num_threads
+from utils.detect.pipeline.reading import Read, Reader
+from utils.detect.results.image_result import ImageResult
+from utils.detect.tracker import SourceTrackers
 from utils.evaluation.nms import SuppressionSettings
-from utils.media.finding import file_source, find_sources
-from utils.media.image_file import GivenImage, as_list
-from utils.media.source import Source
 from utils.optional import import_optional
-from utils.pipeline.background import StageSeconds, num_threads
-from utils.pipeline.reading import Read, Reader
-from utils.results.image_result import ImageResult
-from utils.screen.text import printable
-from utils.tracking.tracker import SourceTrackers
+from utils.text import printable
 from utils.weights.detecting import Weights
 
 SURELY_FIT = 1 << 25  # values of images; asking takes 2 ms, as long as a small network

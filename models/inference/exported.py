@@ -10,15 +10,15 @@ import numpy as np
 
 from backend import ops
 from backend.processes import this_process
+from models.blocks.registry import find_block
 from models.detector import require_image_size
 from models.heads.base import Head
 from models.inference.image_detector import Predictor
-from models.registry import find_block
-from utils.cli.detect_config import DetectConfig
 from utils.cli.detection_config import DetectionConfig
+from utils.detect.config import DetectConfig
 from utils.errors import UserError, brief
 from utils.export.metadata import FLOATS, PIXELS, Metadata, Outputs, Runtime, fault_of_returned
-from utils.screen.text import printable
+from utils.text import printable
 from utils.weights.detecting import ExportedWeights, Weights
 
 log = logging.getLogger("models")

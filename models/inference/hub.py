@@ -22,16 +22,16 @@ from models.inference.exported import input_size
 from models.inference.hub_results import HubResults
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import class_names_of, make_predictor
-from utils.cli.call_config import call_config
-from utils.cli.detect_config import DetectConfig
 from utils.data.image.letterbox import fit_letterbox, letterbox
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.image.view import View
+from utils.detect.call_config import call_config
+from utils.detect.config import DetectConfig
+from utils.detect.media.image_file import GivenImage, as_list
+from utils.detect.media.source import Frame
 from utils.evaluation.nms import SuppressionSettings
-from utils.files.models import shipped_model
-from utils.media.image_file import GivenImage, as_list
-from utils.media.source import Frame
-from utils.state.checkpoint import Checkpoint, Header
+from utils.model_yamls import shipped_model
+from utils.weights.checkpoint import Checkpoint, Header
 from utils.weights.detecting import Weights
 
 FEWEST_ROWS = 5  # an array with fewer has its channels first

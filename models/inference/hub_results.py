@@ -12,12 +12,12 @@ from PIL import Image, ImageShow
 from backend import ops
 from backend.contract import Tensor
 from utils.boxes import xyxy_to_cxcywh
-from utils.cli.detect_config import DetectConfig
+from utils.detect.config import DetectConfig
+from utils.detect.results.result import CORNERS, Result
+from utils.detect.results.run_files import RunFiles
 from utils.errors import UserError
-from utils.results.result import CORNERS, Result
-from utils.results.run_files import RunFiles
-from utils.screen.text import say
 from utils.state.folder import create_run_folder
+from utils.text import say
 
 SAVE_DIR = "runs/detect/exp"
 CENTRE_AND_SIZE = ("xcenter", "ycenter", "width", "height")

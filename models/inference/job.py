@@ -16,18 +16,18 @@ from models.inference.predictor import (
     suppression_settings,
     with_size,
 )
-from utils.cli.detect_config import DetectConfig
 from utils.cli.detection_config import require_known
+from utils.detect.config import DetectConfig
+from utils.detect.media.finding import are_several
+from utils.detect.media.source import Source
+from utils.detect.pipeline.report import Done, RunReport
+from utils.detect.results.run_files import RunFiles
+from utils.detect.tracker import SourceTrackers
+from utils.detect.window import Window
 from utils.errors import UserError
-from utils.media.finding import are_several
-from utils.media.source import Source
-from utils.pipeline.report import Done, RunReport
 from utils.processes.interrupt import ending_at_termination
-from utils.results.run_files import RunFiles
-from utils.screen.text import say
-from utils.screen.window import Window
 from utils.state.folder import create_run_folder
-from utils.tracking.tracker import SourceTrackers
+from utils.text import say
 from utils.weights.detecting import Weights
 
 log = logging.getLogger("detect")

@@ -20,18 +20,18 @@ import numpy as np
 import backend
 from backend.checks import CPU
 from models.inference.image_detector import ImageDetector
-from utils.media.source import Frame, Source
-from utils.pipeline.background import (
+from utils.detect.media.source import Frame, Source
+from utils.detect.pipeline.background import (
     MOST_THREADS,
     StageSeconds,
     Writer,
     num_threads,
     runtime_lanes,
 )
-from utils.pipeline.reading import Read, Reader
-from utils.pipeline.report import Done
-from utils.results.names import Place
-from utils.results.run_files import RunFiles, Share
+from utils.detect.pipeline.reading import Read, Reader
+from utils.detect.pipeline.report import Done
+from utils.detect.results.names import Place
+from utils.detect.results.run_files import RunFiles, Share
 from utils.weights.detecting import ExportedWeights, Weights
 
 Made = TypeVar("Made")

@@ -18,14 +18,14 @@ from models.inference.exported import ExportedPredictor
 from models.inference.image_detector import Predictor
 from models.inference.predictors import Augmented, Ensemble, HalfPrecision, why_not_half
 from models.stored import detector_of_weights
-from utils.cli.detect_config import DetectConfig
 from utils.cli.detection_config import DetectionConfig
+from utils.detect.config import DetectConfig
+from utils.detect.tracker import needed_threshold
 from utils.errors import UserError, brief
 from utils.evaluation.nms import SuppressionSettings
-from utils.screen.text import printable
-from utils.state.checkpoint import Checkpoint
 from utils.tasks.task import Task
-from utils.tracking.tracker import needed_threshold
+from utils.text import printable
+from utils.weights.checkpoint import Checkpoint
 from utils.weights.detecting import ExportedWeights, Weights
 
 MOST_NAMES = 3  # of classes, in a message

@@ -15,11 +15,11 @@ import backend
 from backend import amp, ops
 from backend.checks import CPU
 from backend.contract import Tensor
-from backend.words import count
 from models.detector import gains_from_channels_last
 from models.heads.base import Pass
 from models.inference.image_detector import Predictor
 from utils.errors import UserError
+from utils.text import count
 
 HALF = "float16"
 FILL = 0.447  # around a scaled image, as the public weights were measured with

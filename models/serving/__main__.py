@@ -16,10 +16,10 @@ import signal
 import sys
 
 import backend
-from utils.cli.serve_config import parse_serve_flags
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_DONE, end_process
 from utils.processes.process_family import ask_for_signal_when_parent_ends
+from utils.serve.config import parse_serve_flags
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
     config = parse_serve_flags()
     backend.use(config.backend)
-    from models.serving.worker import Worker, load_model
+    from models.inference.worker import Worker, load_model
 
     models = [load_model(source, config) for source in config.models]
     Worker(models, config, answers).run(sys.stdin.buffer)

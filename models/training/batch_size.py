@@ -16,7 +16,6 @@ import numpy as np
 import backend
 from backend.checks import CPU
 from backend.processes import local_world_size, this_process
-from backend.words import count
 from models.training.multi_scale import MultiScale
 from models.training.start import build_model
 from models.training.state import TrainState, build_state
@@ -36,6 +35,7 @@ from utils.processes.ranks import on_main
 from utils.processes.world import World
 from utils.report.stage_timer import StageTimer
 from utils.state.run import Job
+from utils.text import count
 
 PART_OF_FREE = 0.8  # of the memory that is free at the start; the rest is for what was not measured
 # Images a process. A CPU is no faster with more than its default, and two steps tell enough of it.

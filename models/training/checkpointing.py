@@ -12,7 +12,6 @@ from typing import Any
 import backend
 from backend import nn, ops
 from backend.processes import this_process
-from backend.words import count
 from models.detector import Detector
 from models.stored import stored_spec
 from models.training.state import TrainState
@@ -21,8 +20,9 @@ from models.training.step_watch import NO_SCALE
 from utils.cli.run_config import as_document
 from utils.cli.train_config import run_settings
 from utils.errors import UserError
-from utils.state.checkpoint import Checkpoint, Header
 from utils.state.run import Run
+from utils.text import count
+from utils.weights.checkpoint import Checkpoint, Header
 
 log = logging.getLogger("train")
 

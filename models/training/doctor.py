@@ -29,11 +29,11 @@ from utils.processes.command import run_command
 from utils.processes.cores import bind_numa, loader_workers
 from utils.processes.world import ALONE
 from utils.report.stage_timer import StageTimer
-from utils.screen.text import say
-from utils.state.checkpoint import Checkpoint
 from utils.state.run import batch_recipe
 from utils.state.start_checks import check_command
 from utils.tasks.table import check_flags, task_of_flags
+from utils.text import say
+from utils.weights.checkpoint import Checkpoint
 from utils.weights.load import load_weights
 
 SECONDS = 4.0  # of each measurement, after its warm-up

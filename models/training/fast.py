@@ -17,10 +17,10 @@ from backend import autograd, multi_tensor, nn, ops, optim
 from backend.checks import CPU
 from backend.contract import Optim, Tensor
 from backend.processes import this_process
+from backend.proof import find_problem
 from models.blocks.conv import Conv
 from models.detector import Detector
 from models.heads.base import LossTerms
-from models.proof import find_problem
 from models.training.ema import Average, ModelEMA
 from utils.cli.train_config import TrainConfig
 from utils.report.stage_timer import StageTimer

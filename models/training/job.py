@@ -9,7 +9,6 @@ from functools import partial
 import backend
 from backend.checks import CPU
 from backend.processes import this_process
-from backend.words import count
 from models.training.checkpointing import rebuild_model, restore
 from models.training.execution import choose_step_threads
 from models.training.loop import train
@@ -29,9 +28,10 @@ from utils.errors import UserError
 from utils.processes import watchdog
 from utils.processes.cores import loader_workers
 from utils.processes.host_memory import keep_freed_images, keep_freed_memory
-from utils.state.checkpoint import Checkpoint
 from utils.state.resume import load_state
 from utils.state.run import Job, begin_run
+from utils.text import count
+from utils.weights.checkpoint import Checkpoint
 
 
 def run_job(job: Job, train_loader: TrainLoader) -> None:

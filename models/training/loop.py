@@ -8,8 +8,7 @@ from typing import Any
 
 from backend import nn
 from backend.processes import this_process
-from backend.words import count
-from models.evaluation import Validation, evaluate
+from models.evaluation.evaluate import Validation, evaluate
 from models.heads.base import Loss
 from models.inference.image_detector import Predictor
 from models.inference.predictors import HalfPrecision
@@ -30,11 +29,12 @@ from utils.data.sources.samples import Sample
 from utils.processes import watchdog
 from utils.processes.suspend import Suspended
 from utils.processes.world import World
+from utils.progress import Progress
 from utils.report.stage_timer import StageTimer
-from utils.screen.progress import Progress
-from utils.state.checkpoint import load_checkpoint
 from utils.state.progress import is_over
 from utils.state.run import Run
+from utils.text import count
+from utils.weights.checkpoint import load_checkpoint
 
 
 def train(

@@ -17,12 +17,11 @@ import numpy as np
 
 import backend
 from backend.processes import this_process
-from backend.words import count
+from models.blocks.registry import count_gflops
 from models.detector import count_parameters
-from models.evaluation import DEFAULT_SUPPRESSION, Validation
+from models.evaluation.evaluate import DEFAULT_SUPPRESSION, Validation
 from models.graph import plan_layers
 from models.heads.base import Head
-from models.registry import count_gflops
 from models.training.state import TrainState
 from models.training.step import GRADIENT_NORM_LIMIT
 from utils.cli.run_config import as_document
@@ -31,19 +30,19 @@ from utils.data.loading.batch import Batch
 from utils.data.sources.class_folders import fill_images, similar_names
 from utils.data.sources.samples import Sample, table_of
 from utils.errors import brief
-from utils.files.project import PROJECT, from_here
-from utils.files.yaml import write_yaml
 from utils.processes.cores import loader_workers
 from utils.processes.ranks import on_main
+from utils.progress import clock, joined
+from utils.project import PROJECT, from_here
 from utils.report.loggers.events import EpochEnds, RunBegins, RunEnds
 from utils.report.plots.images import plot_batch
 from utils.report.plots.label_statistics import plot_correlogram, plot_labels
 from utils.report.plots.results import plot_learning_rates, plot_results
 from utils.report.results import result_columns, result_row
-from utils.screen.progress import clock, joined
-from utils.screen.text import say
 from utils.state.progress import why_ended
 from utils.state.run import Run
+from utils.text import count, say
+from utils.yaml_files import write_yaml
 
 PLOTTED_BATCHES = 3
 OF_VALIDATION = ("metrics/", "val/")  # columns of results.csv

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from backend import nn
-from backend.words import count
+from models.blocks.registry import find_block
 from models.detector import Detector, require_image_size
 from models.graph import (
     ModelSpec,
@@ -18,14 +18,14 @@ from models.graph import (
     read_model_yaml,
 )
 from models.heads.base import Head
-from models.registry import find_block
 from models.stored import spec_of_weights
 from utils.cli.train_config import TrainConfig
 from utils.data.anchors.fit import label_sizes
-from utils.files.json import parse_json
-from utils.state.checkpoint import Checkpoint
+from utils.json_files import parse_json
 from utils.state.run import Job
 from utils.tasks.table import find_task
+from utils.text import count
+from utils.weights.checkpoint import Checkpoint
 from utils.weights.transfer import match_classes, transfer_arrays
 
 NEW_HEAD = "the head starts from new weights; --remap-classes keeps those that fit, class by class"

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from backend import autograd, dist, nn, ops
-from backend.words import count
 from models.detector import images_to_tensor
 from models.training.state import TrainState
 from models.training.step import pieces_of
@@ -23,6 +22,7 @@ from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
 from utils.processes import watchdog
 from utils.processes.ranks import on_main
+from utils.text import count
 
 MEAN, VARIANCE = ".running_mean", ".running_var"  # ends of names in any state
 FEW_BATCHES = 100  # an epoch: three times those that running statistics remember

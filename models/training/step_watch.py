@@ -16,10 +16,10 @@ import numpy as np
 from backend import amp, dist, ops
 from backend.contract import Tensor
 from backend.processes import this_process
-from backend.words import count
 from models.heads.base import LossTerms
 from utils.errors import UserError
 from utils.processes.ranks import on_main
+from utils.text import count
 
 MAX_FIRST_LOSSES = 1000
 MOST_IN_A_ROW = 10  # skipped updates, before a run counts as lost

@@ -16,7 +16,7 @@ from backend.select import FRAMEWORKS
 from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.small import write_small_model
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 
 class Run(NamedTuple):

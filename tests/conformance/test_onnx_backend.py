@@ -15,7 +15,7 @@ import pytest
 from backend.onnx.recording import apply, constant
 from tests.conformance.all_checks import checks_of
 from tests.conformance.strict_graphs import require_standard
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 COMMAND = "pytest -p no:cacheprovider -p tests.conformance.strict_graphs"
 

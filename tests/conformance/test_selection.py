@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import backend
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "1", "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "::1"}
 ONEFLOW_LAUNCH = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "::1", "GLOG_log_dir": "log"}

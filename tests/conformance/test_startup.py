@@ -14,7 +14,7 @@ import backend
 from backend import completeness
 from backend.contract import __main__ as contract_command
 from backend.contract import training
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import backend
 from tests.distributed.ranks import launcher
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 MARK = "JOB_MARK"
 FLAGS = ("--cfg", "models/yolov5n.yaml", "--device", "cpu", "--batch", "4")

@@ -23,7 +23,7 @@ from utils.processes.exit_status import (
     EXIT_SUSPENDED,
 )
 from utils.processes.start import EXIT_USER_ERROR
-from utils.state.checkpoint import load_checkpoint
+from utils.weights.checkpoint import load_checkpoint
 
 SCRIPT = Path(__file__).parent / "faulty_training.py"
 EPOCHS = 3  # of six batches, and two of each validation

@@ -16,8 +16,8 @@ import pytest
 import backend
 from tests.distributed.network_namespaces import Machine, reason_against, two_machines
 from tests.small import write_small_dataset, write_small_model
-from utils.files.project import PROJECT
-from utils.state.checkpoint import load_checkpoint
+from utils.project import PROJECT
+from utils.weights.checkpoint import load_checkpoint
 
 START_SECONDS = 120.0  # a limit, not an expectation: OneFlow takes 12 s on a quiet machine
 TIMEOUT = 12  # seconds without progress before the job ends itself

@@ -19,9 +19,9 @@ from tests.distributed.val_worker import digest_training
 from tests.small import write_small_dataset, write_small_model
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
-from utils.files.project import PROJECT
 from utils.processes.world import ALONE
-from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
+from utils.project import PROJECT
+from utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
 
 
 @pytest.fixture(scope="module")

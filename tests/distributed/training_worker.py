@@ -20,7 +20,7 @@ backend.use()  # before the models, whose classes derive from the framework's
 
 from backend import nn, ops
 from backend.processes import this_process
-from models import evaluation
+from models.evaluation import evaluate as evaluation
 from models.graph import read_model_yaml
 from models.training.state import TrainState, build_state
 from models.training.step import settle, train_step

@@ -36,7 +36,7 @@ def digest_training(samples: Any, world: World, cache: str) -> list[str]:
 def main() -> None:
     folder = Path(sys.argv.pop(1))
     backend.use()
-    from models import validation
+    from models.evaluation import validation
 
     evaluate = validation.evaluate
 

@@ -27,7 +27,7 @@ import backend
 from tests.small import write_small_dataset
 from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
 from tests.tiny_weights import noise, write_tiny_weights
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 BLOCKS = PROJECT / "docs" / "blocks"
 BOTH = ("torch", "oneflow")

@@ -13,12 +13,12 @@ from pathlib import Path
 from unittest import mock
 
 from tests.docs_blocks.blocks import BlockError
-from utils.cli.detect_config import parse_detect_flags
-from utils.cli.export_config import parse_export_flags
 from utils.cli.train_config import read_train_flags
 from utils.cli.val_config import parse_val_flags
+from utils.detect.config import parse_detect_flags
 from utils.errors import UserError
-from utils.files.project import PROJECT
+from utils.export.config import parse_export_flags
+from utils.project import PROJECT
 
 WIDTH = 80  # of a line on a page
 PARSERS: dict[str, Callable[[Sequence[str]], object]] = {

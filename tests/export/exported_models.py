@@ -14,7 +14,7 @@ from backend.checks import CPU
 from models.export.job import metadata_for
 from models.export.verify import Comparison, make_trials, verify
 from models.inference.predictor import load_detector
-from utils.cli.export_config import parse_export_flags
+from utils.export.config import parse_export_flags
 from utils.export.onnx import write_onnx
 from utils.export.opening import open_runtime
 from utils.weights.load import load_weights

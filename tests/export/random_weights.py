@@ -11,7 +11,7 @@ from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.tiny_weights import header_of
-from utils.state.checkpoint import Checkpoint, save_checkpoint
+from utils.weights.checkpoint import Checkpoint, save_checkpoint
 
 NAMES = ("a", "b")
 

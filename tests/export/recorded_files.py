@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import backend
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 if __name__ == "__main__":
     backend.use("onnx")  # before the models, whose classes derive from the backend's
 
 from models.export.recorded import recorded_graph
-from utils.cli.export_config import parse_export_flags
+from utils.export.config import parse_export_flags
 from utils.weights.load import load_weights
 
 MODULES = "modules.json"

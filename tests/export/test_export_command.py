@@ -24,13 +24,13 @@ from tests.export.recorded_files import write_graphs
 from tests.small import SMALL_SHAPES, write_small_dataset
 from tests.tiny_tasks import tiny_segmenter, write_tiny_classifier
 from tests.tiny_weights import noise, write_checkpoint, write_tiny_weights
-from utils.cli.export_config import parse_export_flags
 from utils.data.shapes.dataset import draw_dataset
 from utils.errors import UserError
 from utils.export import formats, opening
+from utils.export.config import parse_export_flags
 from utils.export.formats import check_export, format_named
 from utils.export.onnx import write_onnx
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 from utils.weights.load import load_weights
 
 SIZE = ("--imgsz", "64")

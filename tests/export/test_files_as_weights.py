@@ -17,16 +17,16 @@ import pytest
 import hubconf
 import models
 import val
-from models import validation
+from models.evaluation import validation
 from models.export.job import metadata_for
 from models.inference.predictor import load_detector
 from tests.export.recorded_files import write_graphs
 from tests.small import write_small_dataset
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
-from utils.cli.export_config import parse_export_flags
 from utils.errors import UserError
+from utils.export.config import parse_export_flags
 from utils.export.onnx import write_onnx
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 from utils.weights.load import load_weights
 
 FILES = {

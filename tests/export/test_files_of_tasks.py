@@ -17,8 +17,8 @@ from models.inference.exported import ExportedPredictor
 from tests.export.every_kind import SQUARES
 from tests.export.small_graphs import run_graph, shapes, small_graph
 from tests.shared_files import shared_path
-from utils.cli.export_config import parse_export_flags
 from utils.errors import UserError
+from utils.export.config import parse_export_flags
 from utils.export.metadata import MASK_ROWS, MASKS, NORMALIZED
 
 SIZE = (64, 96)

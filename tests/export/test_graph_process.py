@@ -17,10 +17,10 @@ from models.export import graph_process
 from models.export.graph_process import MODULE, write_graph
 from tests.environments import BACKENDS, python_of
 from tests.tiny_weights import tiny_checkpoint
-from utils.cli.export_config import ExportConfig
 from utils.errors import UserError, WorkerError
-from utils.files.project import PROJECT
-from utils.state.checkpoint import Checkpoint, save_checkpoint
+from utils.export.config import ExportConfig
+from utils.project import PROJECT
+from utils.weights.checkpoint import Checkpoint, save_checkpoint
 
 STAND_IN = "tests.export.ends_badly"
 SECONDS = 60  # far more than a process needs to end
@@ -28,7 +28,7 @@ STARTER = """
 import signal, sys
 from pathlib import Path
 from models.export import graph_process
-from utils.cli.export_config import ExportConfig
+from utils.export.config import ExportConfig
 from utils.processes.command import run_command
 from utils.processes.interrupt import ending_at_termination
 graph_process.MODULE = "tests.export.ends_badly"

@@ -21,9 +21,9 @@ from models.export.verify import (
 )
 from tests.export.every_kind import FLAGS
 from tests.tiny_weights import noise
-from utils.cli.export_config import ExportConfig
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
+from utils.export.config import ExportConfig
 from utils.export.metadata import DETECTIONS, FLOATS, PIXELS, ROWS, Metadata
 
 LOOSE = {"half", "pixels", "found_pixels", "mask half", "mask half nms", "class half"}

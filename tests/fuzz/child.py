@@ -26,8 +26,8 @@ from tests.fuzz.mutate import mutate
 from tests.fuzz.reader import MIB, Reader
 from utils.data.image.header import BrokenImageError
 from utils.data.sources.label_file import BrokenLabelError
+from utils.detect.media.source import BrokenSourceError
 from utils.errors import UserError
-from utils.media.source import BrokenSourceError
 
 REFUSALS = (UserError, BrokenImageError, BrokenLabelError, BrokenSourceError)
 # Stated limits: what each byte may cost, in processor time and in memory. `Reader` has the rest.

@@ -25,8 +25,8 @@ from utils.data.records.__main__ import describe_file, find_damages
 from utils.data.records.layout import read_record
 from utils.data.sources.labels import ImageFile, scan_samples
 from utils.data.sources.record_images import read_record_images
+from utils.detect.media.image_file import decode_image
 from utils.errors import UserError
-from utils.media.image_file import decode_image
 
 # Decoding may cost what the largest accepted image needs; its size is read from the header.
 DECODED_BYTES = 1024 * MIB

@@ -14,7 +14,7 @@ from tests.fuzz.mutate import MAX_BYTES, mutate
 from tests.fuzz.reader import MIB, Reader
 from tests.structure.source_files import PYTHON_FILES
 from utils.errors import UserError
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 MUTANTS = 60  # of each reader; `make fuzz` reads more
 
@@ -65,15 +65,15 @@ TRIED_BY = {
     "utils.data.sources.label_file": "labels",
     "utils.data.sources.recognised": "darknet",
     "utils.evolution.study": "search-trials",
-    "utils.files.array_cache": "kept-arrays",
-    "utils.files.json": "coco-annotations",
-    "utils.files.models": "model-yaml",
-    "utils.files.xml": "cvat",
-    "utils.files.yaml": "dataset-yaml",
-    "utils.media.finding": "source-list",
-    "utils.media.image_file": "gif",
-    "utils.media.video": "video-mp4",
-    "utils.page.document": "labels",  # the project's own style
+    "utils.array_cache": "kept-arrays",
+    "utils.json_files": "coco-annotations",
+    "utils.model_yamls": "model-yaml",
+    "utils.xml_files": "cvat",
+    "utils.yaml_files": "dataset-yaml",
+    "utils.detect.media.finding": "source-list",
+    "utils.detect.media.image_file": "gif",
+    "utils.detect.media.video": "video-mp4",
+    "utils.html": "labels",  # the project's own style
     "utils.report.loggers.packages": "png",  # our own plots
     "utils.report.results": "results-csv",
     "utils.export.litert": "exported-zip",
@@ -87,7 +87,7 @@ TRIED_BY = {
     "utils.serve.requests": "serve-tokens",
     "utils.serve.app": "labels",  # the project's own page
     "utils.serve.frames": "serve-query",  # between processes of ours
-    "utils.state.checkpoint": "own-state",
+    "utils.weights.checkpoint": "own-state",
     "utils.state.resume": "run-options",
     "utils.weights.load": "torch-zip",
     "utils.weights.members": "torch-zip",

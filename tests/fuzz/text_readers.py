@@ -20,6 +20,7 @@ from utils.comparison.settings import FILE as COMPARISON
 from utils.comparison.settings import load_settings, parse_flags
 from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms
 from utils.data.check.inspection import read_rows
+from utils.data.masks.runs import iou
 from utils.data.sources.annotated_images import annotated_images, read_annotations
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.dataset_yaml import read_dataset_yaml
@@ -36,8 +37,7 @@ from utils.data.sources.labels import ImageFile
 from utils.data.sources.samples import Sample
 from utils.errors import UserError
 from utils.evolution.study import Range, SearchStudy
-from utils.files.project import PROJECT
-from utils.masks.runs import iou
+from utils.project import PROJECT
 from utils.report.plots.results import plot_results
 from utils.state.resume import newest_runs
 

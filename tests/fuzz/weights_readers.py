@@ -38,9 +38,9 @@ from tests.onnx_files import (
 from tests.small import TINY
 from tests.unit.weights.foreign_classifier import Classifier
 from utils.export.onnx import read_onnx
-from utils.state.checkpoint import CHECKSUM_KEY, HEADER_KEY, _checksum
 from utils.state.resume import load_state
 from utils.weights.__main__ import describe
+from utils.weights.checkpoint import CHECKSUM_KEY, HEADER_KEY, _checksum
 from utils.weights.load import load_header, load_weights
 
 STATES = Path("tests/train/states")

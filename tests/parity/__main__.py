@@ -24,7 +24,7 @@ from tests.parity.table import Settings, formatted
 from utils.cli.flags import new_parser, whole_from
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.errors import UserError
-from utils.files.models import read_model
+from utils.model_yamls import read_model
 from utils.processes.start import EXIT_USER_ERROR
 from utils.state.start_checks import check_image_size
 

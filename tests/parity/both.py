@@ -14,7 +14,7 @@ import numpy as np
 from tests.environments import BACKENDS
 from tests.parity.table import SECTIONS, Line, Settings, compare
 from utils.errors import UserError
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 
 class Result(Mapping[str, np.ndarray]):

@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 from backend import autograd, nn, ops
+from models.blocks.registry import count_gflops
 from models.detector import Detector
 from models.graph import parse_model, plan_layers, read_model_yaml
 from models.inference.predictor import fold_batch_norm
-from models.registry import count_gflops
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.shared_files import shared_path
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 NETWORK_TOLERANCE = 2e-5
 MODELS = sorted((PROJECT / "models").rglob("*.yaml"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.site.build import build
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 
 @pytest.fixture(scope="session")

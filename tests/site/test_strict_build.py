@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.site.build import build
-from utils.files.json import read_json
-from utils.files.project import PROJECT
+from utils.json_files import read_json
+from utils.project import PROJECT
 
 MEGABYTES = 14
 

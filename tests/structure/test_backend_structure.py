@@ -7,7 +7,7 @@ import ast
 from backend.contract import inference, training
 from backend.select import FRAMEWORKS
 from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
 # Where each package may be imported. What else runs ONNX files asks `utils/optional.py` for it, but

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.structure.test_imports import FILES
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 # `utils/setup/lock.py` is for who maintains the pins, under Python 3.11 or newer.
 FOR_A_NEWER_PYTHON = {"utils.setup.lock"} if sys.version_info < (3, 11) else set()

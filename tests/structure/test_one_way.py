@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
-YAML = "utils/files/yaml.py"
-XML = "utils/files/xml.py"
-JSON_READERS = {"utils/files/json.py"}
+YAML = "utils/yaml_files.py"
+XML = "utils/xml_files.py"
+JSON_READERS = {"utils/json_files.py"}
 PRINTERS = {
-    "utils/screen/text.py",
+    "utils/text.py",
     "utils/processes/command.py",  # the message that ends a command
 }
 # They run before anything is installed, or print nothing but names of ours.
@@ -59,11 +59,11 @@ def test_xml_is_read_in_one_place():
 
 def test_json_is_read_in_one_place():
     assert files_that_call("json.loads", "json.load") == JSON_READERS
-    assert files_that_call("json.JSONDecoder") == {"utils/files/json.py"}
+    assert files_that_call("json.JSONDecoder") == {"utils/json_files.py"}
 
 
 def test_all_that_is_printed_is_made_printable():
-    """`print(x)` elsewhere is `say(x)` of utils/screen/text.py."""
+    """`print(x)` elsewhere is `say(x)` of utils/text.py."""
     assert files_that_call("print", "pprint", "sys.stdout.write") == PRINTERS
 
 
@@ -73,17 +73,17 @@ def test_what_may_print_asks_for_it(name):
     assert "printable(" in text or "as_message(" in text
 
 
-# Files are opened for reading in one place, utils/files/regular.py, which no file can block.
+# Files are opened for reading in one place, utils/regular_files.py, which no file can block.
 
 READERS = {"read_text", "read_bytes", "fromfile", "loadtxt", "genfromtxt", "memmap", "imread"}
 OPENERS = {"open", "ZipFile", "safe_open", "load_file"}
-OURS = {"read_text", "read_bytes"}  # as plain names they are those of utils/files/regular.py
+OURS = {"read_text", "read_bytes"}  # as plain names they are those of utils/regular_files.py
 
 # What opens files otherwise, and why that is right.
 OPENED_ELSEWHERE = {
-    ("utils/files/regular.py", "open"): "the one place",
-    ("utils/state/checkpoint.py", "safe_open"): "of a file that is pinned",
-    ("utils/state/checkpoint.py", "open"): "a folder, to sync it",
+    ("utils/regular_files.py", "open"): "the one place",
+    ("utils/weights/checkpoint.py", "safe_open"): "of a file that is pinned",
+    ("utils/weights/checkpoint.py", "open"): "a folder, to sync it",
     ("utils/weights/members.py", "ZipFile"): "of a file that is open",
     ("utils/weights/members.py", "open"): "a member of a zip that is open",
     ("utils/data/loading/image_cache.py", "open"): "of another rank, by its address",
@@ -94,15 +94,15 @@ OPENED_ELSEWHERE = {
     ("utils/comparison/runner.py", "read_text"): "/proc, and a log that it has written",
     ("utils/data/fetch/download.py", "ZipFile"): "of a file that is open",
     ("utils/data/fetch/download.py", "open"): "of a file that is open",
-    ("utils/media/video.py", "open"): "of a file that is open",
-    ("utils/media/feeds.py", "open"): "a URL",
+    ("utils/detect/media/video.py", "open"): "of a file that is open",
+    ("utils/detect/media/feeds.py", "open"): "a URL",
     ("utils/processes/cores.py", "read_text"): "/sys",
     ("utils/processes/process_family.py", "read_text"): "/proc",
     ("utils/processes/private_network.py", "open"): "/proc",
     ("utils/processes/start.py", "open"): "the null device",
     ("utils/processes/suspend.py", "read_text"): "what its own launcher has written",
     ("utils/processes/exit_status.py", "open"): "to write, of a file that is open",
-    ("utils/files/atomic.py", "open"): "to write, and what it has written",
+    ("utils/atomic_files.py", "open"): "to write, and what it has written",
     ("utils/export/metadata.py", "ZipFile"): "of bytes",
     ("utils/export/metadata.py", "open"): "a member of a zip in bytes",
     ("utils/export/opening.py", "open"): "a format's own, of which each opens as it must",
@@ -173,7 +173,7 @@ CONNECTED_ELSEWHERE = {
     ("utils/data/fetch/download.py", "urllib.request"): "the one place",
     ("utils/data/fetch/download.py", "urlopen"): "the one place",
     (
-        "utils/media/feeds.py",
+        "utils/detect/media/feeds.py",
         "ssl",
     ): "certificates for FFmpeg, which opens a stream",
     ("utils/state/folder.py", "socket"): "the name of this machine",

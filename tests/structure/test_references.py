@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.structure.source_files import PYTHON_FILES, parse
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 PAGES = [*PROJECT.glob("README*.md"), *PROJECT.glob("docs/**/*.md"), PROJECT / "CONTRIBUTING.md"]
 # A Python file, perhaps with a name in it. A folder in capitals stands for any.

@@ -11,17 +11,17 @@ import sysconfig
 import pytest
 from packaging.requirements import Requirement
 
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 from utils.setup.environments import CUDA, ENVIRONMENTS, read_lock
 
 # Run on the user's own Python before anything is installed.
 SETUP_PACKAGES = [
     "__init__",
-    *(f"{name}.__init__" for name in ("files", "processes", "setup")),
+    *(f"{name}.__init__" for name in ("processes", "setup")),
 ]
 SETUP_FILES = [
     "errors",
-    "files.project",
+    "project",
     "processes.interrupt",
     "setup.environments",
 ]

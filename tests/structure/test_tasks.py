@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 from utils.tasks.table import TASKS
 
 # Where any task is served.
@@ -127,7 +127,9 @@ def test_no_file_asks_for_the_kind_of_a_head_or_a_task() -> None:
     kinds = heads_and_halves()
     found = {
         (name_of(path), kind)
-        for path in files_of(PRODUCT, (HEADS, HALVES, "models/graph.py", "models/registry.py"))
+        for path in files_of(
+            PRODUCT, (HEADS, HALVES, "models/graph.py", "models/blocks/registry.py")
+        )
         for kind in kinds_asked_for(parse(path))
         if kind in kinds
     }

@@ -14,13 +14,13 @@ from models.training.state import TrainState, build_state
 from tests.small import write_small_dataset, write_tiny_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.processes.suspend import StopRequests
 from utils.state.resume import find_resume_point, resumed_config
+from utils.strengths import AugmentConfig
 
 
 class Killed(BaseException):

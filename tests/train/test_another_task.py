@@ -7,7 +7,7 @@ import re
 import pytest
 
 import train
-from models import validation
+from models.evaluation import validation
 from models.training import outputs
 from tests import presence_head
 from tests.equal_runs import assert_equal_runs
@@ -20,7 +20,7 @@ from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.processes.suspend import StopRequests, Suspended
 from utils.processes.world import ALONE
-from utils.state.checkpoint import load_checkpoint
+from utils.weights.checkpoint import load_checkpoint
 from utils.weights.load import load_weights
 
 EPOCHS, TRAIN_BATCHES = 2, 6

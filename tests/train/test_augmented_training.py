@@ -12,7 +12,7 @@ from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import StopAt, folder_of, start
 from utils.errors import UserError
 from utils.processes.suspend import Suspended
-from utils.state.checkpoint import load_checkpoint
+from utils.weights.checkpoint import load_checkpoint
 
 TRANSFORMS = "GaussNoise: {p: 0.5}\nHorizontalFlip: {p: 0.5}\n"
 

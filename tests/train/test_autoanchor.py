@@ -9,7 +9,7 @@ from tests.train.short_runs import short_flags, start
 from utils.data.anchors.fit import label_sizes, measure_fit
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
-from utils.state.checkpoint import load_checkpoint
+from utils.weights.checkpoint import load_checkpoint
 
 FAR_TOO_LARGE = [[400, 500, 600, 300, 500, 500], [700, 900, 800, 800, 900, 700]]
 

@@ -16,7 +16,7 @@ from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import StopAt, start
 from utils.processes.suspend import Suspended
-from utils.state.checkpoint import load_checkpoint
+from utils.weights.checkpoint import load_checkpoint
 
 RECIPES = {
     "rect": "--rect", "quad": "--quad", "multi-scale": "--multi-scale",

@@ -6,9 +6,9 @@ from models.training import batch_size
 from models.training.batch_size import with_batch_size
 from tests.train.short_runs import StopAt, folder_of, short_flags, start
 from utils.errors import UserError
-from utils.files.yaml import read_yaml
 from utils.processes.suspend import Suspended
 from utils.state.resume import load_state
+from utils.yaml_files import read_yaml
 
 IMAGES = 12  # of the small dataset
 

@@ -17,7 +17,7 @@ import yaml
 from tests.small import write_small_dataset, write_small_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from utils.data.sources.dataset import load_dataset
-from utils.state.checkpoint import load_checkpoint
+from utils.weights.checkpoint import load_checkpoint
 
 SMALL = ["--img", "64", "--batch", "4", "--workers", "1", "--device", "cpu"]
 

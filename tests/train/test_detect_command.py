@@ -23,16 +23,22 @@ import detect
 from tests.shared_files import shared_path
 from tests.small import SMALL_SHAPES
 from tests.tiny_weights import noise, write_tiny_weights
-from tests.unit.tracking.drawn_video import HEIGHT, NUM_FRAMES, RATE, WIDTH, write_drawn_video
-from utils.cli.detect_config import parse_detect_flags
+from tests.unit.detect.tracking.drawn_video import (
+    HEIGHT,
+    NUM_FRAMES,
+    RATE,
+    WIDTH,
+    write_drawn_video,
+)
 from utils.data.shapes.dataset import draw_dataset
 from utils.data.sources.dataset import BUILT_INS
-from utils.files.project import PROJECT
-from utils.media.video import VideoFile
-from utils.media.video_writer import VideoWriter
+from utils.detect.config import parse_detect_flags
+from utils.detect.media.video import VideoFile
+from utils.detect.media.video_writer import VideoWriter
+from utils.detect.window import Window
 from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
 from utils.processes.interrupt import EXIT_TERMINATED
-from utils.screen.window import Window
+from utils.project import PROJECT
 
 SMALL = ("--img", "64", "--device", "cpu")
 PERSON, CHAIR = 0, 56  # of COCO's 80 classes

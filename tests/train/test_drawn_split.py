@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import val
-from models import validation
+from models.evaluation import validation
 from tests.small import write_small_dataset
 from tests.train.short_runs import StopAt, short_flags, start
 from utils.cli.val_config import parse_val_flags

@@ -14,7 +14,7 @@ from tests.train.test_resume import die
 from utils.errors import UserError
 from utils.processes.suspend import Suspended
 from utils.report.stage_timer import StageTimer
-from utils.state.checkpoint import load_checkpoint
+from utils.weights.checkpoint import load_checkpoint
 
 EPOCHS, BOUNDARIES = 5, 3  # of two batches and one of the validation an epoch
 # Epoch 3 is as good as the one before, and nothing is better after it.

@@ -10,8 +10,8 @@ import pytest
 
 import backend
 from tests.small import write_small_dataset, write_tiny_model
-from utils.files.project import PROJECT
 from utils.processes.exit_status import EXIT_SUSPENDED
+from utils.project import PROJECT
 from utils.report.results import read_results
 
 SECONDS = 120  # for what takes some; a process that hangs is found

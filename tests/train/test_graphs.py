@@ -30,13 +30,13 @@ from tests.small import (
 from tests.train.graph_memory import compile_steps, run_in_graph_memory
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.items import BOXES, MaskItems
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.report.stage_timer import StageTimer
+from utils.strengths import AugmentConfig
 
 ON_TORCH = pytest.mark.skipif(backend.use() != "torch", reason="OneFlow compiles no step")
 LOST = 4  # batch, and so the update that it is in

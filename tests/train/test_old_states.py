@@ -10,7 +10,7 @@ import train
 from tests.equal_runs import rows
 from tests.train.old_state import FLAGS, write_inputs
 from utils.data.image.letterbox import fit_letterbox
-from utils.state.checkpoint import load_checkpoint
+from utils.weights.checkpoint import load_checkpoint
 
 STATES = sorted((Path(__file__).parent / "states").rglob("*.safetensors"))
 # Their version rounded the sides of a resized image to the nearest pixel, so that the digest of the

@@ -20,8 +20,8 @@ from tests.small import (
     write_tiny_model,
 )
 from tests.tiny_weights import write_tiny_weights
-from utils.files.project import PROJECT
-from utils.state.checkpoint import load_checkpoint
+from utils.project import PROJECT
+from utils.weights.checkpoint import load_checkpoint
 
 pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="it is PyTorch's")
 

@@ -6,7 +6,7 @@ import pytest
 from tests.equal_runs import assert_equal_runs
 from tests.train.short_runs import StopAt, folder_of, short_flags, start
 from utils.processes.suspend import Suspended
-from utils.state.checkpoint import load_checkpoint
+from utils.weights.checkpoint import load_checkpoint
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from tests.equal_runs import assert_equal_runs
 from tests.train.short_runs import StopAt, start
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.errors import UserError
-from utils.files.project import PROJECT
 from utils.processes.suspend import Suspended
+from utils.project import PROJECT
 from utils.weights.load import load_weights
 
 # A block of each kind, of strides to 64, on grey images.

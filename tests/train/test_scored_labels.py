@@ -11,7 +11,7 @@ import yaml
 
 import detect
 import val
-from models import validation
+from models.evaluation import validation
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import make_predictor, suppression_settings
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights

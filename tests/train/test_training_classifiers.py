@@ -7,8 +7,8 @@ import pytest
 
 import train
 from backend import nn
-from models import validation
 from models.detector import Detector
+from models.evaluation import validation
 from models.graph import read_model_yaml
 from models.training.start import build_model
 from tests.equal_runs import assert_equal_runs
@@ -25,10 +25,10 @@ from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.suspend import Suspended
 from utils.processes.world import ALONE
-from utils.state.checkpoint import Checkpoint, load_checkpoint
 from utils.state.resume import find_resume_point, resumed_config
 from utils.tasks.detection import DETECTION
 from utils.tasks.table import check_flags
+from utils.weights.checkpoint import Checkpoint, load_checkpoint
 from utils.weights.load import load_weights
 
 COLUMNS = [

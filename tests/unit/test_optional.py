@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from utils.errors import UserError
-from utils.files.project import PROJECT
 from utils.optional import INSTALL, import_optional
+from utils.project import PROJECT
 
 PINS = PROJECT / "requirements" / "optional.in"
 LARGE = {"mlflow", "wandb"}  # 25 packages each: their users install them

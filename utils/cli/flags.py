@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from backend.processes import this_process
 from utils.errors import UserError
-from utils.files.project import PROJECT
-from utils.screen.text import printable, printable_lines
+from utils.project import PROJECT
+from utils.text import printable, printable_lines
 
 NEAR = 0.7  # how alike a flag must be to be suggested, from 0 to 1
 GROUPS = (

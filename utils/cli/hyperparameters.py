@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.data.augment.strengths import STRENGTHS, AugmentConfig
 from utils.errors import UserError, brief
-from utils.files.project import PROJECT
-from utils.files.yaml import find_yaml, near_yamls, read_yaml
+from utils.project import PROJECT
+from utils.strengths import STRENGTHS, AugmentConfig
+from utils.yaml_files import find_yaml, near_yamls, read_yaml
 
 FOLDER = "data/hyps"
 DEFAULT_HYPERPARAMETERS = PROJECT / FOLDER / "hyp.scratch-low.yaml"

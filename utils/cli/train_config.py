@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.words import count
 from utils.cli.absent_flags import TRAINING
 from utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_from, within
 from utils.cli.recipe_config import RecipeConfig
 from utils.cli.run_config import as_document
 from utils.errors import UserError
+from utils.text import count
 
 PRECISIONS = ("auto", "off", "bf16", "fp16")
 LAYOUTS = ("auto", "contiguous", "channels-last")

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from backend.words import count
+from utils import html as page
+from utils.atomic_files import atomic_text_file
 from utils.comparison.statistics import (
     NONE,
     TOO_FEW,
@@ -20,11 +21,9 @@ from utils.comparison.statistics import (
     stage_name,
 )
 from utils.errors import UserError
-from utils.files.atomic import atomic_text_file
-from utils.files.json import read_json
-from utils.page import document as page
+from utils.json_files import read_json
 from utils.report.plots.style import line_colour, new_figure
-from utils.screen.text import printable, printable_lines
+from utils.text import count, printable, printable_lines
 
 TITLE = "OneFlow and PyTorch, epoch by epoch"
 RATIO_NOTE = "Time of the first by that of the second, epoch by epoch: above 1 the first is slower."

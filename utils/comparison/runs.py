@@ -10,21 +10,21 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from utils.atomic_files import atomic_text_file, remove_unfinished
 from utils.comparison.load import LoadWatch
 from utils.comparison.plan import VARIANTS, Turn
 from utils.comparison.runner import Outcome, run_process
 from utils.comparison.settings import Settings, find_pythons
 from utils.comparison.statistics import Document
 from utils.errors import UserError
-from utils.files.atomic import atomic_text_file, remove_unfinished
-from utils.files.json import read_json
-from utils.files.models import find_model
-from utils.files.project import PROJECT, from_here
-from utils.files.regular import open_regular, read_bytes
+from utils.json_files import read_json
+from utils.model_yamls import find_model
 from utils.processes.exit_status import EXIT_FAILED
+from utils.project import PROJECT, from_here
+from utils.regular_files import open_regular, read_bytes
 from utils.report.results import read_results
-from utils.state.checkpoint import MAX_WEIGHTS_BYTES
 from utils.state.folder import RunLock
+from utils.weights.checkpoint import MAX_WEIGHTS_BYTES
 
 RUNS = "runs"
 LOG_LINES = 15

@@ -10,20 +10,20 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from backend.select import FRAMEWORKS
-from backend.words import count
+from utils.atomic_files import atomic_text_file
 from utils.cli.flags import add_flags, check_flags, flag, new_parser, whole_from
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.run_config import require_folder_name, require_part
 from utils.comparison.plan import ABLATION, PLAIN, VARIANTS
 from utils.data.sources.dataset import BUILT_IN, load_dataset
 from utils.errors import UserError
-from utils.files.atomic import atomic_text_file
-from utils.files.json import Default, complete, read_json
-from utils.files.models import read_model
-from utils.files.project import PROJECT
+from utils.json_files import Default, complete, read_json
+from utils.model_yamls import read_model
 from utils.processes.launch import wanted_processes
+from utils.project import PROJECT
 from utils.setup.environments import python_of
 from utils.state.start_checks import check_device
+from utils.text import count
 
 FILE = "settings.json"
 BESIDE = "python -m benchmarks.beside times another trainer beside ours, and compares their work"

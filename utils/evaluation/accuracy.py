@@ -10,7 +10,7 @@ import numpy as np
 
 from utils.detections import Classification, GroundTruth
 from utils.evaluation.coco.confusion import Confusion, confusion_of
-from utils.screen.text import printable
+from utils.text import printable
 
 TOP = 5
 MAX_MISTAKES = 16  # kept for a plot

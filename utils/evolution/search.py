@@ -18,16 +18,13 @@ from typing import Any
 
 from backend import select
 from backend.processes import this_process
-from backend.words import count
+from utils.atomic_files import atomic_text_file
 from utils.cli.flags import as_words
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.run_config import as_document
 from utils.cli.train_config import AUTO, TrainConfig, run_settings
 from utils.errors import UserError
 from utils.evolution.study import FIGURES, SearchStudy, searched_ranges
-from utils.files.atomic import atomic_text_file
-from utils.files.project import PROJECT, from_here
-from utils.files.yaml import write_yaml, yaml_text
 from utils.processes.exit_status import EXIT_DONE, STATUS_FILE
 from utils.processes.launch import rank_variables, wanted_processes
 from utils.processes.process_family import (
@@ -38,13 +35,15 @@ from utils.processes.process_family import (
     wait_for_descendants,
 )
 from utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended
+from utils.progress import joined
+from utils.project import PROJECT, from_here
 from utils.report.plots.results import plot_evolution
 from utils.report.results import read_results
-from utils.screen.progress import joined
-from utils.screen.text import say
 from utils.state.folder import RunLock
 from utils.state.resume import FREE
 from utils.tasks.table import TASKS, task_of_flags
+from utils.text import count, say
+from utils.yaml_files import write_yaml, yaml_text
 
 PROJECT_FOLDER = Path("runs/evolve")  # in place of --project's default
 STUDY_FILE, TABLE_FILE = "search.journal", "evolve.csv"

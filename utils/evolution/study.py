@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from utils.cli.hyperparameters import Hyperparameters
 from utils.data.randomness import trial_generator
 from utils.errors import UserError
-from utils.files.regular import read_text
 from utils.optional import import_optional
+from utils.regular_files import read_text
 
 COMPARED_TRIALS = 5  # that the pruner waits for
 FIRST_PART = 3  # it prunes no trial in the first third of its epochs

@@ -26,8 +26,8 @@ from utils.export.metadata import (
 )
 from utils.export.program import run_program
 from utils.export.quantization import Calibration
-from utils.files.regular import read_bytes
 from utils.optional import find_program, import_optional
+from utils.regular_files import read_bytes
 
 PROGRAM, PACKAGE = "onnx2tf", "ai_edge_litert.interpreter"
 MAX_FILE_BYTES = 1 << 31  # of the format: its offsets have 32 bits

@@ -22,8 +22,8 @@ from utils.export.metadata import (
 )
 from utils.export.program import run_program
 from utils.export.quantization import Calibration
-from utils.files.regular import pinned
 from utils.optional import import_optional
+from utils.regular_files import pinned
 
 MODEL, WEIGHTS = "model.ncnn.param", "model.ncnn.bin"  # as pnnx names them
 NCNN_FILES = MODEL, WEIGHTS, METADATA_FILE

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from utils.atomic_files import atomic_file
 from utils.errors import UserError, brief
 from utils.export.metadata import (
     FLOATS,
@@ -25,10 +26,9 @@ from utils.export.metadata import (
     metadata_of,
 )
 from utils.export.quantization import Calibration, quantize
-from utils.files.atomic import atomic_file
-from utils.files.regular import open_regular, read_bytes
-from utils.files.yaml import parse_yaml
 from utils.optional import import_optional
+from utils.regular_files import open_regular, read_bytes
+from utils.yaml_files import parse_yaml
 
 VERSION = "0"  # of this program, which has had no release
 MAX_BYTES = (1 << 31) - 1  # of a protobuf message, with all external data in it

@@ -30,9 +30,9 @@ import backend
 from utils.errors import UserError, brief
 from utils.export.formats import FORMATS, Format, find_format, format_named, size_of
 from utils.export.metadata import Outputs, Runtime, example_images, fault_of_returned, noise
-from utils.files.json import parse_json
-from utils.files.project import PROJECT
+from utils.json_files import parse_json
 from utils.optional import import_optional
+from utils.project import PROJECT
 
 MODULE = "utils.export.opening"
 SECONDS = 120  # for loading a file, and for each run

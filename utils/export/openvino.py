@@ -15,8 +15,8 @@ from utils.errors import UserError, brief
 from utils.export.metadata import PIXELS, Metadata, Outputs, metadata_of
 from utils.export.onnx import read_onnx
 from utils.export.quantization import OPENVINO, Calibration, quantize
-from utils.files.regular import UNLIMITED, read_bytes, read_text
 from utils.optional import import_optional
+from utils.regular_files import UNLIMITED, read_bytes, read_text
 
 MODEL, WEIGHTS = "model.xml", "model.bin"  # in a folder
 OPENVINO_FILES = MODEL, WEIGHTS

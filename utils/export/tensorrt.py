@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from utils.atomic_files import atomic_file
 from utils.errors import UserError, brief
 from utils.export.metadata import (
     METADATA_FILE,
@@ -23,9 +24,8 @@ from utils.export.metadata import (
     metadata_of_folder,
 )
 from utils.export.quantization import Calibration
-from utils.files.atomic import atomic_file
-from utils.files.regular import UNLIMITED, read_bytes
 from utils.optional import import_optional
+from utils.regular_files import UNLIMITED, read_bytes
 
 ENGINE = "model.engine"
 TENSORRT_FILES = ENGINE, METADATA_FILE

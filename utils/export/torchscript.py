@@ -19,7 +19,7 @@ from backend.contract import Tensor
 from utils.errors import UserError, brief
 from utils.export.metadata import METADATA_FILE, Metadata, Outputs, metadata_in_zip
 from utils.export.quantization import Calibration
-from utils.files.regular import read_bytes
+from utils.regular_files import read_bytes
 
 MAX_FILE_BYTES = 1 << 32
 

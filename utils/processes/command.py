@@ -29,8 +29,8 @@ from utils.processes.interrupt import raise_at_interrupt
 from utils.processes.process_family import end_as_orphan
 from utils.processes.start import EXIT_USER_ERROR
 from utils.processes.suspend import Suspended, ignore_requests
-from utils.screen.progress import begin_lines
-from utils.screen.text import STDERR, as_message, discard_unread, say, stdout_has_no_reader
+from utils.progress import begin_lines
+from utils.text import STDERR, as_message, discard_unread, say, stdout_has_no_reader
 
 CAUSE_SECONDS = 1  # for the launcher to end this process, if another's end is the cause
 PATIENCE_SECONDS = 3  # longer than a launcher waits before it ends the others after rank 0

@@ -18,7 +18,7 @@ from typing import Any
 from backend.checks import CPU
 from backend.cores import cores_of_rank
 from backend.processes import local_world_size, this_process
-from backend.words import count
+from utils.text import count
 
 # The driver's library, by which every framework reaches an NVIDIA GPU; and AMD's device.
 NVIDIA_DRIVER, AMD_DRIVER = "libcuda.so.1", Path("/dev/kfd")

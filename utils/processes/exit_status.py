@@ -10,7 +10,7 @@ from typing import NoReturn
 from backend.processes import this_process
 from utils.errors import UserError
 from utils.processes.interrupt import EXIT_INTERRUPTED
-from utils.screen.text import printable
+from utils.text import printable
 
 EXIT_DONE = 0
 EXIT_FAILED = 1

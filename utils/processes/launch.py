@@ -16,11 +16,11 @@ from backend.checks import CPU
 from backend.cores import usable_cores
 from backend.launchers import backend_of_launcher
 from backend.processes import this_process
-from backend.words import count
 from utils.cli.run_config import RunConfig
 from utils.errors import UserError
 from utils.processes.local_ranks import run_ranks
 from utils.processes.suspend import StopRequests
+from utils.text import count
 
 log = logging.getLogger("launch")
 

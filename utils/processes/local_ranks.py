@@ -16,7 +16,7 @@ from pathlib import Path
 
 from backend.launchers import LAUNCHERS
 from backend.processes import MEETING_FOLDER
-from utils.files.atomic import atomic_text_file
+from utils.atomic_files import atomic_text_file
 from utils.processes.exit_status import (
     AGREED_ENDS,
     EXIT_DONE,

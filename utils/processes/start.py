@@ -9,8 +9,8 @@ import importlib.util
 import os
 import sys
 
-from utils.files.project import PROJECT
 from utils.processes.interrupt import end_at_interrupt
+from utils.project import PROJECT
 
 OLDEST = (3, 10)
 PACKAGES = ("cv2", "matplotlib", "numpy", "PIL", "safetensors", "tqdm", "yaml")

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 
 from backend.processes import this_process
 from utils.processes.exit_status import EXIT_FAILED, end_process, say
-from utils.screen.text import STDERR
+from utils.text import STDERR
 
 POLL_SECONDS = 0.2
 LONGEST_TICK_SECONDS = 1.0

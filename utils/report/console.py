@@ -9,7 +9,7 @@ from typing import Any
 from utils.evaluation.coco.metric import EvaluationResult, MetricResult
 from utils.evaluation.legacy import LegacyResult
 from utils.evaluation.masks import MaskResult
-from utils.screen.text import printable
+from utils.text import printable
 
 AS_YOLOV5 = f"{'as YOLOv5 prints it':>20}, for comparing with old logs; above is COCO's metric"
 COLUMNS = ("P", "R", "mAP50", "mAP50-95")

@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from utils.atomic_files import atomic_text_file
 from utils.errors import UserError
-from utils.files.atomic import atomic_text_file
-from utils.files.regular import read_text
+from utils.regular_files import read_text
 from utils.report.stage_timer import STAGES, StageTimer
 
 EPOCH_SECONDS = "seconds/epoch"

@@ -12,9 +12,9 @@ if __name__ == "__main__":
 
 import sys
 
-from utils.cli.serve_config import PROGRAM, parse_serve_flags
 from utils.optional import import_optional
 from utils.processes.command import run_command
+from utils.serve.config import PROGRAM, parse_serve_flags
 
 
 def main() -> None:

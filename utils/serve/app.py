@@ -26,11 +26,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from utils.cli.serve_config import ServeConfig
 from utils.errors import brief
-from utils.files.project import PROJECT
-from utils.files.regular import read_text
-from utils.screen.text import printable, printable_lines
+from utils.project import PROJECT
+from utils.regular_files import read_text
+from utils.serve.config import ServeConfig
 from utils.serve.frames import Frame
 from utils.serve.requests import (
     RequestError,
@@ -40,6 +39,7 @@ from utils.serve.requests import (
     read_query,
 )
 from utils.serve.worker import HELD, REQUEST_SECONDS, REQUESTS, Worker, count_answer
+from utils.text import printable, printable_lines
 
 FOLDER = PROJECT / "utils" / "serve"
 DETECT = "/v1/detect"

@@ -17,10 +17,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Message
 
-from utils.cli.detect_config import DetectConfig
 from utils.cli.flags import flags_of
+from utils.detect.config import DetectConfig
 from utils.errors import UserError, brief
-from utils.files.regular import read_text
+from utils.regular_files import read_text
 
 OPEN_PATHS = ("/", "/healthz", "/readyz")  # without a token
 MAX_TOKEN_BYTES = 1 << 16

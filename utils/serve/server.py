@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import uvicorn
 
-from utils.cli.serve_config import ServeConfig
 from utils.errors import UserError, WorkerError
 from utils.serve.app import DETECT, make_app
+from utils.serve.config import ServeConfig
 from utils.serve.worker import Worker
 
 BACKLOG = 512  # connections that wait to be accepted

@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from utils.errors import UserError
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 STAMP = "duet-environment.json"
 BUILDS = ("cpu", "cuda")  # of torch

@@ -26,7 +26,7 @@ from typing import Any
 import tomllib
 
 from utils.errors import UserError
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 from utils.setup.environments import end_with_message, read_lock
 
 REQUIREMENTS = PROJECT / "requirements"

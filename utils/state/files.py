@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from backend.words import count
+from utils.atomic_files import link_or_copy
 from utils.errors import UserError
-from utils.files.atomic import link_or_copy
-from utils.state.checkpoint import Checkpoint, save_checkpoint
+from utils.text import count
+from utils.weights.checkpoint import Checkpoint, save_checkpoint
 
 PATTERN = "state-*.safetensors"
 

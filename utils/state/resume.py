@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 from backend.processes import this_process
-from backend.words import count
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from utils.cli.run_config import as_document
 from utils.cli.train_config import (
@@ -23,13 +22,14 @@ from utils.cli.train_config import (
     read_train_flags,
 )
 from utils.errors import UserError
-from utils.files.yaml import read_yaml
 from utils.processes.suspend import FILE_VARIABLE
 from utils.processes.world import World
 from utils.report.results import seconds_of
-from utils.state.checkpoint import Checkpoint, Header, load_checkpoint
 from utils.state.files import StateFiles, number_of
 from utils.state.progress import Limits, read_progress, why_ended
+from utils.text import count
+from utils.weights.checkpoint import Checkpoint, Header, load_checkpoint
+from utils.yaml_files import read_yaml
 
 # Settings that may change in the middle of a run. `data` may move: `run.py` compares its
 # content.

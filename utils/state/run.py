@@ -16,24 +16,24 @@ from typing import Any
 import numpy as np
 
 from backend.processes import this_process
-from backend.words import count
+from utils.atomic_files import remove_unfinished
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.items import BOXES, BoxItems
 from utils.data.loading.order import BatchRecipe
 from utils.data.sources.samples import Sample, table_of
 from utils.errors import UserError
-from utils.files.atomic import remove_unfinished
 from utils.processes.suspend import FILE_VARIABLE, StopRequests
 from utils.processes.world import ALONE, World
 from utils.report.loggers.events import Loggers, make_loggers
 from utils.report.results import Results
-from utils.state.checkpoint import Checkpoint, Header
 from utils.state.files import StateFiles
 from utils.state.folder import RunLock, create_run_folder
 from utils.state.progress import Limits
 from utils.state.resume import RECORD, ResumePoint
 from utils.state.work_record import WorkRecord
+from utils.text import count
+from utils.weights.checkpoint import Checkpoint, Header
 
 
 @dataclass(frozen=True)

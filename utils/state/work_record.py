@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from backend.openmp import thread_variables
+from utils.atomic_files import atomic_text_file
 from utils.data.loading.batch import Batch
-from utils.files.atomic import atomic_text_file
 
 SCHEMA = 1
 # One value of so many in a batch is hashed: all 80 MB would take as long as a step on a GPU. A

@@ -14,10 +14,10 @@ from utils.data.image.view import View
 from utils.data.loading.items import CLASSES
 from utils.data.sources.class_folders import fill_images
 from utils.data.sources.samples import SampleTable
+from utils.detect.media.source import Frame
+from utils.detect.results.class_result import ClassResult
 from utils.errors import DatasetError, UserError
-from utils.files.project import PROJECT
-from utils.media.source import Frame
-from utils.results.class_result import ClassResult
+from utils.project import PROJECT
 from utils.tasks.task import NO_AUDIT, Task
 
 NO_BOXES = "a classifier finds no boxes"

@@ -13,13 +13,13 @@ from utils.data.loading.items import BOXES
 from utils.data.sources.class_folders import refuse_classes
 from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
 from utils.data.sources.samples import Sample, SampleTable
+from utils.detect.media.source import Frame
+from utils.detect.results.result import Result
+from utils.detect.results.text_lines import LabelFiles, label_lines
 from utils.detections import Detections
 from utils.evaluation.coco.results_file import CocoResults
 from utils.evaluation.legacy import LegacyEvaluator
-from utils.media.source import Frame
 from utils.report.console import legacy_table
-from utils.results.result import Result
-from utils.results.text_lines import LabelFiles, label_lines
 from utils.tasks.task import LegacyMetric, Task
 
 

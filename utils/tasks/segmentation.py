@@ -10,25 +10,25 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from backend.words import count
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.items import MaskItems, complete_outlines
 from utils.data.loading.reading import pixel_polygons
+from utils.data.masks.runs import areas, runs_of_polygons
 from utils.data.sources.class_folders import refuse_classes
 from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
 from utils.data.sources.samples import Sample, SampleTable
+from utils.detect.media.source import Frame
+from utils.detect.results.result import MaskResult
+from utils.detect.results.text_lines import LabelFiles, outline_lines
 from utils.detections import GroundTruth, Segmentations
 from utils.errors import DatasetError, UserError
 from utils.evaluation.coco.results_file import CocoMaskResults
 from utils.evaluation.masks import legacy_masks
-from utils.files.models import args_of
-from utils.masks.runs import areas, runs_of_polygons
-from utils.media.source import Frame
+from utils.model_yamls import args_of
 from utils.ragged import Ragged
 from utils.report.console import legacy_table
-from utils.results.result import MaskResult
-from utils.results.text_lines import LabelFiles, outline_lines
 from utils.tasks.task import LegacyMetric, Task
+from utils.text import count
 
 log = logging.getLogger("data")
 

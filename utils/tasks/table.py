@@ -9,7 +9,7 @@ from typing import Any
 from utils.cli.flags import flags_of
 from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
-from utils.files.models import block_of, read_model
+from utils.model_yamls import block_of, read_model
 from utils.tasks.classification import CLASSIFICATION
 from utils.tasks.detection import DETECTION
 from utils.tasks.segmentation import SEGMENTATION

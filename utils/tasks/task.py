@@ -26,13 +26,13 @@ from utils.data.loading.items import BoxItems
 from utils.data.loading.reading import ground_truth
 from utils.data.sources.coco_annotations import CocoAnnotations
 from utils.data.sources.samples import Sample, SampleTable
+from utils.detect.media.source import Frame
+from utils.detect.results.image_result import ImageResult
+from utils.detect.results.text_lines import LabelFiles
 from utils.detections import GroundTruth
 from utils.errors import DatasetError, UserError
 from utils.evaluation.coco.results_file import CocoResults
-from utils.files.models import block_of, read_model, scale_depth, scale_width, shipped_model
-from utils.media.source import Frame
-from utils.results.image_result import ImageResult
-from utils.results.text_lines import LabelFiles
+from utils.model_yamls import block_of, read_model, scale_depth, scale_width, shipped_model
 
 SIZES = "nsmlx"  # of the public detectors
 NO_AUDIT = "an audit asks a model for the objects of images; give weights of a detector"

@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import backend
-from backend.words import count
 from utils.cli.flags import new_parser
 from utils.errors import UserError
-from utils.files.models import block_of
+from utils.model_yamls import block_of
 from utils.processes.command import run_command
-from utils.screen.text import printable, say
-from utils.state.checkpoint import FORMAT, Checkpoint, Header, save_checkpoint
 from utils.tasks.table import task_of_head
 from utils.tasks.task import Task
+from utils.text import count, printable, say
+from utils.weights.checkpoint import FORMAT, Checkpoint, Header, save_checkpoint
 from utils.weights.load import load_weights, model_document
 from utils.weights.public_heads import PUBLIC_HEADS
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from utils.detect.pipeline.background import runtime_threads
 from utils.errors import UserError
 from utils.export.formats import is_exported
 from utils.export.metadata import Runtime
 from utils.export.opening import format_to_run, open_runtime
-from utils.pipeline.background import runtime_threads
-from utils.state.checkpoint import Checkpoint
+from utils.weights.checkpoint import Checkpoint
 from utils.weights.load import load_weights
 
 

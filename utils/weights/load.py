@@ -8,8 +8,8 @@ from typing import Any
 
 from utils.errors import UserError
 from utils.export.formats import is_exported
-from utils.files.regular import open_regular
-from utils.state.checkpoint import (
+from utils.regular_files import open_regular
+from utils.weights.checkpoint import (
     MAX_WEIGHTS_BYTES,
     Checkpoint,
     Header,

@@ -12,10 +12,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
-from backend.words import count
 from utils.errors import UserError, brief
-from utils.files.regular import open_regular, read_bytes
-from utils.state.checkpoint import MAX_WEIGHTS_BYTES
+from utils.regular_files import open_regular, read_bytes
+from utils.text import count
+from utils.weights.checkpoint import MAX_WEIGHTS_BYTES
 
 MAX_EXPANSION = 4  # uncompressed bytes for each byte of an archive; weights hardly compress
 MAX_MEMBERS = 100_000

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from backend.words import count
 from utils.errors import UserError, brief
-from utils.files.regular import open_regular, read_bytes
-from utils.state.checkpoint import MAX_WEIGHTS_BYTES
+from utils.regular_files import open_regular, read_bytes
+from utils.text import count
 from utils.weights.accepted_names import ONEFLOW_NAMES
+from utils.weights.checkpoint import MAX_WEIGHTS_BYTES
 from utils.weights.members import FolderMembers, Members, open_zip
 from utils.weights.pickle_reader import Record, read_pickle
 from utils.weights.tensors import (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from utils.errors import UserError, brief
-from utils.files.models import block_of
+from utils.model_yamls import block_of
 from utils.weights.activation import DEFAULT_ACTIVATION
 from utils.weights.modules import activation_of, class_name, is_module
 from utils.weights.pickle_reader import Record

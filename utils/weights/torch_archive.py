@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from backend.words import count
 from utils.errors import UserError, brief
+from utils.text import count
 from utils.weights.accepted_names import STORAGE_DTYPES, TORCH_NAMES, UNTYPED_STORAGE
 from utils.weights.members import Members
 from utils.weights.pickle_reader import Name, Record, read_pickle

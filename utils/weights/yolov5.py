@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from utils.errors import UserError
-from utils.files.json import LARGEST_COUNT
-from utils.state.checkpoint import Checkpoint, Header
+from utils.json_files import LARGEST_COUNT
+from utils.weights.checkpoint import Checkpoint, Header
 from utils.weights.modules import (
     BATCHNORM_EPS,
     CLASSIFIER_EPS,

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from backend.words import count
 from utils.cli.hyperparameters import Hyperparameters
 from utils.data.anchors.fit import Fit, fit_anchors, measure_fit
 from utils.errors import UserError, brief
+from utils.text import count
 
 MAX_LEVELS = 5  # strides 8 to 128
 MAX_NUMBERS = 64  # of a level, two an anchor

@@ -13,7 +13,7 @@ import numpy as np
 
 from backend import nn, ops
 from backend.contract import Tensor
-from backend.words import count
+from models.blocks.registry import Cost, LayerRequest
 from models.heads.anchor.anchors import (
     anchors_in_cells,
     check_anchors,
@@ -26,10 +26,10 @@ from models.heads.anchor.ciou import choose_box_iou, complete_iou
 from models.heads.anchor.decode import BOX_CHANNELS, decode_logits, logit
 from models.heads.anchor.loss import DetectionLoss, LossGains
 from models.heads.base import Head
-from models.registry import Cost, LayerRequest
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.recipe_config import RecipeConfig
 from utils.errors import UserError
+from utils.text import count
 from utils.weights.transfer import ClassRows
 
 PRIOR_OBJECTS_PER_IMAGE = 8  # at 640 px, for the initial objectness bias

@@ -13,7 +13,7 @@ import numpy as np
 
 from backend import autograd, fused, ops
 from backend.contract import Tensor
-from models.proof import is_proved
+from backend.proof import is_proved
 
 # (pred, target), (N, 4) cxcywh each -> (N,): `complete_iou`, or `backend.fused.complete_iou`.
 BoxIou = Callable[[Tensor, Tensor], Tensor]

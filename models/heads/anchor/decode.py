@@ -11,8 +11,8 @@ import numpy as np
 
 from backend import ops
 from backend.contract import Tensor
-from backend.words import count
 from utils.errors import UserError, brief
+from utils.text import count
 
 BOX_CHANNELS = 4  # of an output: cx, cy, w, h, then objectness, then the classes
 

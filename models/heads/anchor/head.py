@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from backend.contract import Tensor
+from models.blocks.registry import LayerPlan, LayerRequest, register
 from models.heads.anchor.cell_head import CellHead
 from models.heads.anchor.decode import BOX_CHANNELS, rows_of_detections
 from models.heads.base import Pass, brought_back, used_levels
-from models.registry import LayerPlan, LayerRequest, register
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
 from utils.data.sources.samples import Sample
 from utils.detections import Detections

@@ -16,6 +16,7 @@ from backend import ops
 from backend.contract import Tensor
 from backend.processes import this_process
 from models.blocks.conv import Conv
+from models.blocks.registry import ONCE, Cost, LayerPlan, LayerRequest, register
 from models.blocks.transformer import Linear
 from models.heads.base import (
     Head,
@@ -27,7 +28,6 @@ from models.heads.base import (
     batch_parts,
     loss_dtype,
 )
-from models.registry import ONCE, Cost, LayerPlan, LayerRequest, register
 from utils.cli.hyperparameters import Hyperparameters
 from utils.data.image.letterbox import Letterbox
 from utils.data.loading.batch import Targets

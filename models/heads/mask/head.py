@@ -14,18 +14,18 @@ import numpy as np
 from backend import nn, ops
 from backend.contract import Tensor
 from models.blocks.conv import Conv
+from models.blocks.registry import MAX_CHANNELS, Cost, LayerPlan, LayerRequest, register
 from models.heads.anchor.cell_head import CellHead
 from models.heads.anchor.decode import BOX_CHANNELS, rows_of_detections
 from models.heads.mask.loss import SegmentationLoss
-from models.registry import MAX_CHANNELS, Cost, LayerPlan, LayerRequest, register
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
+from utils.data.masks.assemble import native_runs
 from utils.data.sources.samples import Sample
 from utils.detections import Detections, Segmentations
 from utils.errors import UserError, brief
 from utils.evaluation.masks import MaskEvaluator, MaskResult, coco_masks
 from utils.evaluation.nms import SuppressionSettings, best_rows_of_images
 from utils.export.metadata import MASK_ROWS, MASKS, MOST_MASKS
-from utils.masks.assemble import native_runs
 from utils.ragged import Ragged
 from utils.report.console import metrics_table
 from utils.report.plots.images import draw_objects, plot_examples

@@ -32,7 +32,7 @@ from tests.browser.npm import installed_folder
 from tests.shared_files import shared_path
 from tests.tiny_weights import noise, write_tiny_weights
 from tests.unit.data.fetch.loopback_site import loopback_site
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 EXAMPLES = PROJECT / "docs" / "examples" / "export"
 PYTHON = EXAMPLES / "python" / "onnx_detect.py"

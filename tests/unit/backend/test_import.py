@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from backend.select import FRAMEWORKS
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
 

@@ -9,7 +9,7 @@ import pytest
 
 import backend
 from backend import cores, openmp
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 NAMES = (*openmp.WAITING, *openmp.THREADS)
 SHOWN = (

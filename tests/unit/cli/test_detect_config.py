@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from utils.cli.detect_config import parse_detect_flags
+from utils.detect.config import parse_detect_flags
 from utils.errors import UserError
 
 SWITCHES = (

@@ -5,9 +5,9 @@ import shlex
 import pytest
 
 from utils.cli.absent_flags import EXPORT
-from utils.cli.export_config import ExportConfig, parse_export_flags
 from utils.cli.flags import as_words, flags_of
 from utils.errors import UserError
+from utils.export.config import ExportConfig, parse_export_flags
 
 
 def parse(flags):

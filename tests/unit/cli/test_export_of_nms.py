@@ -2,9 +2,9 @@
 
 import pytest
 
-from utils.cli.export_config import parse_export_flags
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
+from utils.export.config import parse_export_flags
 from utils.export.formats import FORMATS
 
 

@@ -21,7 +21,7 @@ from utils.cli.train_config import TrainConfig, parse_train_flags, train_parser
 from utils.cli.val_config import ValConfig, parse_val_flags
 from utils.comparison.settings import compare_parser
 from utils.errors import UserError
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 from utils.weights.__main__ import main as convert_weights
 
 

@@ -4,13 +4,13 @@ import pytest
 
 from tests.flag_page import BACKENDS, BOTH, DOCS, LANGUAGES, pages
 from utils.cli.absent_flags import DETECTION, EXPORT, TRAINING, VALIDATION
-from utils.cli.detect_config import DetectConfig
-from utils.cli.export_config import ExportConfig
 from utils.cli.flags import flags_of
-from utils.cli.serve_config import ServeConfig
 from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
 from utils.comparison.settings import compare_parser
+from utils.detect.config import DetectConfig
+from utils.export.config import ExportConfig
+from utils.serve.config import ServeConfig
 
 # Of the public YOLOv5 v7, as its --help lists them.
 TRAIN_FLAGS = (

@@ -4,9 +4,9 @@ import shlex
 
 import pytest
 
-from utils.cli.detect_config import DetectConfig
-from utils.cli.serve_config import parse_serve_flags
+from utils.detect.config import DetectConfig
 from utils.errors import UserError
+from utils.serve.config import parse_serve_flags
 
 
 def parse(flags: str):

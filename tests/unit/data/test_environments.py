@@ -2,7 +2,7 @@
 
 from tests.environments import BACKENDS, python_of, run_python
 from tests.shared_files import shared_path
-from utils.files.yaml import write_yaml
+from utils.yaml_files import write_yaml
 
 
 def test_batches_are_byte_identical_in_both_environments(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 
 from utils.cli.train_config import parse_train_flags
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 DOCUMENTS = {
     document["kind"]: document

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.docs_blocks.blocks import BLOCKS
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 DOCS = PROJECT / "docs"
 PAGES = sorted([*DOCS.glob("en/**/*.md"), *DOCS.glob("zh/**/*.md")])

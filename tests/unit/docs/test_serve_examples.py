@@ -8,8 +8,8 @@ import shlex
 
 import pytest
 
-from utils.cli.serve_config import PROGRAM, ServeConfig, parse_serve_flags
-from utils.files.project import PROJECT
+from utils.project import PROJECT
+from utils.serve.config import PROGRAM, ServeConfig, parse_serve_flags
 from utils.serve.requests import OPEN_PATHS
 
 EXAMPLES = PROJECT / "docs" / "examples" / "serve"

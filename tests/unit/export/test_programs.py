@@ -27,7 +27,7 @@ from utils.export.metadata import metadata_as_json
 from utils.export.ncnn import NcnnRuntime, write_ncnn
 from utils.export.openvino import write_openvino
 from utils.export.program import run_program
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 PROGRAM = """#!{python}
 import json, sys

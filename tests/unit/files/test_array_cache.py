@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from utils.files import array_cache
-from utils.files.array_cache import (
+from utils import array_cache
+from utils.array_cache import (
     RECENT_NS,
     cache_folder,
     find_keys,

@@ -1,4 +1,4 @@
-"""atomic.py: a file is the old one or a whole new one, and errors name it."""
+"""atomic_files.py: a file is the old one or a whole new one, and errors name it."""
 
 import contextlib
 import os
@@ -7,8 +7,8 @@ import stat
 
 import pytest
 
-from utils.files import atomic
-from utils.files.atomic import (
+from utils import atomic_files as atomic
+from utils.atomic_files import (
     atomic_file,
     atomic_text_file,
     growing_file,

@@ -1,4 +1,4 @@
-"""utils/files/json.py: what is read, has the form that is expected, and stands for the absent."""
+"""utils/json_files.py: what is read, has the form that is expected, and stands for the absent."""
 
 import json
 import math
@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from utils.files import json as our_json
-from utils.files.json import (
+from utils import json_files as our_json
+from utils.json_files import (
     LARGEST_COUNT,
     MAX_DEPTH,
     Default,

@@ -3,8 +3,8 @@
 import pytest
 
 from utils.errors import UserError
-from utils.files.models import find_model, read_model, shipped_model
-from utils.files.project import PROJECT
+from utils.model_yamls import find_model, read_model, shipped_model
+from utils.project import PROJECT
 
 
 @pytest.mark.parametrize(

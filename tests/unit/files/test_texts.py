@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.files.texts import Paths, Texts
+from utils.packed_texts import Paths, Texts
 
 # Half a surrogate pair, a name that is no UTF-8, nothing at all.
 TEXTS = ["a.jpg", "", "größe 图.png", "\ud800", "caf\udce9", "a\0b", "🐈"]

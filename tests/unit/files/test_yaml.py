@@ -1,4 +1,4 @@
-"""utils/files/yaml.py: YAML from anyone is plain data within bounds, or one clear error."""
+"""utils/yaml_files.py: YAML from anyone is plain data within bounds, or one clear error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from utils.errors import UserError
-from utils.files.yaml import MAX_DEPTH, MAX_NODES, read_yaml, write_yaml, yaml_text
+from utils.yaml_files import MAX_DEPTH, MAX_NODES, read_yaml, write_yaml, yaml_text
 
 SECONDS = 10  # for the largest file that is accepted; it takes about 2 on an idle machine
 MIB = 300  # likewise: it takes about 100

@@ -8,7 +8,7 @@ from backend import autograd, nn, ops
 from models.blocks.conv import find_activation
 from models.detector import Detector
 from models.graph import parse_model, read_model_yaml
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 POINTS = np.concatenate([np.linspace(-8, 8, 65) + 1e-3, [-60.0, 60.0]])
 FORMULAS = {

@@ -9,8 +9,8 @@ import pytest
 
 import backend
 from backend import autograd, ops
-from models import evaluation
 from models.detector import Detector, images_to_tensor
+from models.evaluation import evaluate as evaluation
 from models.graph import read_model_yaml
 from models.heads.base import LossTerms
 from tests.dispatched import dispatched, total, waits

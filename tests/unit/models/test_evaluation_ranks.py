@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from backend import ops
-from models import evaluation
+from models.evaluation import evaluate as evaluation
 from models.heads.anchor.head import AnchorHead
 from models.heads.base import LossTerms
 from models.heads.mask.head import MaskHead, MaskRows

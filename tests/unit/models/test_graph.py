@@ -10,13 +10,13 @@ import pytest
 import yaml
 
 from backend import nn, ops
-from models import registry
+from models.blocks import registry
 from models.detector import Detector
 from models.graph import parse_model, plan_layers, read_model_yaml
 from models.heads.base import Head
 from utils.errors import UserError
-from utils.files.json import parse_json
-from utils.files.models import scale_depth, scale_width
+from utils.json_files import parse_json
+from utils.model_yamls import scale_depth, scale_width
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from models.training.start import build_model
 from tests.foreign_files import SMALL_DOCUMENT, small_arrays
 from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
-from utils.state.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
 from utils.weights.__main__ import main
+from utils.weights.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
 from utils.weights.load import load_weights
 
 DOCUMENT = {**SMALL_DOCUMENT, "nc": 2, "anchors": [[1, 2, 3, 4]]}

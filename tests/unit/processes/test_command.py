@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from utils.errors import LoaderError, UserError
-from utils.files.project import PROJECT
 from utils.processes.command import run_command
 from utils.processes.exit_status import (
     EXIT_FAILED,
@@ -17,9 +16,10 @@ from utils.processes.exit_status import (
     STATUS_FILE,
 )
 from utils.processes.start import EXIT_USER_ERROR
+from utils.project import PROJECT
 
 BUG = "a.jpg: ValueError: 3\nin a loader worker:\nTraceback (most recent call last):\n  there"
-LINE = "from utils.screen.text import say\ndef main():\n    for _ in range(9999): say('line')"
+LINE = "from utils.text import say\ndef main():\n    for _ in range(9999): say('line')"
 LAST_WORDS = (
     "from utils.errors import UserError\n"
     "from utils.processes.suspend import Suspended\n"

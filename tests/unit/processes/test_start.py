@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 PROGRAM = """
 import os, subprocess, sys

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from utils.files.project import PROJECT
 from utils.processes import suspend
 from utils.processes.command import run_command
 from utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended, listening
+from utils.project import PROJECT
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 # The steps come every tenth of a second.
 PROGRAM = """

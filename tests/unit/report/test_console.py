@@ -7,7 +7,7 @@ import pytest
 
 import backend
 import models.graph  # noqa: F401  registers all heads
-from models.registry import find_block
+from models.blocks.registry import find_block
 from tests.coco_reference import detections, evaluate, ground_truth
 from tests.small import RESULT_COLUMNS
 from utils.report.console import ROWS_A_HEADING, EpochTable, metrics_table

@@ -24,10 +24,10 @@ from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
 from utils.data.sources.splits import load_split
 from utils.errors import LoaderError
-from utils.files.yaml import write_yaml
 from utils.processes.command import run_command
-from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
 from utils.weights import __main__ as weights
+from utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
+from utils.yaml_files import write_yaml
 
 # What a file name may hold on Linux: escape codes, ends of lines, marks that turn the direction of
 # writing, bytes that are no UTF-8. A class name or a header may hold a surrogate in its place.

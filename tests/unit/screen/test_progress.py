@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from utils.screen import progress
-from utils.screen.progress import LineHandler, Progress, joined
+from utils import progress
+from utils.progress import LineHandler, Progress, joined
 
 
 class Terminal(io.StringIO):

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.structure.source_files import PYTHON_FILES
-from utils.files.project import PROJECT
 from utils.processes import start
+from utils.project import PROJECT
 
 COMMANDS = ["train.py", "val.py", "compare.py", "-m models.training.doctor", "-m utils.weights",
     "-m utils.data.records", "-m tests.parity", "-m benchmarks"]  # fmt: skip
@@ -22,7 +22,7 @@ WITHOUT_GATE = ("utils/setup/", "tests/", "benchmarks/")
 GATED = ("tests/parity/__main__.py", "benchmarks/__main__.py")
 # Read by Python before or while it reads the gate.
 READ_BEFORE = [
-    "utils/__init__.py", "utils/files/__init__.py", "utils/files/project.py",
+    "utils/__init__.py", "utils/project.py",
     "utils/processes/__init__.py", "utils/processes/interrupt.py", "utils/processes/start.py",
     "models/__init__.py", "models/training/__init__.py", "utils/data/__init__.py",
     "utils/data/records/__init__.py", "utils/weights/__init__.py",

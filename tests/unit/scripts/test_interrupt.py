@@ -9,8 +9,8 @@ import pytest
 
 import backend
 from tests.structure.source_files import PYTHON_FILES
-from utils.files.project import PROJECT
 from utils.processes.interrupt import EXIT_INTERRUPTED, EXIT_TERMINATED
+from utils.project import PROJECT
 
 LEFT_OUT = {
     Path("backend/contract/__main__.py"),  # its package imports much before it

@@ -15,8 +15,8 @@ from pycocotools.cocoeval import COCOeval
 
 import val
 from backend import nn
-from models import validation
 from models.detector import Detector
+from models.evaluation import validation
 from models.graph import read_model_yaml
 from models.inference.image_detector import ImageDetector
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
@@ -26,7 +26,7 @@ from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes import watchdog
-from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
+from utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import cv2
 import pytest
 
 import val
-from models import validation
+from models.evaluation import validation
 from tests.tiny_tasks import write_tiny_classifier
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
 from utils.errors import UserError

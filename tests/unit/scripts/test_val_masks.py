@@ -12,7 +12,7 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 import val
-from models import validation
+from models.evaluation import validation
 from models.heads.mask.head import MaskHead
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from tests.small import write_small_dataset

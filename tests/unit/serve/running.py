@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import cv2
 
 from tests.tiny_weights import noise
-from utils.files.project import PROJECT
 from utils.processes.process_family import descendants
+from utils.project import PROJECT
 
 SECONDS = 60.0  # for what takes a few
 DETECT = "/v1/detect"

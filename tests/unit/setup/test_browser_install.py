@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.browser import install, npm
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 CI = Path(PROJECT, ".ci", "run")
 

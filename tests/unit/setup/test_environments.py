@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from utils.errors import UserError
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 from utils.setup.environments import prepare_all
 
 # Plays python, pip and the Python inside the new environment, which is a copy of itself.

@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.state.test_checkpoint import HEADER
 from utils.errors import UserError
-from utils.state.checkpoint import Checkpoint, load_checkpoint
 from utils.state.files import StateFiles
+from utils.weights.checkpoint import Checkpoint, load_checkpoint
 
 
 def state(number):

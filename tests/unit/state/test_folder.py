@@ -14,7 +14,7 @@ import time
 import pytest
 
 from utils.errors import UserError
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 from utils.state.folder import LOCK_FILE, RunLock, create_run_folder
 
 # Holds the lock of a folder, and starts processes that outlive it.

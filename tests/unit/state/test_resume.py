@@ -13,10 +13,8 @@ from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparamet
 from utils.cli.run_config import as_document
 from utils.cli.train_config import TrainConfig, read_train_flags, run_settings
 from utils.errors import UserError
-from utils.files.yaml import write_yaml
 from utils.processes.world import ALONE
 from utils.report.stage_timer import StageTimer
-from utils.state.checkpoint import Checkpoint
 from utils.state.files import StateFiles
 from utils.state.resume import (
     find_resume_point,
@@ -24,6 +22,8 @@ from utils.state.resume import (
     resumed_config,
 )
 from utils.state.run import clean_up
+from utils.weights.checkpoint import Checkpoint
+from utils.yaml_files import write_yaml
 
 BEGUN = ["--cfg", "x.yaml", "--epochs", "3", "--freeze", "2", "--batch", "8", "--keep", "5"]
 

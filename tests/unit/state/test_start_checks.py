@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from utils.errors import UserError
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 from utils.state import start_checks
 from utils.state.start_checks import check_device
 

@@ -4,7 +4,7 @@ import pytest
 
 from models.graph import parse_model, plan_layers
 from utils.errors import UserError
-from utils.files.models import read_model
+from utils.model_yamls import read_model
 from utils.tasks.classification import CLASSIFICATION
 from utils.tasks.detection import DETECTION
 from utils.tasks.segmentation import SEGMENTATION

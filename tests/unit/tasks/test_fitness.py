@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import models.graph  # noqa: F401  registers all heads
-from models.registry import find_block
+from models.blocks.registry import find_block
+from utils.data.masks.runs import runs_of_mask
 from utils.detections import Classification, Detections, GroundTruth, Segmentations
-from utils.masks.runs import runs_of_mask
 from utils.ragged import Ragged
 from utils.tasks.table import TASKS
 

@@ -6,12 +6,12 @@ from tests.shared_files import shared_path
 from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
 from utils.cli.train_config import TASK_NAMES, parse_train_flags
 from utils.errors import UserError
-from utils.files.models import read_model
-from utils.state import checkpoint
+from utils.model_yamls import read_model
 from utils.tasks.classification import CLASSIFICATION
 from utils.tasks.detection import DETECTION
 from utils.tasks.segmentation import SEGMENTATION
 from utils.tasks.table import TASKS, check_flags, find_task, task_of_flags
+from utils.weights import checkpoint
 
 
 def test_tasks_are_those_of_the_flag():

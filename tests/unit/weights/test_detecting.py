@@ -9,13 +9,13 @@ from backend import openmp
 from models.inference.pipeline import num_lanes
 from tests.onnx_files import ROW, SIDE, write_detector
 from tests.tiny_weights import write_tiny_weights
+from utils.detect.media.finding import are_several
+from utils.detect.pipeline import background
+from utils.detect.pipeline.background import runtime_lanes, usable_threads
 from utils.errors import UserError
 from utils.export import formats, opening
-from utils.media.finding import are_several
-from utils.pipeline import background
-from utils.pipeline.background import runtime_lanes, usable_threads
-from utils.state.checkpoint import Checkpoint
 from utils.weights import detecting
+from utils.weights.checkpoint import Checkpoint
 from utils.weights.detecting import ExportedWeights, load_all_to_detect, load_to_detect
 from utils.weights.load import load_weights
 

@@ -27,8 +27,8 @@ from tests.foreign_files import (
 )
 from tests.shared_files import shared_path
 from utils.errors import UserError
-from utils.state.checkpoint import load_checkpoint
 from utils.weights.__main__ import main
+from utils.weights.checkpoint import load_checkpoint
 from utils.weights.load import load_weights
 
 

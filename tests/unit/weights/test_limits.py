@@ -14,7 +14,7 @@ import pytest
 from models.stored import spec_of_weights
 from tests.unit.weights.hostile_files import CONTAINERS, FILES, PICKLES
 from utils.errors import UserError
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 from utils.weights.__main__ import describe
 from utils.weights.load import load_weights
 

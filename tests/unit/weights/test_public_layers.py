@@ -14,7 +14,7 @@ from models.stored import detector_of_weights
 from tests.foreign_files import TorchFile, module
 from tests.shared_files import shared_path
 from utils.errors import UserError
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 from utils.weights.load import load_weights
 
 NN = "torch.nn.modules"

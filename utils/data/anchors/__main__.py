@@ -9,7 +9,6 @@ if __name__ == "__main__":
 
 import argparse
 
-from backend.words import count
 from utils.cli.flags import from_one, new_parser, whole_from
 from utils.cli.hyperparameters import MAX_ANCHORS, read_hyperparameters
 from utils.cli.recipe_config import RecipeConfig, require_seed
@@ -20,7 +19,7 @@ from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.command import run_command
-from utils.screen.text import say
+from utils.text import count, say
 
 LEVELS = 5  # of any model
 

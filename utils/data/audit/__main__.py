@@ -26,7 +26,7 @@ def main() -> None:
     samples = load_split(dataset, config.task, max_pixels=config.max_pixels)
     weights = [load_weights(path) for path in config.weights]
     backend.use(config.backend)
-    from models.audit import run_audit
+    from models.evaluation.audit import run_audit
 
     run_audit(config, dataset, samples, weights)
 

@@ -12,7 +12,6 @@ from utils.data.augment.blending import NUM_CUTOUT_DRAWS, cut_out, draw_ratio, m
 from utils.data.augment.copy_paste import CopyPaste, draw_copy_paste, draw_with_copies
 from utils.data.augment.geometry import Warp
 from utils.data.augment.objects import objects_on_canvas, warp_objects
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.augment.tiles import (
     NUM_TILES,
     NUM_TILES_OF_NINE,
@@ -24,6 +23,7 @@ from utils.data.augment.tiles import (
 )
 from utils.data.augment.transforms import transform
 from utils.data.image.decoding import LabelledImage, SourceImage
+from utils.strengths import AugmentConfig
 
 
 @dataclass(frozen=True)

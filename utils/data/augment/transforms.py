@@ -23,11 +23,11 @@ from utils.data.augment.geometry import MIN_AREA_RATIO, MIN_SIDE, worth_keeping
 from utils.data.augment.objects import OUTLINE_MARGIN, boxes_within, warp_polygons
 from utils.data.image.decoding import LabelledImage
 from utils.errors import UserError, brief
-from utils.files.json import parse_json
-from utils.files.project import PROJECT
-from utils.files.yaml import find_yaml, read_yaml
+from utils.json_files import parse_json
 from utils.optional import import_optional
 from utils.polygons import Polygons, starts_of, without_outlines
+from utils.project import PROJECT
+from utils.yaml_files import find_yaml, read_yaml
 
 FOLDER = "data/albumentations"
 PUBLIC_TRANSFORMS = PROJECT / FOLDER / "public.yaml"

@@ -13,6 +13,7 @@ import logging
 import sys
 from pathlib import Path
 
+from utils.atomic_files import atomic_text_file
 from utils.cli.flags import from_one, new_parser
 from utils.cli.run_config import require_part
 from utils.data.check.checking import check_dataset
@@ -22,11 +23,10 @@ from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
 from utils.errors import DatasetError, UserError
-from utils.files.atomic import atomic_text_file
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED
-from utils.screen.text import say
 from utils.state.folder import create_run_folder
+from utils.text import say
 
 FOLDER = Path("runs/check")
 

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.words import count
 from utils.data.check.inspection import KINDS, CheckedImage, Finding, count_objects, inspect
 from utils.data.image.fingerprint import duplicates, near_duplicates
 from utils.data.image.limits import IMAGE_SUFFIXES, MAX_PIXELS
@@ -19,7 +18,8 @@ from utils.data.sources.label_file import BrokenLabelError, label_file_of, read_
 from utils.data.sources.labels import ImageFile, ImageSource, image_of
 from utils.data.sources.splits import group_copies, images_of
 from utils.errors import brief
-from utils.screen.progress import Progress
+from utils.progress import Progress
+from utils.text import count
 
 COLUMNS = 5  # of a line of labels, at least
 MOST_THREADS = 8  # each has an image of up to 150 MB

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.words import count
 from utils.boxes import xyxy_to_cxcywh
 from utils.data.check.checking import Check
 from utils.data.check.inspection import KINDS, CheckedImage, Row, is_unlabelled, read_rows
@@ -29,7 +28,7 @@ from utils.data.sources.dataset_yaml import DatasetSpec
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.label_file import label_path
 from utils.errors import DatasetError
-from utils.screen.text import printable
+from utils.text import count, printable
 
 BROKEN = ("missing_image", "unreadable_image", "truncated_image", "image_size")
 DROPPED = ("zero_area", "repeated_object", "unknown_class")

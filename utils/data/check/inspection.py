@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backend.words import count
 from utils.boxes import xyxy_to_cxcywh
 from utils.data.image.being_read import read_as
 from utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes
@@ -37,7 +36,8 @@ from utils.data.sources.labels import ImageFile, ImageSource
 from utils.data.sources.record_images import RecordImage
 from utils.data.sources.splits import MOST_DECODED, image_bytes
 from utils.errors import brief
-from utils.files.regular import open_regular
+from utils.regular_files import open_regular
+from utils.text import count
 
 
 class Kind(NamedTuple):

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
+from utils.atomic_files import atomic_text_file
+from utils.colours import RGB, class_colour
 from utils.data.check.checking import Check
+from utils.data.check.crops import Crop, crop_grid
 from utils.data.check.inspection import KINDS, CheckedImage, Finding, count_objects
 from utils.data.loading.reading import decode, pixel_boxes
 from utils.data.sources.samples import Sample
-from utils.drawing.colours import RGB, class_colour
 from utils.errors import DatasetError
-from utils.files.atomic import atomic_text_file
-from utils.page.crops import Crop, crop_grid
-from utils.page.document import Html, bullets, html_page, paragraph, section, table
-from utils.screen.text import printable
+from utils.html import Html, bullets, html_page, paragraph, section, table
+from utils.text import printable
 
 SMALL_SIDES = (3, 8)  # pixels at --img: hardly to be seen, and hard to find at a stride of 8
 LONGEST_NAME = 60  # characters of a class

@@ -11,14 +11,13 @@ import fcntl
 import os
 from pathlib import Path
 
-from backend.words import count
+from utils.atomic_files import atomic_text_file
 from utils.cli.flags import new_parser
 from utils.data.fetch.download import Item, download, find_list, hash_of, unpack
 from utils.errors import UserError
-from utils.files.atomic import atomic_text_file
-from utils.files.regular import read_text
 from utils.processes.command import run_command
-from utils.screen.text import say
+from utils.regular_files import read_text
+from utils.text import count, say
 
 OUT = "DIR/"  # the folder of --out in what a list says is next
 PART = ".part"  # of a file that has not come to its end

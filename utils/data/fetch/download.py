@@ -26,11 +26,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, NamedTuple
 
 from utils.errors import UserError, brief
-from utils.files.project import PROJECT
-from utils.files.regular import open_regular
-from utils.files.yaml import read_yaml
-from utils.screen.progress import Progress
-from utils.screen.text import printable
+from utils.progress import Progress
+from utils.project import PROJECT
+from utils.regular_files import open_regular
+from utils.text import printable
+from utils.yaml_files import read_yaml
 
 FOLDER = PROJECT / "data" / "fetch"
 MAX_BYTES = 1 << 40  # of one file

@@ -27,8 +27,8 @@ from utils.data.sources.formats.format import (
 )
 from utils.data.sources.formats.names import FileNames, find_files, listed_in, split_of
 from utils.errors import brief
-from utils.files.regular import open_regular
-from utils.files.xml import Element, stream_xml
+from utils.regular_files import open_regular
+from utils.xml_files import Element, stream_xml
 
 NAME = "CVAT for images 1.1"
 UNDIVIDED = "default"  # the subset of tasks that are in none

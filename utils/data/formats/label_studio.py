@@ -15,7 +15,6 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from backend.words import count
 from utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
 from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.sources.formats.format import (
@@ -32,7 +31,8 @@ from utils.data.sources.formats.format import (
 )
 from utils.data.sources.formats.names import FileNames, find_files, listed_in
 from utils.errors import brief
-from utils.files.json import read_json
+from utils.json_files import read_json
+from utils.text import count
 
 NAME = "Label Studio JSON"
 MAX_BYTES = 1 << 29

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from backend.words import count
 from utils.data.formats.outlines import box_outline
 from utils.data.image.decoding import OtherSizeError, decode_bytes
 from utils.data.image.header import BrokenImageError, read_header
@@ -29,8 +28,9 @@ from utils.data.sources.formats.format import (
     read_points,
 )
 from utils.errors import brief
-from utils.files.json import read_json
+from utils.json_files import read_json
 from utils.polygons import join_parts
+from utils.text import count
 
 MAX_BYTES = 1 << 28  # a file may hold its whole image as text
 MAX_MASK_PIXELS = 1 << 27  # of all masks in a file: a small PNG can hold many

@@ -26,7 +26,7 @@ from utils.data.sources.formats.format import (
 )
 from utils.data.sources.formats.names import FileNames, ambiguous, find_files, listed_in
 from utils.errors import DatasetError, brief
-from utils.files.regular import open_regular, read_text
+from utils.regular_files import open_regular, read_text
 
 NAME = "OpenImages CSV"
 COLUMNS = ("ImageID", "LabelName", "XMin", "YMin", "XMax", "YMax")

@@ -29,7 +29,7 @@ from utils.data.image.pillow_image import (
     recognise_other,
 )
 from utils.errors import UserError
-from utils.files.regular import open_regular
+from utils.regular_files import open_regular
 
 _ORIENTATION = 0x0112  # the tag, of EXIF and of a TIFF
 # Measured: Chromium 149 shows these as they are stored, and turns JPEG, PNG and AVIF.

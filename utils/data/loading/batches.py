@@ -13,7 +13,6 @@ import cv2
 import numpy as np
 
 from backend.processes import Process
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.decoding import LabelledImage, SourceImage, reduced_size
 from utils.data.image.letterbox import Letterbox
 from utils.data.loading.batch import Batch, Targets, join_targets
@@ -25,6 +24,7 @@ from utils.data.loading.reading import decode, pixel_boxes, pixel_polygons
 from utils.data.randomness import sample_generator
 from utils.data.sources.samples import Sample, SampleTable
 from utils.errors import DatasetError, UserError
+from utils.strengths import AugmentConfig
 
 # The public recipe's margin around rectangular validation images, in strides.
 RECTANGLE_MARGIN = 0.5

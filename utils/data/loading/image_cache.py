@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from backend.words import count
 from utils.data.loading.memory import free_memory
 from utils.errors import DatasetError
 from utils.processes.world import ALONE, World
+from utils.text import count
 
 _ABSENT, _PRESENT = b"\0", b"\1"
 _PAGE = 4096

@@ -17,7 +17,6 @@ from utils.data.augment.class_sample import (
     shortest_side,
 )
 from utils.data.augment.sample import Augmentation, augment, draw_augmentation
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.decoding import (
     REDUCTIONS,
     LabelledImage,
@@ -34,8 +33,9 @@ from utils.data.image.letterbox import (
     resize,
 )
 from utils.data.loading.batch import TargetMasks, Targets
-from utils.masks.raster import index_map, separate
+from utils.data.masks.raster import index_map, separate
 from utils.polygons import Polygons, starts_of, without_outlines
+from utils.strengths import AugmentConfig
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from backend.words import count
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, ValBatches
 from utils.data.loading.image_cache import create_cache
@@ -20,6 +18,8 @@ from utils.data.loading.workers import SLOTS_PER_WORKER, NewArray, WorkerPool, n
 from utils.data.sources.samples import Sample, table_of
 from utils.errors import UserError
 from utils.processes.world import ALONE, World
+from utils.strengths import AugmentConfig
+from utils.text import count
 
 MOSAIC_WINDOW = "--mosaic-window"
 # Fractions of what is free at the start; both caches, the model and the workers must fit.

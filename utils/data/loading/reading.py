@@ -18,8 +18,8 @@ from utils.data.records.layout import read_record
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.errors import DatasetError
-from utils.files.regular import read_bytes
 from utils.polygons import Polygons
+from utils.regular_files import read_bytes
 
 
 def read_image_bytes(sample: Sample) -> np.ndarray:

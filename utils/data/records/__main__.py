@@ -12,7 +12,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from backend.words import count
 from utils.cli.flags import from_one, new_parser
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.records.command.packing import (
@@ -31,10 +30,10 @@ from utils.data.sources.labels import ImageSource, scan_samples
 from utils.data.sources.record_images import RecordImage, read_index
 from utils.data.sources.splits import images_of
 from utils.errors import DatasetError
-from utils.files.regular import read_bytes
 from utils.processes.command import run_command
-from utils.screen.progress import Progress
-from utils.screen.text import printable, say
+from utils.progress import Progress
+from utils.regular_files import read_bytes
+from utils.text import count, printable, say
 
 MIB = 1 << 20
 

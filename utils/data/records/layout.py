@@ -21,9 +21,9 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from backend.words import count
 from utils.errors import DatasetError
-from utils.files.regular import open_descriptor, open_regular
+from utils.regular_files import open_descriptor, open_regular
+from utils.text import count
 
 SUFFIX = ".ffr"
 START = struct.Struct("<Iq")  # the checksum of all that follows it in the header, and N

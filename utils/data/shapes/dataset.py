@@ -29,7 +29,7 @@ from utils.data.shapes.scene import (
     visible_outlines,
 )
 from utils.errors import DatasetError, UserError, brief
-from utils.files.yaml import read_yaml, write_yaml
+from utils.yaml_files import read_yaml, write_yaml
 
 YAML_NAME = "shapes.yaml"
 _VERSION = 1  # of the drawing; a set drawn by another version is not mixed with this one's

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backend.words import count
+from utils.array_cache import Arrays, state_of_files
 from utils.data.image.header import BrokenImageError, read_image_size, read_other_view
 from utils.data.image.orientation import EXCHANGES_SIDES, UPRIGHT, boxes_upright, points_upright
 from utils.data.sources.formats.coco import COCO
@@ -38,9 +38,9 @@ from utils.data.sources.formats.voc import VOC
 from utils.data.sources.label_file import BrokenLabelError, Labels, require_drawable
 from utils.data.sources.scan_memory import Memory
 from utils.errors import DatasetError, brief
-from utils.files.array_cache import Arrays, state_of_files
-from utils.files.json import parse_json
+from utils.json_files import parse_json
 from utils.polygons import Polygons
+from utils.text import count
 
 OVERSHOOT = 0.01  # of the side: so far outside the image a coordinate is clipped, tools round
 WINGS = ("utils.data.formats",)  # packages with more formats, each in a tuple FORMATS

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from utils.array_cache import state_of_files
 from utils.data.image.header import read_image_size
 from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.sources.formats.names import split_folders, split_of
@@ -20,8 +21,7 @@ from utils.data.sources.image_files import search_images, sorted_images
 from utils.data.sources.label_file import BrokenLabelError, Labels, label_file_of
 from utils.data.sources.samples import SampleTable
 from utils.errors import DatasetError, brief
-from utils.files.array_cache import state_of_files
-from utils.screen.text import printable
+from utils.text import printable
 
 FEWEST_CLASSES = 2
 FULL_BOX = (0.5, 0.5, 1.0, 1.0)  # cx, cy, width, height of what fills an image

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from utils.data.masks.runs import areas
 from utils.data.sources.dataset_yaml import DatasetSpec
 from utils.data.sources.formats.coco import COCO
 from utils.data.sources.formats.coco_file import (
@@ -22,7 +23,6 @@ from utils.data.sources.label_file import BrokenLabelError, require_drawable
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError, brief
-from utils.masks.runs import areas
 from utils.polygons import Polygons, starts_of
 from utils.ragged import Ragged
 

@@ -10,7 +10,6 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from backend.words import count
 from utils.data.shapes.dataset import ShapesConfig, draw_class_dataset, draw_dataset
 from utils.data.sources.annotated_images import read_annotations
 from utils.data.sources.class_folders import ClassFolders, class_names_of
@@ -18,8 +17,8 @@ from utils.data.sources.dataset_yaml import DatasetSpec, read_dataset_yaml
 from utils.data.sources.formats.format import AnnotatedFolder, Annotations
 from utils.data.sources.recognised import recognise, unrecognised_text
 from utils.errors import DatasetError
-from utils.files.project import PROJECT
-from utils.screen.text import printable
+from utils.project import PROJECT
+from utils.text import count, printable
 
 BUILT_IN = "shapes"
 BUILT_INS: dict[str, Callable[[Path], Path]] = {

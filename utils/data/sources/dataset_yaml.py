@@ -12,14 +12,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from backend.words import count
 from utils.data.sources.annotated_images import format_of
 from utils.data.sources.class_folders import ClassFolders, as_classes
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.names import SPLIT_NAMES
 from utils.data.sources.image_files import expand_glob, has_images, is_glob, no_images_text
 from utils.errors import DatasetError, brief
-from utils.files.yaml import read_yaml
+from utils.text import count
+from utils.yaml_files import read_yaml
 
 SPLITS = ("train", "val", "test")
 ONE_CLASS = "item"  # the public name of all classes together

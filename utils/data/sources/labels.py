@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from backend.words import count
+from utils.array_cache import state_of_files
 from utils.data.image.being_read import read_as
 from utils.data.image.header import BrokenImageError, read_image_size
 from utils.data.image.limits import MAX_PIXELS
@@ -31,11 +31,10 @@ from utils.data.sources.label_file import (
 from utils.data.sources.samples import Places, SampleTable
 from utils.data.sources.scan_memory import Memory, in_pieces, look_up
 from utils.errors import DatasetError
-from utils.files.array_cache import state_of_files
-from utils.files.texts import Paths, Texts, rows_of
+from utils.packed_texts import Paths, Texts, rows_of
 from utils.polygons import Polygons, join_polygons, starts_of, without_outlines
 from utils.processes.world import ALONE, World
-from utils.screen.text import printable
+from utils.text import count, printable
 
 _SHOWN_PROBLEMS = 5
 

@@ -22,9 +22,9 @@ from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.names import SPLIT_NAMES, split_folders, split_of
 from utils.data.sources.image_files import has_images
 from utils.errors import DatasetError, UserError, brief
-from utils.files.regular import read_text
-from utils.files.yaml import read_yaml
-from utils.screen.text import printable
+from utils.regular_files import read_text
+from utils.text import printable
+from utils.yaml_files import read_yaml
 
 YAML_NAMES = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
 OF_CLASSES = "folders of classes"

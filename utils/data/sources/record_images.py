@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from backend.words import count
 from utils.data.image.header import check_size
 from utils.data.image.limits import MAX_SIDE, MIN_SIDE
 from utils.data.records.layout import (
@@ -28,6 +27,7 @@ from utils.data.records.layout import (
 )
 from utils.data.sources.label_file import MAX_LABEL_BYTES, Labels, label_path, parse_labels
 from utils.errors import DatasetError
+from utils.text import count
 
 MAGIC = b"duet-img"
 VERSION = 1

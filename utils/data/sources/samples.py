@@ -14,7 +14,7 @@ from typing import overload
 import numpy as np
 
 from utils.data.records.layout import RecordPlace
-from utils.files.texts import Paths, Texts, rows_of
+from utils.packed_texts import Paths, Texts, rows_of
 from utils.polygons import Polygons, join_polygons, starts_of
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from utils.files.array_cache import Arrays, find_keys, key_of, read_arrays, version_of, write_arrays
+from utils.array_cache import Arrays, find_keys, key_of, read_arrays, version_of, write_arrays
 
 _PACKAGES = "pillow", "pi-heif"  # that read images; without the latter HEIC images are left out
 FEWEST_IMAGES = 500  # fewer are read as soon as a file of them is
@@ -20,8 +20,7 @@ _READERS = (
     "utils/data/sources/**/*.py",
     "utils/data/formats/*.py",
     "utils/data/image/*.py",
-    "utils/files/*.py",
-    "utils/polygons.py",
+    "utils/*.py",
 )
 _PIECE = 64  # indices that a thread takes at a time
 

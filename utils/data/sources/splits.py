@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.words import count
+from utils.array_cache import state_of_files
 from utils.data.image.being_read import read_as
 from utils.data.image.fingerprint import (
     NO_FINGERPRINT,
@@ -42,12 +42,11 @@ from utils.data.sources.labels import ImageSource, image_of, require_same_images
 from utils.data.sources.samples import SampleTable
 from utils.data.sources.scan_memory import Memory, in_pieces, look_up
 from utils.errors import DatasetError, UserError
-from utils.files.array_cache import state_of_files
-from utils.files.regular import read_bytes
 from utils.processes import watchdog
 from utils.processes.world import ALONE, World
-from utils.screen.progress import Progress
-from utils.screen.text import printable
+from utils.progress import Progress
+from utils.regular_files import read_bytes
+from utils.text import count, printable
 
 LABEL_CLASSES = 2**31  # of label files whose classes are not told apart
 WORK = "looking for near-duplicates"

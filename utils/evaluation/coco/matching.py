@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from utils.boxes import pairwise_iou
+from utils.data.masks import runs
 from utils.detections import Detections, GroundTruth
-from utils.masks import runs
 
 IOU_THRESHOLDS = np.linspace(0.50, 0.95, 10)
 MAX_DETECTIONS_PER_CLASS = 100

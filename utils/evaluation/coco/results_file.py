@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from utils.atomic_files import atomic_text_file
+from utils.data.masks.runs import to_text
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
-from utils.files.atomic import atomic_text_file
-from utils.masks.runs import to_text
 
 # fmt: off
 COCO_CATEGORY_IDS = {

@@ -12,8 +12,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from utils.files.regular import read_bytes
 from utils.optional import import_optional
+from utils.regular_files import read_bytes
 from utils.report.loggers.events import EpochEnds, RunBegins, RunEnds
 
 _NOT_IN_TAGS = re.compile(r"[^-/\w.]")

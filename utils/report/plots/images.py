@@ -15,29 +15,29 @@ import cv2
 import numpy as np
 
 from utils.boxes import cxcywh_to_xyxy
+from utils.colours import WHITE
 from utils.data.image.decoding import choose_reduction
 from utils.data.image.letterbox import resize
 from utils.data.loading.batch import TargetMasks, Targets
 from utils.data.loading.reading import decode
+from utils.data.masks.runs import areas, mask_of_runs, runs_of_mask
 from utils.data.sources.samples import Sample
+from utils.detect.results.image_file import save_image
 from utils.detections import GroundTruth, Segmentations
-from utils.drawing.annotate import (
+from utils.errors import DatasetError
+from utils.evaluation.accuracy import Mistake
+from utils.evaluation.coco.metric import Example
+from utils.ragged import Ragged
+from utils.report.drawing.annotate import (
     default_font_size,
     draw_boxes,
     draw_masks,
     label_height,
     label_image,
 )
-from utils.drawing.colours import WHITE
-from utils.drawing.fonts import drawable_name
-from utils.errors import DatasetError
-from utils.evaluation.accuracy import Mistake
-from utils.evaluation.coco.metric import Example
-from utils.masks.runs import areas, mask_of_runs, runs_of_mask
-from utils.ragged import Ragged
+from utils.report.drawing.fonts import drawable_name
 from utils.report.plots.style import cut
-from utils.results.image_file import save_image
-from utils.screen.text import printable
+from utils.text import printable
 
 MAX_TILES = 16
 MAX_SIDE = 1920  # of all tiles together, pixels

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from backend.words import count
 from utils.boxes import cxcywh_to_xyxy
+from utils.colours import COLOURS
 from utils.data.sources.class_folders import fill_images
 from utils.data.sources.samples import Sample, SampleTable, table_of
-from utils.drawing.colours import COLOURS
 from utils.report.plots.style import (
     INK,
     colour_of,
@@ -22,6 +21,7 @@ from utils.report.plots.style import (
     save_figure,
     set_fonts,
 )
+from utils.text import count
 
 MAX_BARS = 30
 MAX_OUTLINES = 1000

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backend.words import count
-from utils.drawing.colours import COLOURS
+from utils.colours import COLOURS
 from utils.evaluation.coco.by_confidence import CONFIDENCE_GRID, ByConfidence
 from utils.evaluation.coco.confusion import CONFIDENCE_ABOVE, IOU_ABOVE, Confusion
 from utils.evaluation.coco.metric import MetricResult
@@ -26,6 +25,7 @@ from utils.report.plots.style import (
     save_figure,
     set_fonts,
 )
+from utils.text import count
 
 FAINT, THIN = "#D4D4D4", 0.6
 MAX_CLASSES = 100  # with a row of their own

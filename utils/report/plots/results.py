@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from utils.drawing.colours import COLOURS
+from utils.atomic_files import atomic_text_file
+from utils.colours import COLOURS
 from utils.errors import UserError
-from utils.files.atomic import atomic_text_file
 from utils.report.plots.style import GREY, INK, figure_text, new_figure, save_figure, set_fonts
 from utils.report.results import read_results
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from utils.drawing.colours import COLOURS, class_colour
-from utils.drawing.fonts import font_for, warn_missing
-from utils.files.atomic import atomic_file
-from utils.results.image_file import save_image
-from utils.screen.text import printable
+from utils.atomic_files import atomic_file
+from utils.colours import COLOURS, class_colour
+from utils.detect.results.image_file import save_image
+from utils.report.drawing.fonts import font_for, warn_missing
+from utils.text import printable
 
 GREY, INK, GRID = "#C8C8C8", "#303030", "#E4E4E4"
 DOTS_PER_INCH = 110

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from utils.data.audit.findings import (
+from utils.detections import Detections, GroundTruth
+from utils.evaluation.audit.findings import (
     KINDS,
     LEAST_SCORE,
     MISPLACED,
@@ -17,7 +18,6 @@ from utils.data.audit.findings import (
     examine,
     unseen_scores,
 )
-from utils.detections import Detections, GroundTruth
 
 CAT, DOG = 0, 1
 SIZE = (400, 400)

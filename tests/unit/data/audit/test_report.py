@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tests.tiny_weights import noise
-from utils.data.audit.findings import MISPLACED, OVERLOOKED, SWAPPED, UNSEEN, Finding
-from utils.data.audit.report import COLUMNS, Audit, audit_page, write_table
 from utils.data.sources.samples import Sample
+from utils.evaluation.audit.findings import MISPLACED, OVERLOOKED, SWAPPED, UNSEEN, Finding
+from utils.evaluation.audit.report import COLUMNS, Audit, audit_page, write_table
 
 NAME = '<b>dog\x1b[2J, "x"'
 SHOWN_NAME = NAME.replace("\x1b", r"\x1b")

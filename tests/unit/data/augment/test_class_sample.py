@@ -17,9 +17,9 @@ from utils.data.augment.class_sample import (
     random_region,
     shortest_side,
 )
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.decoding import SourceImage, reduced_size
 from utils.data.randomness import sample_generator
+from utils.strengths import AugmentConfig
 
 STRONG = OF_CLASSES
 NOTHING = AugmentConfig()

@@ -8,7 +8,7 @@ from tests.outlines import make_polygons
 from tests.shared_files import shared_path
 from utils.data.augment.geometry import Warp
 from utils.data.augment.objects import Objects, boxes_within, warp_objects, warp_polygons
-from utils.masks.raster import separate
+from utils.data.masks.raster import separate
 
 IDENTITY = np.eye(3)
 

@@ -10,7 +10,6 @@ from benchmarks.paste_and_warp import plain_augment
 from tests.outlines import make_polygons
 from utils.data.augment.copy_paste import CopyPaste
 from utils.data.augment.sample import Augmentation, augment, draw_augmentation
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.decoding import (
     LabelledImage,
     SourceImage,
@@ -18,6 +17,7 @@ from utils.data.image.decoding import (
     choose_reduction,
 )
 from utils.data.randomness import sample_generator
+from utils.strengths import AugmentConfig
 
 SIZES = [(240, 320), (320, 240), (200, 320), (320, 320), (317, 211)]
 IMAGE_SIZE, NUM_DRAWS = 256, 12

@@ -17,10 +17,10 @@ from utils.data.augment.sample import (
     flip_left_right,
     flip_up_down,
 )
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.decoding import LabelledImage, SourceImage
 from utils.data.randomness import sample_generator
 from utils.errors import UserError
+from utils.strengths import AugmentConfig
 
 GREY = 114
 STRONG = AugmentConfig(

@@ -18,7 +18,7 @@ from utils.data.fetch.download import Item, find_list
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 CONTENT = np.random.default_rng(0).bytes(3_000_000)
 FILES = {"VOC/a/1.jpg": b"one", "VOC/b/2.jpg": b"two" * 1000}

@@ -18,7 +18,7 @@ from utils.data.sources.formats.format import (
 )
 from utils.data.sources.labels import scan_samples
 from utils.data.sources.samples import Sample
-from utils.media.image_file import ImageFile
+from utils.detect.media.image_file import ImageFile
 
 SIZE = HEIGHT, WIDTH = 48, 80
 RED, GREEN, GRAY = (250, 20, 20), (20, 230, 30), (120, 120, 120)

@@ -13,7 +13,7 @@ from utils.data.loading import image_cache, memory
 from utils.data.loading.image_cache import create_cache
 from utils.data.loading.memory import free_memory
 from utils.errors import DatasetError
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 SIZES = [(3, 5), (7, 2), (4, 4)]
 

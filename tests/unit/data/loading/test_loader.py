@@ -9,13 +9,13 @@ import pytest
 
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from utils.boxes import cxcywh_to_xyxy
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batches import TrainBatches
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.loading.order import Epoch
 from utils.data.loading.reading import decode
 from utils.data.sources.samples import table_of
 from utils.errors import DatasetError, LoaderError, UserError
+from utils.strengths import AugmentConfig
 
 NUM_SAMPLES = 22
 

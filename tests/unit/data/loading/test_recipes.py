@@ -16,7 +16,6 @@ from tests.shared_files import shared_path
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import TrainConfig, read_train_flags
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading import batches, memory
 from utils.data.loading.batches import TrainBatches
 from utils.data.loading.items import BOXES
@@ -27,6 +26,7 @@ from utils.data.sources.samples import table_of
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.world import ALONE, World
+from utils.strengths import AugmentConfig
 
 NUM_SAMPLES, BATCH = 22, 8
 RECIPES = {

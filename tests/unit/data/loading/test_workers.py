@@ -20,7 +20,6 @@ import pytest
 
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from tests.unit.data.sources.test_samples import make_sample
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batches import TrainBatches
 from utils.data.loading.loader import TrainLoader
 from utils.data.loading.order import Epoch
@@ -28,7 +27,8 @@ from utils.data.loading.workers import SharedSlots, SharedSource, WorkerPool
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.data.sources.samples import SampleTable, table_of
 from utils.errors import LoaderError
-from utils.files.project import PROJECT
+from utils.project import PROJECT
+from utils.strengths import AugmentConfig
 
 CRASHING_INDEX = 3
 
@@ -142,7 +142,7 @@ DIE_HERE = """
 import sys
 import backend
 from tests.unit.data.loading.test_workers import CRASHING_INDEX, CrashingBatches
-from utils.data.augment.strengths import AugmentConfig
+from utils.strengths import AugmentConfig
 from utils.data.loading.order import Epoch
 from utils.data.sources.samples import SampleTable, table_of
 from utils.data.sources.image_files import list_images

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from utils.boxes import pairwise_iou
+from utils.data.masks.runs import mask_of_runs, runs_of_polygons
 from utils.data.randomness import sample_generator
 from utils.data.shapes import dataset as shapes
 from utils.data.shapes.dataset import CLASSES, HUES, ShapesConfig, draw_class_dataset, draw_dataset
@@ -18,7 +19,6 @@ from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
 from utils.data.sources.splits import load_split
 from utils.errors import DatasetError
-from utils.masks.runs import mask_of_runs, runs_of_polygons
 
 SMALL = ShapesConfig(num_train=6, num_val=3, image_side=96)
 SMALL_CLASSES = ShapesConfig(num_train=20, num_val=10, image_side=48)

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import yaml
 
+from utils import array_cache
 from utils.data.sources import class_folders, scan_memory
 from utils.data.sources.class_folders import ClassFolders, similar_names
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import images_of, load_split
 from utils.errors import DatasetError, UserError
-from utils.files import array_cache
 
 PIXEL = cv2.imencode(".png", np.zeros((12, 16, 3), np.uint8))[1].tobytes()
 

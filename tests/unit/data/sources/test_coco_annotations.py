@@ -11,7 +11,7 @@ import pytest
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from models.validation import annotated_objects
+from models.evaluation.validation import annotated_objects
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.samples import Sample

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 from tests.unit.data.image.kinds_of_images import encoded
-from tests.unit.results.made import make_detections
-from utils.cli.detect_config import DetectConfig
-from utils.data.augment.strengths import AugmentConfig
+from tests.unit.detect.results.made import make_detections
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.formats.format import FileNotes, ImageLabels, collect
 from utils.data.sources.image_files import list_images
 from utils.data.sources.label_file import label_path
 from utils.data.sources.labels import scan_samples
+from utils.detect.config import DetectConfig
+from utils.detect.media.finding import find_sources
+from utils.detect.results.result import Result
+from utils.detect.results.run_files import RunFiles
 from utils.errors import DatasetError
-from utils.media.finding import find_sources
-from utils.results.result import Result
-from utils.results.run_files import RunFiles
-from utils.screen.text import printable
+from utils.strengths import AugmentConfig
+from utils.text import printable
 
 STEMS = [
     "two words", " blank at the start", "猫の写真", "emoji 😀🐱", "é composed", "é in two",

@@ -13,6 +13,7 @@ import pytest
 
 from tests.rank_threads import RankFailures, run_rank_threads
 from tests.unit.data.sources.equal_samples import assert_same_samples
+from utils import array_cache
 from utils.data.image import header
 from utils.data.sources import annotated_images, label_file, labels, scan_memory, splits
 from utils.data.sources.annotated_images import read_annotations
@@ -24,7 +25,6 @@ from utils.data.sources.labels import scan_samples
 from utils.data.sources.scan_memory import Memory
 from utils.data.sources.splits import load_split, read_fingerprints
 from utils.errors import DatasetError
-from utils.files import array_cache
 
 BOX, TWICE, BROKEN = "1 0.5 0.5 0.2 0.2\n", "0 0.5 0.5 0.2 0.2\n" * 2, "1 0.5\n"
 LEFT_OUT = [os.fsdecode(b"cut caf\xe9\n.png"), "größe 1.png"]  # read again by each scan

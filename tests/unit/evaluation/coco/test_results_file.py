@@ -25,7 +25,7 @@ from utils.evaluation.coco.results_file import (
     category_ids,
     image_ids,
 )
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 
 COCO_NAMES = list(COCO_CATEGORY_IDS)
 BOX, OTHER = [10, 10.25, 30.1, 30], [50, 50, 70, 80]

@@ -11,8 +11,8 @@ from PIL import Image
 import backend
 from models import load
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
+from utils.detect.media.video_writer import VideoWriter
 from utils.errors import UserError
-from utils.media.video_writer import VideoWriter
 
 IMAGE = noise(64, 96)
 SIZE = 64

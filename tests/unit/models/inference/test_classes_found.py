@@ -12,9 +12,9 @@ import hubconf
 from models import load
 from tests.tiny_tasks import write_tiny_classifier
 from tests.tiny_weights import noise
+from utils.detect.results.class_result import ClassResult
+from utils.detect.results.image_file import save_image
 from utils.errors import UserError
-from utils.results.class_result import ClassResult
-from utils.results.image_file import save_image
 
 IMAGES = [noise(64, 96, 1), noise(96, 64, 2), noise(33, 70, 3), noise(64, 96, 4)]
 SIZE = 64

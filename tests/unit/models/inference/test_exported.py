@@ -9,7 +9,7 @@ from models.inference.image_detector import ImageDetector
 from models.inference.predictor import make_predictor
 from models.inference.predictors import Ensemble
 from tests.tiny_weights import tiny_checkpoint
-from utils.cli.detect_config import DetectConfig
+from utils.detect.config import DetectConfig
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
 from utils.export.metadata import DETECTIONS, PIXELS, Metadata

@@ -14,11 +14,11 @@ from models.inference.hub import hub_views
 from models.inference.hub_results import HubResults
 from tests.shared_files import shared_path
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
+from utils.detect.media.source import Frame
+from utils.detect.results.result import Result
 from utils.detections import Detections
 from utils.errors import UserError
-from utils.files.project import PROJECT
-from utils.media.source import Frame
-from utils.results.result import Result
+from utils.project import PROJECT
 
 IMAGE = noise(64, 96)
 SIZE = 64

@@ -14,8 +14,8 @@ from models.inference.image_detector import ImageDetector
 from models.inference.pipeline import Lanes, Pipeline, num_lanes
 from models.inference.predictor import make_predictor
 from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
+from utils.detect.media.source import BrokenSourceError, Frame
 from utils.evaluation.nms import SuppressionSettings
-from utils.media.source import BrokenSourceError, Frame
 
 
 class Images:

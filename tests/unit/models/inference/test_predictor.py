@@ -11,7 +11,7 @@ from models.graph import read_model_yaml
 from models.inference.predictor import make_predictor
 from models.inference.predictors import Augmented, Ensemble
 from tests.small import write_tiny_model
-from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
+from utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
 from utils.weights.load import load_weights
 
 NAMES = ("a", "b", "c")

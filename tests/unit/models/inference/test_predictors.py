@@ -26,7 +26,7 @@ from tests.small_classes import write_tiny_classifier
 from utils.data.image.letterbox import fit_letterbox
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
-from utils.files.yaml import parse_yaml
+from utils.yaml_files import parse_yaml
 
 # Float32 sums of a whole network in another order, relative to the largest value; 2e-6 was
 # measured for OneFlow.

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from models import evaluation
+from models.evaluation import evaluate as evaluation
 from models.heads.anchor.head import AnchorHead
 from models.inference.image_detector import ImageDetector
 from tests.rank_threads import run_rank_threads

@@ -9,7 +9,7 @@ import yaml
 
 from tests.small import SMALL_SHAPES
 from utils.data.shapes.dataset import ShapesConfig, draw_class_dataset, draw_dataset
-from utils.files.project import PROJECT
+from utils.project import PROJECT
 from utils.tasks.table import TASKS
 
 DRAW = {

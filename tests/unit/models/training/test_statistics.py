@@ -13,10 +13,10 @@ from models.training.statistics import join_statistics, recommend, recompute_sta
 from tests.small import write_small_dataset, write_tiny_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import TrainConfig
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
+from utils.strengths import AugmentConfig
 
 SIZE, BATCH = 64, 5  # of 12 images the last batch has 2
 

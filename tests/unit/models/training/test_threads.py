@@ -9,8 +9,8 @@ import backend
 backend.use()
 
 from backend import openmp  # noqa: E402
+from models.blocks.registry import count_gflops  # noqa: E402
 from models.graph import plan_layers, read_model_yaml  # noqa: E402
-from models.registry import count_gflops  # noqa: E402
 from models.training.execution import choose_step_threads  # noqa: E402
 from utils.cli.train_config import parse_train_flags  # noqa: E402
 from utils.processes.launch import rank_variables  # noqa: E402

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.drawing.stand_in_fonts import forget_fonts, use_folder
+from tests.unit.report.drawing.stand_in_fonts import forget_fonts, use_folder
 
 
 @pytest.fixture

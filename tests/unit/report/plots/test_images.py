@@ -8,10 +8,10 @@ import pytest
 
 from tests.mask_reference import masked_truth, segmentations
 from tests.unit.report.plots.drawn import NAMES, read_rgb
+from utils.colours import class_colour
 from utils.data.loading.batch import TargetMasks, Targets
 from utils.data.sources.samples import Sample
 from utils.detections import Detections, GroundTruth
-from utils.drawing.colours import class_colour
 from utils.evaluation.accuracy import Mistake
 from utils.evaluation.coco.metric import NUM_EXAMPLES, Example
 from utils.report.plots import images

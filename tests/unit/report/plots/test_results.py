@@ -8,7 +8,7 @@ import pytest
 
 from tests.small import RESULT_COLUMNS
 from tests.unit.report.plots.drawn import kept_figures, read_rgb, texts_of
-from utils.drawing.colours import COLOURS
+from utils.colours import COLOURS
 from utils.errors import UserError
 from utils.report.plots import results
 from utils.report.plots.results import (

@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from backend.words import count
 from utils.data.loading.reading import read_image_bytes
 from utils.data.records.layout import MAX_RECORD_BYTES, SUFFIX, write_records
 from utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
@@ -25,9 +24,10 @@ from utils.data.sources.record_images import (
 )
 from utils.data.sources.samples import Sample
 from utils.errors import DatasetError
-from utils.files.yaml import yaml_text
 from utils.polygons import without_outlines
-from utils.screen.progress import Progress
+from utils.progress import Progress
+from utils.text import count
+from utils.yaml_files import yaml_text
 
 _FEWEST_POINTS = 3  # of a polygon; a line of fewer numbers is a box
 

@@ -33,7 +33,7 @@ from utils.data.sources.formats.names import (
     split_of,
 )
 from utils.errors import brief
-from utils.screen.text import printable
+from utils.text import printable
 
 NAME = "COCO JSON"
 ROBOFLOW = "_annotations.coco.json"

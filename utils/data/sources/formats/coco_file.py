@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from utils.boxes import corners_of
+from utils.data.masks.runs import runs_of_polygons
 from utils.data.sources.formats.coco_masks import MaskRuns, outline_of_runs, read_pieces, read_runs
 from utils.errors import brief
-from utils.files.json import read_members
-from utils.masks.runs import runs_of_polygons
+from utils.json_files import read_members
 from utils.polygons import Polygons, join_parts, starts_of
 
 MAX_BYTES = 1 << 32

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from utils.data.image.limits import MAX_SIDE, MOST_PIXELS
+from utils.data.masks.runs import from_text
 from utils.errors import brief
-from utils.masks.runs import from_text
 from utils.polygons import join_parts
 
 

@@ -26,7 +26,7 @@ from utils.data.sources.formats.names import (
     split_of,
     without_image_suffix,
 )
-from utils.screen.progress import Progress
+from utils.progress import Progress
 
 # In lower case, the likeliest first.
 IMAGE_FOLDERS = ("jpegimages", "images", "imgs", "img")

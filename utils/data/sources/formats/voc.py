@@ -25,7 +25,7 @@ from utils.data.sources.formats.format import (
 )
 from utils.data.sources.formats.names import split_of
 from utils.errors import DatasetError
-from utils.files.xml import Element, read_xml
+from utils.xml_files import Element, read_xml
 
 _ROOT = re.compile(rb"<annotation[\s/>]")
 _HEAD_BYTES = 1 << 12

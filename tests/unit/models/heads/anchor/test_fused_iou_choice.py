@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from backend import fused, ops
+from backend.proof import is_proved
 from models.heads.anchor import ciou
 from models.heads.anchor.ciou import choose_box_iou, complete_iou
-from models.proof import is_proved
 
 PLAIN = {"value": np.array([1.0, -200.0]), "gradient": np.zeros((0, 4))}
 

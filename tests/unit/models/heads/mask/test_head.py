@@ -12,9 +12,9 @@ from models.inference.predictors import Augmented
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.small import TINY, TINY_SEGMENTER
 from utils.data.image.letterbox import Letterbox
+from utils.data.masks.runs import mask_of_runs
 from utils.detections import SuppressionSettings
 from utils.errors import UserError
-from utils.masks.runs import mask_of_runs
 
 SQUARE = Letterbox((64, 64), (64, 64), (0, 0), (64, 64))
 

@@ -1,0 +1,1 @@
+"""A model and a split of a dataset: what it finds, scored."""

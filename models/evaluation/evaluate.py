@@ -1,0 +1,172 @@
+"""Detect in every image of a split and compare what is found with its labels.
+
+`loop.py` calls it after each epoch, `validation.py` for val.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from backend import autograd, ops
+from models.heads.base import Evaluator, Head, Loss, Sink
+from models.inference.image_detector import ImageDetector, Predictor, network_input
+from utils.data.loading.batch import Batch, Targets
+from utils.data.loading.loader import ValLoader
+from utils.data.loading.reading import read_ahead
+from utils.data.sources.samples import Sample
+from utils.detections import GroundTruth
+from utils.evaluation.collector import Collector, FoundImage
+from utils.evaluation.nms import SuppressionSettings
+from utils.processes import watchdog
+from utils.processes.world import ALONE, World
+from utils.progress import Progress
+
+DEFAULT_SUPPRESSION = SuppressionSettings()
+
+
+class Validation(NamedTuple):
+    """What `evaluate` measures."""
+
+    result: Any  # of the head's evaluator, as `Head.figures` reads it
+    losses: np.ndarray  # float64 means in the order of `Head.loss_names`; zeros without a loss
+
+
+def evaluate(
+    model: Predictor,
+    loader: ValLoader,
+    samples: Sequence[Sample],
+    class_names: Sequence[str],
+    device: str,
+    suppression: SuppressionSettings = DEFAULT_SUPPRESSION,
+    loss: Loss | None = None,
+    sinks: Sequence[Sink] = (),
+    objects_of: Callable[[int], GroundTruth] | None = None,
+    channels_last: bool | None = None,
+    at_a_time: int = 0,
+    after_batch: Callable[[], None] | None = None,
+) -> Validation:
+    """Detect in every image of the loader and compare with its labels.
+
+    Each rank detects in its shard of every batch; all of them return what a single process does.
+
+    Args:
+        model: in evaluation mode; with a loss, only one model, without augmentation.
+        samples: those that the loader was made from.
+        suppression: which predictions count as found.
+        loss: adds the batches' mean losses, as in training; those of all ranks add up to a batch's.
+        sinks: receive what the evaluator receives, each image under its place in samples, only
+            on the first rank.
+        objects_of: returns those of the sample at a place, in pixels of its image; None for its
+            labels.
+        channels_last: layout of the feature maps; None for the one that the device gains from.
+        at_a_time: images that the model computes together; 0: all of a batch.
+        after_batch: called after every batch, on all ranks; what it raises ends the validation.
+    """
+    head, evaluator = model.head, model.head.make_evaluator(class_names)
+    receive = _receiver(head, evaluator, sinks, samples, objects_of, loader.world)
+    collector = Collector(head.nothing_found, loader.world, receive)
+
+    def finish(batch_index: int, batch: Batch, predictions: Sequence[Any]) -> None:
+        images = head.finish_images(predictions, batch.letterboxes, suppression)
+        for index, found in zip(batch.sample_indices.tolist(), images, strict=True):
+            collector.add_image(FoundImage(batch_index, index, found))
+
+    finish_last: Callable[[], object] = list  # nothing before the first batch
+    raw: Any = ()
+    with Progress(len(loader), "validating", "batches") as bar, autograd.no_grad():
+        for batch_index, batch in enumerate(loader):
+            # Without an image, a rank still takes part in the loss, which asks all of them.
+            if len(batch.images) or loss is not None:
+                images = network_input(model, batch.images, device, channels_last)
+                raw = in_pieces(model, images, at_a_time)
+            read_losses = _losses_later(head, loss, raw, batch.targets)
+            # The framework has queued its work, but for PyTorch on a CPU, and does it meanwhile.
+            finish_last()
+            lowest = suppression.confidence_threshold
+            predictions = model.decode_above(raw, lowest) if len(batch.images) else []
+            collector.end_batch(read_losses())
+            finish_last = partial(finish, batch_index, batch, predictions)
+            bar.update()
+            watchdog.progress()
+            if after_batch is not None:
+                after_batch()
+        finish_last()
+    losses = collector.finish()  # the evaluator has all images only then
+    return Validation(evaluator.result(), losses)
+
+
+def evaluate_tiled(
+    detector: ImageDetector,
+    samples: Sequence[Sample],
+    class_names: Sequence[str],
+    world: World = ALONE,
+    sinks: Sequence[Sink] = (),
+    objects_of: Callable[[int], GroundTruth] | None = None,
+) -> Validation:
+    """Detect in every image at its own size, in tiles, and compare with its labels.
+
+    Each rank detects in its shard of the images; otherwise it is `evaluate` without a loss.
+    The next image is read meanwhile: two are in memory.
+
+    Args:
+        detector: with tiling.
+    """
+    assert detector.tiling is not None
+    head = detector.predictor.head
+    evaluator = head.make_evaluator(class_names)
+    receive = _receiver(head, evaluator, sinks, samples, objects_of, world)
+    collector = Collector(head.nothing_found, world, receive)
+    shard = world.process.shard(range(len(samples)))
+    images = read_ahead([samples[index] for index in shard])
+    with Progress(len(shard), "validating", "images") as bar, closing(images):
+        for index, image in zip(shard, images, strict=True):
+            found = detector.detect_in_batches(image, detector.tiling.batch_size, watchdog.progress)
+            collector.add_image(FoundImage(0, index, found))
+            bar.update()
+    collector.end_batch(np.zeros(len(head.loss_names)))
+    losses = collector.finish()
+    return Validation(evaluator.result(), losses)
+
+
+def in_pieces(model: Predictor, images: Any, at_a_time: int) -> Any:
+    """Return what the model does of a batch; at most so many images are computed together."""
+    if not 0 < at_a_time < images.shape[0]:
+        return model(images)
+    starts = range(0, images.shape[0], at_a_time)
+    found = [model(images[start : start + at_a_time]) for start in starts]
+    return tuple(ops.cat(maps) for maps in zip(*found, strict=True))
+
+
+def _losses_later(
+    head: Head, loss: Loss | None, raw: Any, targets: Targets
+) -> Callable[[], np.ndarray]:
+    """Return what reads a batch's losses, in the head's order, as float64; zeros without a loss."""
+    if loss is None:
+        return partial(np.zeros, len(head.loss_names))
+    read = ops.to_numpy_later(ops.stack(list(loss(raw, targets).by_name.values())))
+    return lambda: read().astype(np.float64)
+
+
+def _receiver(
+    head: Head,
+    evaluator: Evaluator,
+    sinks: Sequence[Sink],
+    samples: Sequence[Sample],
+    objects_of: Callable[[int], GroundTruth] | None,
+    world: World,
+) -> Callable[[FoundImage], None]:
+    """Return what takes each image and hands it on with its objects: to the sinks on rank 0."""
+    takers = (evaluator, *sinks) if world.process.is_main else (evaluator,)
+
+    def receive(image: FoundImage) -> None:
+        index = image.image_index
+        objects = objects_of(index) if objects_of else head.task.ground_truth(samples[index])
+        for taker in takers:
+            taker.add(index, image.found, objects)
+
+    return receive

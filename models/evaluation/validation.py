@@ -1,0 +1,230 @@
+"""The work of val.py: weights and samples -> a model, its evaluation, and the figures shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import backend
+from backend.checks import CPU
+from models.evaluation.evaluate import Validation, evaluate, evaluate_tiled
+from models.heads.base import Sink
+from models.inference.exported import input_size, log_limits
+from models.inference.image_detector import ImageDetector, Predictor
+from models.inference.predictor import (
+    make_predictor,
+    suppression_settings,
+    trained_names,
+    with_size,
+)
+from models.inference.predictors import OneClass
+from utils.cli.val_config import STUDY, ValConfig
+from utils.data.loading.loader import ValLoader
+from utils.data.sources.coco_annotations import CocoAnnotations
+from utils.data.sources.samples import Sample, SampleTable, table_of
+from utils.data.sources.splits import only_classes
+from utils.detections import GroundTruth
+from utils.errors import UserError
+from utils.processes import watchdog
+from utils.processes.cores import loader_workers
+from utils.processes.world import World
+from utils.report.plots.results import StudyRow, plot_study, study_sizes, write_study
+from utils.state.folder import create_run_folder
+from utils.tasks.task import Task
+from utils.text import count, printable, say
+from utils.weights.detecting import Weights
+
+log = logging.getLogger("val")
+
+
+def run_validation(
+    config: ValConfig,
+    class_names: tuple[str, ...],
+    samples: Sequence[Sample],
+    weights: Sequence[Weights],
+    world: World,
+    own_annotations: Path | None = None,
+    is_of_folders: bool = False,
+) -> None:
+    """Evaluate the EMA of checkpoints together and, on the first rank, show what was found.
+
+    Args:
+        samples: of the split, with labels of all classes.
+        own_annotations: the COCO file that the labels are from, if they are from one.
+        is_of_folders: the images are labelled by the folders in which they lie.
+    """
+    device, is_main = backend.device.resolve(config.device), world.process.is_main
+    work = _Work(config, class_names, device, world, is_of_folders)
+    if config.task == STUDY:
+        return work.study(samples, weights)
+    model = work.model(weights)
+    task = model.head.task
+    samples = work.samples_for(model, samples)
+    config = with_size(config, task, weights)
+    config = dataclasses.replace(config, image_size=input_size(config, model))
+    log_limits(config, weights)
+    if is_main and class_names != trained_names(weights[0]) and not config.single_class:
+        trained = ", ".join(trained_names(weights[0]))
+        log.warning("the weights were trained for classes with other names: %s", trained)
+    log.info(backend.device.describe(device))
+    coco_results = task.coco_results(class_names, samples) if config.save_json else None
+    legacy = task.legacy_metric(class_names) if config.legacy_metric else None
+    labels = task.label_files(samples, config.save_conf) if config.save_txt else None
+    objects_of = None
+    annotations = find_annotations(config, task, samples, class_names, own_annotations, is_main)
+    if annotations is not None:
+        objects_of = partial(annotated_objects, annotations, config.classes)
+        if coco_results is not None:
+            coco_results.image_ids = list(annotations.image_ids)
+            coco_results.category_ids = annotations.category_ids
+    sinks: list[Sink] = [sink for sink in (coco_results, labels) if sink is not None]
+    sinks += [legacy.evaluator] if legacy is not None else []
+    begin = time.perf_counter()
+    result = work._replace(config=config).validate(model, samples, sinks, objects_of).result
+    seconds = time.perf_counter() - begin
+    if not is_main:
+        return
+    say(*model.head.table(result).splitlines())
+    rate = f"{len(samples) / seconds:.1f} images/s"
+    say(f"{count(len(samples), 'image')} in {seconds:.1f} s, {rate}")
+    if legacy is not None:
+        say(*legacy.table(legacy.evaluator.result()).splitlines())
+    folder = create_run_folder(config.project, config.name, config.exist_ok)
+    model.head.plot(result, samples, folder)
+    if coco_results is not None:
+        coco_results.write(folder / "predictions.json")
+    if labels is not None:
+        labels.write(folder / "labels")
+    say(f"results in {folder}")
+
+
+def find_annotations(
+    config: ValConfig,
+    task: Task,
+    samples: Sequence[Sample],
+    class_names: Sequence[str],
+    own_annotations: Path | None,
+    is_main: bool,
+) -> CocoAnnotations | None:
+    """Return what counts in place of the labels: of --annotations, or of the dataset's own file."""
+    if config.annotations is not None:
+        return task.annotations(config.annotations, samples, class_names)
+    if own_annotations is None:
+        return None
+    try:
+        annotations = task.annotations(own_annotations, samples, class_names)
+    except UserError as error:  # good enough to train on, but not for COCO's metric
+        if is_main:
+            log.warning("crowds and areas of outlines do not count: %s", printable(str(error)))
+        return None
+    log.info("crowds and areas are those of %s", printable(str(own_annotations)))
+    return annotations
+
+
+def annotated_objects(
+    annotations: CocoAnnotations, classes: Sequence[int] | None, image: int
+) -> GroundTruth:
+    """Return the objects of these classes in an image; all when None."""
+    objects = annotations.ground_truth(image)
+    return objects if classes is None else objects.take(np.isin(objects.class_index, classes))
+
+
+class _Work(NamedTuple):
+    """A validation of any model."""
+
+    config: ValConfig
+    class_names: tuple[str, ...]
+    device: str
+    world: World
+    is_of_folders: bool
+
+    def model(self, weights: Sequence[Weights]) -> Predictor:
+        """Return the models together, as the flags score them."""
+        flags = self.config
+        model = make_predictor(weights, self.device, flags.augment, flags.half, fold=False)
+        return OneClass(model) if flags.single_class else model
+
+    def samples_for(self, model: Predictor, samples: Sequence[Sample]) -> SampleTable:
+        """Return samples with the labels of --classes.
+
+        Raises:
+            UserError: flags or labels are not of the model's task, or data and weights have not the
+                same number of classes.
+        """
+        config, task, weights = self.config, model.head.task, " ".join(self.config.weights)
+        task.check(config)
+        table = table_of(samples)
+        if config.annotations is None:
+            task.check_to_score(table, config.data, weights, self.is_of_folders)
+        if not config.single_class and len(self.class_names) != model.head.num_classes:
+            raise UserError(
+                f"--data {config.data} has {count(len(self.class_names), 'class', 'classes')}, "
+                f"--weights {weights} {model.head.num_classes}; they must be equal, or taken for "
+                "one with --single-cls"
+            )
+        return only_classes(table, config.classes, len(self.class_names))
+
+    def validate(
+        self,
+        model: Predictor,
+        samples: Sequence[Sample],
+        sinks: Sequence[Sink] = (),
+        objects_of: Callable[[int], GroundTruth] | None = None,
+    ) -> Validation:
+        """Validate in batches of whole images or, with --tile, of tiles at the images' own size."""
+        config, device, size = self.config, self.device, self.config.image_size
+        suppression = suppression_settings(config, multi_label=True)
+        with watchdog.phase("validation"):
+            if config.tile:
+                if device == CPU:
+                    model.require_memory((config.batch_size, 3, size, size), trains=False)
+                detector = ImageDetector(model, device, size, suppression, config.tiling)
+                found = sinks, objects_of
+                return evaluate_tiled(detector, samples, self.class_names, self.world, *found)
+            workers = loader_workers(config.workers, config.device)
+            with ValLoader(
+                samples, size, config.batch_size, workers, model.stride, not config.square,
+                cache="", world=self.world, fixed_size=model.fixed_size,
+                items=model.head.task.val_items,
+            ) as loader:  # fmt: skip
+                loader.build_in(partial(backend.device.host_bytes, device=device))
+                if device == CPU:
+                    model.require_memory(loader.largest_shape, trains=False)
+                return evaluate(
+                    model, loader, samples, self.class_names, device, suppression,
+                    sinks=sinks, objects_of=objects_of,
+                )  # fmt: skip
+
+    def study(self, samples: Sequence[Sample], weights: Sequence[Weights]) -> None:
+        """Validate all weights at each size; write figures and times as a table and a plot."""
+        rows: list[StudyRow] = []
+        config, is_main = self.config, self.world.process.is_main
+        if is_main:
+            folder = create_run_folder(config.project, config.name, config.exist_ok)
+        for path, checkpoint in zip(config.weights, weights, strict=True):
+            model = self.model([checkpoint])
+            chosen = self.samples_for(model, samples)
+            if model.fixed_size is not None:
+                raise UserError(
+                    f"--task study: {path} takes images of one size; give weights, or a file of "
+                    "export.py --dynamic"
+                )
+            for size in study_sizes(model.stride):
+                sized = self._replace(config=dataclasses.replace(config, image_size=size))
+                begin = time.perf_counter()
+                result = sized.validate(model, chosen).result
+                milliseconds = 1000 * (time.perf_counter() - begin) / len(samples)
+                rows.append(StudyRow(path, size, model.head.figures(result), milliseconds))
+                if is_main:
+                    say(rows[-1].line())
+                    write_study(rows, folder)  # the largest sizes may not fit into memory
+        if is_main:
+            plot_study(rows, folder)
+            say(f"results in {folder}")

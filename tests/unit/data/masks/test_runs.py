@@ -1,0 +1,240 @@
+"""COCO's run lengths, against pycocotools."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from pycocotools import mask as pycocotools_mask
+
+from tests.shared_files import shared_path
+from utils.data.masks.runs import (
+    Window,
+    areas,
+    bounds,
+    from_text,
+    iou,
+    largest_outline,
+    mask_of_runs,
+    outline_of_runs,
+    runs_of_mask,
+    runs_of_polygons,
+    runs_of_windows,
+    to_text,
+    window_of_runs,
+)
+from utils.ragged import Ragged
+
+# What pycocotools decodes warns of NumPy 2's keyword `copy`.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")
+
+KINDS = ("far outside", "whole numbers", "inside", "on the border", "tiny", "fifths of pixels")
+
+
+def draw_outline(random: np.random.Generator, kind: str, size_wh: np.ndarray) -> np.ndarray:
+    """Points in any order: most outlines of more than four cross themselves."""
+    shape = (int(random.integers(3, 12)), 2)
+    if kind == "far outside":
+        return random.uniform(-3, 4, shape) * size_wh
+    if kind == "whole numbers":
+        return random.integers(-3, 60, shape).astype(np.float64)
+    if kind == "inside":
+        return random.random(shape) * size_wh
+    if kind == "on the border":
+        return random.uniform(-0.5, 1.5, shape).clip(0, 1) * size_wh
+    if kind == "tiny":
+        return random.random(shape) * 2 + random.random(2) * size_wh
+    return np.round(random.uniform(-0.2, 1.2, shape) * size_wh * 5) / 5 + random.choice([0, 0.1])
+
+
+def of_pycocotools(outlines: list[np.ndarray], size: tuple[int, int]) -> dict:
+    flat = [outline.reshape(-1).tolist() for outline in outlines]
+    return pycocotools_mask.merge(pycocotools_mask.frPyObjects(flat, *size))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_outlines_of_one_and_more_parts_are_drawn_as_by_pycocotools(kind):
+    random = np.random.Generator(np.random.Philox(KINDS.index(kind)))
+    for _ in range(500):
+        size = tuple(random.integers(1, 60, 2).tolist())
+        size_wh = np.array(size[::-1])
+        outlines = [draw_outline(random, kind, size_wh) for _ in range(random.integers(1, 4))]
+        expected = of_pycocotools(outlines, size)
+        found = runs_of_polygons(outlines, size)
+        assert found.dtype == np.uint32
+        assert to_text(found).encode() == expected["counts"]
+
+
+def test_no_outline_and_outlines_without_pixels_are_empty():
+    for outlines in ([], [np.zeros((0, 2))], [np.full((3, 2), 2.0)], [np.full((4, 2), -50.0)]):
+        assert runs_of_polygons(outlines, (6, 7)).tolist() == [42]
+
+
+def test_corners_far_away_take_neither_time_nor_memory():
+    outline = np.array([(-1e12, -1e12), (1e12, -1e12), (1e12, 1e12), (-1e12, 1e12)])
+    tracemalloc.start()
+    assert runs_of_polygons([outline], (600, 700)).tolist() == [0, 420_000]
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
+
+
+def draw_mask(number: int) -> np.ndarray:
+    """Return noise, something large, nothing, or everything."""
+    random = np.random.Generator(np.random.Philox(number))
+    size = random.integers(1, 30, 2)
+    if number % 2:
+        return random.random(size) < random.choice([0, 0.05, 0.5, 1])
+    y, x = np.mgrid[: size[0], : size[1]]
+    return (abs(x - size[1] * random.random()) < 8) & (abs(y - size[0] * random.random()) < 6)
+
+
+MASKS = [draw_mask(number) for number in range(120)]
+
+
+@pytest.mark.parametrize("mask", MASKS[:60], ids=str)
+def test_a_mask_is_coded_measured_and_decoded_as_by_pycocotools(mask):
+    coded = pycocotools_mask.encode(np.asfortranarray(mask, np.uint8))
+    runs = runs_of_mask(mask)
+    assert to_text(runs).encode() == coded["counts"]
+    size = areas(Ragged.of([runs], np.uint32)).tolist()
+    assert size == [pycocotools_mask.area(coded)] == [mask.sum()]
+    left, top, right, bottom = bounds(runs, mask.shape[0])
+    assert [left, top, right - left, bottom - top] == pycocotools_mask.toBbox(coded).tolist()
+    np.testing.assert_array_equal(mask_of_runs(runs, mask.shape), mask)
+    np.testing.assert_array_equal(from_text(coded["counts"].decode()), runs)
+
+
+def test_windows_are_coded_as_the_masks_around_them():
+    """Some are as high as the mask: there one column's object may go on in the next one."""
+    random = np.random.Generator(np.random.Philox(1))
+    size = (9, 12)
+    windows = []
+    for number in range(200):
+        shape = random.integers(0, [10, 13])
+        top, left = random.integers(0, np.array(size) - shape + 1).tolist()
+        pixels = random.random(shape) < (0.5, 1, 0, 0.9)[number % 4]
+        windows.append(Window(top, left, pixels))
+    found = runs_of_windows(windows, size)
+    assert found.values.dtype == np.uint32
+    assert areas(found).tolist() == [window.pixels.sum() for window in windows]
+    for (top, left, pixels), runs in zip(windows, found.rows(), strict=True):
+        whole = np.zeros(size, np.uint8, order="F")
+        whole[top:, left:][: pixels.shape[0], : pixels.shape[1]] = pixels
+        assert to_text(runs).encode() == pycocotools_mask.encode(whole)["counts"]
+
+
+def shapes_of(number: int, count: int, size: tuple[int, int]) -> list[np.ndarray]:
+    random = np.random.Generator(np.random.Philox(number))
+    outlines = [random.random((random.integers(3, 9), 2)) * size[::-1] for _ in range(count)]
+    scales = random.choice([0, 0.2, 1], count)
+    return [runs_of_polygons([o * s], size) for o, s in zip(outlines, scales, strict=True)]
+
+
+def coded(masks: list[np.ndarray], size: tuple[int, int]) -> list[dict]:
+    return [{"size": list(size), "counts": to_text(runs).encode()} for runs in masks]
+
+
+@pytest.mark.parametrize("crowds", ["none", "some", "all"])
+def test_overlaps_are_those_of_pycocotools_to_the_last_bit(crowds):
+    for number in range(40):
+        size = (30 + number, 90 - number)
+        found, truth = shapes_of(number, number % 7, size), shapes_of(100 + number, 9, size)
+        is_crowd = np.arange(9) % 2 == 0 if crowds == "some" else np.full(9, crowds == "all")
+        result = iou(Ragged.of(found, np.uint32), Ragged.of(truth, np.uint32), is_crowd)
+        assert (result.shape, result.dtype) == ((len(found), 9), np.float64)
+        if found:
+            expected = pycocotools_mask.iou(
+                coded(found, size), coded(truth, size), is_crowd.astype(np.uint8)
+            )
+            np.testing.assert_array_equal(result, expected)
+    assert result.any()
+
+
+def test_overlaps_of_nothing_and_of_empty_masks():
+    nothing, empty = Ragged.of([], np.uint32), Ragged.of([np.array([20])], np.uint32)
+    assert iou(nothing, empty).shape == (0, 1) and iou(empty, nothing).shape == (1, 0)
+    full = Ragged.of([np.array([0, 20]), np.array([0, 5, 0, 5, 10])], np.uint32)
+    assert iou(full, empty).tolist() == [[0], [0]] and iou(empty, full).tolist() == [[0, 0]]
+    # Runs with empty ones among them, as no coder of ours writes them: half of all pixels.
+    assert iou(full, full).tolist() == [[1, 0.5], [0.5, 1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        *((text, "no text form") for text in ("", "0/", "0\u00e9", "0\ud800", "0\x00", "0P")),
+        ("oooooooooo0", "of too many characters"),
+        ("O", "below 0 or too large"),  # -1
+        ("00000O", "below 0 or too large"),  # the third last number and -1
+        ("oooooo7", "below 0 or too large"),  # 2**33 - 1
+        ("0" + "oooooo3" * 100_003, "below 0 or too large"),  # sums of differences
+    ],
+)
+def test_text_that_is_no_runs_is_refused(text, reason):
+    with pytest.raises(ValueError, match=reason):
+        from_text(text)
+
+
+def test_numbers_up_to_the_largest_come_back_from_text():
+    numbers = np.array([0, 2**32 - 1, 1, 0, 2**32 - 1, 2**31, 0, 0], np.uint32)
+    np.testing.assert_array_equal(from_text(to_text(numbers)), numbers)
+
+
+@pytest.mark.parametrize("runs", [[19], [21], [0, 2**32 - 1] * 3, [], [2**32 - 1] * 5])
+def test_runs_of_another_size_are_refused_before_memory_is_taken(runs):
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="runs over .* pixels; 5x4 are needed"):
+        mask_of_runs(np.array(runs, np.uint32), (4, 5))
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
+
+
+def test_a_window_holds_all_of_the_object_and_no_empty_side():
+    for mask in MASKS:
+        runs = runs_of_mask(mask)
+        top, left, pixels = window_of_runs(runs, mask.shape)
+        height, width = pixels.shape
+        whole = np.zeros_like(mask)
+        whole[top : top + height, left : left + width] = pixels
+        np.testing.assert_array_equal(whole, mask)
+        assert width == (np.ptp(np.flatnonzero(mask.any(axis=0))) + 1 if mask.any() else 0)
+        np.testing.assert_array_equal(outline_of_runs(runs, mask.shape), largest_outline(mask))
+
+
+def test_holes_pieces_points_lines_and_nothing_have_the_public_outlines():
+    with np.load(shared_path("golden/segment/masks_to_polygons.npz")) as stored:
+        for number, mask in enumerate(stored["masks"] > 0):
+            found = largest_outline(mask)
+            assert found.dtype == np.float32 and found.ndim == 2
+            np.testing.assert_array_equal(found, stored[f"largest_{number}"])
+
+
+@pytest.mark.parametrize("name", ["assemble_640x480_of_427x640", "assemble_640x640_of_1080x810"])
+def test_assembled_masks_have_the_public_outlines(name):
+    with np.load(shared_path(f"golden/segment/{name}.npz")) as stored:
+        for kind, prefix in (("up", "polygon_"), ("native", "polygon_native_")):
+            shape = tuple(stored[f"{kind}_shape"])
+            masks = np.unpackbits(stored[kind])[: np.prod(shape)].reshape(shape) > 0
+            for number, mask in enumerate(masks):
+                np.testing.assert_array_equal(largest_outline(mask), stored[f"{prefix}{number}"])
+
+
+def test_the_piece_of_the_most_points_wins_over_the_one_of_the_largest_area():
+    mask = np.zeros((20, 40), bool)
+    mask[2:18, 2:18] = True
+    mask[8, 22:38] = mask[4:12, 30] = True  # a thin cross
+    assert largest_outline(mask)[:, 0].min() == 22
+
+
+def test_a_transposed_mask_is_read_as_it_is():
+    mask = np.zeros((4, 9), bool)
+    mask[1, 2:7] = True
+    np.testing.assert_array_equal(largest_outline(mask.T.copy().T), largest_outline(mask))
+
+
+def test_an_outline_that_goes_to_and_fro_takes_little_memory():
+    triangle = np.array([(3, 5), (990, 400), (200, 930)])
+    tracemalloc.start()
+    many = runs_of_polygons([np.tile(triangle, (1001, 1))], (1000, 1000))  # 2 million steps
+    assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
+    tracemalloc.stop()
+    np.testing.assert_array_equal(many, runs_of_polygons([triangle], (1000, 1000)))

@@ -1,0 +1,134 @@
+"""What --source means."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from utils.detect.media.finding import find_sources
+from utils.errors import UserError
+
+PIXELS = 10**6
+
+
+def names(argument: object) -> list[str]:
+    """The names of the sources, without their folder."""
+    return [Path(source.name).name for source in find_sources(str(argument), PIXELS)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("b.JPG", "a10.png", "a9.png", "a2.webp", "clip.mp4", "notes.md", "data"):
+        (tmp_path / name).touch()
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "z.jpg").touch()
+    return tmp_path
+
+
+def test_a_folder_is_in_natural_order_and_others_are_counted(folder, caplog):
+    with caplog.at_level(logging.INFO):
+        assert names(folder) == ["a2.webp", "a9.png", "a10.png", "b.JPG", "clip.mp4"]
+    assert "3 other names left out" in caplog.text  # notes.md, data, inner
+
+
+def test_a_pattern_names_files(folder):
+    assert names(folder / "a*.png") == ["a9.png", "a10.png"]
+    assert names(folder / "*.[jJ]*") == ["b.JPG"]
+    assert names(folder / "**" / "*.jpg") == ["z.jpg"]
+    assert sorted(names(folder / "**")) == sorted([*names(folder), "z.jpg"])
+
+
+def test_a_pattern_in_a_folder_whose_name_looks_like_one_is_in_that_folder(folder, tmp_path):
+    (inside := tmp_path / "cat[1]" / "b*").mkdir(parents=True)
+    (inside / "z.jpg").touch()
+    (tmp_path / "cat1" / "bc").mkdir(parents=True)
+    (tmp_path / "cat1" / "bc" / "x.jpg").touch()
+    assert names(inside / "*.jpg") == ["z.jpg"]
+    assert names(tmp_path / "cat[1-2]" / "*" / "*.jpg") == ["x.jpg"]
+
+
+def test_a_pattern_does_not_follow_links_that_lead_upward(folder):
+    for name in ("up", "on"):
+        (folder / "inner" / name).symlink_to(folder)  # each pass would double the paths
+    assert names(folder / "**" / "z.jpg") == ["z.jpg"]
+
+
+def test_a_list_names_files_from_its_own_folder(folder, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other") / "o.jpg"
+    text = f"\ufeffinner/z.jpg\r\n\n  a9.png \n{other}\nclip.mp4\nREADME\nabsent.png\n"
+    (folder / "list.txt").write_text(text, encoding="utf-8")
+    sources = find_sources(str(folder / "list.txt"), PIXELS)
+    assert [source.name for source in sources] == [
+        folder / "inner/z.jpg", folder / "a9.png", other, folder / "clip.mp4",
+        folder / "absent.png",
+    ]  # fmt: skip
+
+
+def test_a_list_of_streams_names_urls_and_cameras(tmp_path):
+    path = tmp_path / "all.streams"
+    path.write_text("rtsp://user:word@host:1/x\n\nhttp://h/a@b\n0\n")
+    sources = find_sources(str(path), PIXELS)
+    assert [source.kind for source in sources] == ["live"] * 3
+    assert [source.name for source in sources] == ["rtsp://host:1/x", "http://h/a@b", "camera 0"]
+    path.write_text("a.mp4\n")
+    with pytest.raises(UserError, match="'a.mp4'.*rtsp"):
+        find_sources(str(path), PIXELS)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["0", "12", "rtsp://h/x", "RTMP://h/x", "https://h/x", "tcp://h:1", "udp://@:1", "screen",
+     "screen 1", "screen 10 20 30 40", "screen 1 10 20 30 40"],
+)  # fmt: skip
+def test_a_camera_a_url_and_the_screen_are_live(argument):
+    (source,) = find_sources(argument, PIXELS)
+    assert (source.kind, source.num_frames, source.rate) == ("live", None, None)
+
+
+REFUSED = {
+    "absent.jpg": "no such file or folder; accepted: an image",
+    "": "no such file or folder",
+    "*.tiff": "no image and no video; accepted",
+    "notes.md": "no image and no video",
+    "inner/inner2": "no image and no video",
+    "outer": "no image and no video; 'outer/\\*\\*/\\*' looks into its folders too",
+    "empty.txt": "the list is empty",
+    "holes.txt": "null byte",
+    "long.txt": "too long",
+    "fifo.txt": "is a FIFO",
+    "**x/*.jpg": "accepted",
+    "ftp://host/a.mp4": "ftp is not read; accepted",
+    "file:///etc/hosts": "file is not read",
+    "concat:a.mp4": "no such file",
+    "screen x": "whole numbers",
+    "screen 1 2 3": "screen N LEFT TOP WIDTH HEIGHT",
+    "screen 0 0 0 5": "above 0",
+    "screen -1": "whole numbers",
+    "1234": "no such file",
+    "a\0b.jpg": "no such file",
+}
+
+
+@pytest.mark.parametrize("argument", REFUSED)
+def test_what_is_nothing_says_what_is_accepted(argument, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "inner/inner2").mkdir()
+    (folder / "outer/train").mkdir(parents=True)
+    (folder / "empty.txt").write_text("\n \n")
+    (folder / "holes.txt").write_bytes(b"a\0b")
+    (folder / "long.txt").write_text("a" * 5000)
+    os.mkfifo(folder / "fifo.txt")
+    with pytest.raises(UserError, match=REFUSED[argument]) as raised:
+        find_sources(argument, PIXELS)
+    assert str(raised.value).startswith(f"--source {argument}")
+
+
+def test_files_are_found_without_being_opened(tmp_path, monkeypatch):
+    found = [f"frame_{index}.jpg" for index in range(100_000)]
+    monkeypatch.setattr("utils.detect.media.finding.os.listdir", lambda folder: found[::-1])
+    sources = find_sources(str(tmp_path), PIXELS)  # nothing is there to be opened
+    assert len(sources) == 100_000
+    assert sources[99_999].name == tmp_path / "frame_99999.jpg"

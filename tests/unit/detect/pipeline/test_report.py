@@ -1,0 +1,102 @@
+"""What a person reads of a run: a line an image, a bar or lines now and then, and the totals."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import numpy as np
+import pytest
+
+from tests.unit.detect.pipeline.fake_sources import FakeSource
+from utils import progress
+from utils.detect.media.source import Frame
+from utils.detect.pipeline.report import FEW, Done, RunReport
+from utils.detect.results.result import Result
+from utils.detections import Detections
+
+NAMES = ("person", "car", "dog", "cat", "cup", "bowl", "kite")
+SECONDS = {"decode": 0.25, "network": 2.0}
+
+
+def done(source, *classes):
+    number = len(classes)
+    found = Detections(
+        np.zeros((number, 4), np.float32), np.ones(number, np.float32), np.array(classes, np.int64)
+    )
+    return Done(source, Result(Frame(np.zeros((8, 8, 3), np.uint8), source.name), found, NAMES))
+
+
+def broken(source):
+    return Done(source, None, "not an image")
+
+
+@pytest.fixture(autouse=True)
+def lines_are_kept(caplog):
+    caplog.set_level(logging.INFO)
+
+
+def test_few_images_have_a_line_each(caplog):
+    sources = [FakeSource(number) for number in range(FEW)]
+    with RunReport(sources) as report:
+        report.add(done(sources[0], 0, 0, 1))
+        report.add(broken(sources[1]))
+        report.add(done(sources[2]))
+    assert [line.partition(": ")[0] for line in caplog.messages] == [
+        f"1/{FEW} image 0", "image 1", f"3/{FEW} image 2"
+    ]  # fmt: skip
+    assert caplog.messages[1] == "image 1: left out: not an image"
+
+
+@pytest.mark.parametrize(
+    ("sources", "line"),
+    [
+        ([FakeSource(0, "video", 90)], "detecting: 10 of 90 frames, 4:00 left, 0.3 frames/s"),
+        ([FakeSource(0, "live", None)], "detecting: 10 frames, 0:30, 0.3 frames/s"),
+        ([FakeSource(n, "video", 90) for n in "12"], "detecting: 10 frames, 0:30, 0.3 frames/s"),
+    ],
+)
+def test_a_log_has_a_line_every_half_minute(caplog, monkeypatch, sources, line):
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with RunReport(sources) as report:
+        for _ in range(12):
+            now[0] += 3
+            report.add(done(sources[0], 0))
+    assert caplog.messages == [line]
+
+
+def test_a_video_that_breaks_off_is_incomplete_and_one_that_never_began_is_left_out(caplog):
+    begun, other = FakeSource(1, "video", 9), FakeSource(2, "video", 9)
+    with RunReport([begun, other]) as report:
+        report.add(done(begun))
+        report.add(broken(begun))
+        report.add(broken(other))
+    assert caplog.messages == [
+        "video 1: ends here and is incomplete: not an image", "video 2: left out: not an image"
+    ]  # fmt: skip
+
+
+def test_the_last_lines_tell_what_was_found_the_speed_and_what_was_left_out(capsys, monkeypatch):
+    now = [50.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    sources = [FakeSource(number) for number in range(3)]
+    report = RunReport(sources)
+    report.add(done(sources[0], 6, 5, 4, 3, 2, 1, 1, 0))
+    report.add(done(sources[1], 6, 6))
+    report.add(broken(sources[2]))
+    now[0] += 4
+    report.print_totals(SECONDS)
+    assert capsys.readouterr().out.splitlines() == [
+        "found: kite 3, car 2, bowl 1, cat 1, cup 1, 2 other classes 2",
+        "2 images in 4.0 s, 0.5 images/s; side by side: decode 0.2 s, network 2.0 s",
+        "left out or incomplete: 1 of 3 images, named above",
+    ]
+
+
+def test_one_source_shows_its_name_which_hides_a_password():
+    source = FakeSource(0, "live")
+    source.name = "rtsp://camera/"
+    assert RunReport([source]).source("rtsp://me:secret@camera/") == "rtsp://camera/"
+    assert RunReport([FakeSource(0), FakeSource(1)]).source("images") == "images, 2 images"
+    assert RunReport([FakeSource(0), FakeSource(1, "video")]).source("x") == "x, 2 sources"

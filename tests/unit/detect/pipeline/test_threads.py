@@ -1,0 +1,167 @@
+"""Sources are read ahead in threads, and results written in others: in order, in bounded memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import closing
+from functools import partial
+
+import pytest
+
+from tests.unit.detect.pipeline.fake_sources import SIDE, FakeSource
+from utils.detect.pipeline import reading
+from utils.detect.pipeline.background import StageSeconds, Writer
+from utils.detect.pipeline.reading import Reader
+
+
+@pytest.fixture(autouse=True)
+def opened(monkeypatch):
+    names = []
+    monkeypatch.setattr(FakeSource, "opened", names)
+    return names
+
+
+def sum_of(image):
+    return int(image.sum())
+
+
+def make_reader(batch_size=1, threads=3, prepare=sum_of):
+    return Reader(prepare, batch_size, threads, StageSeconds())
+
+
+def read_all(sources, **options):
+    with make_reader(**options) as reader:
+        return list(reader.batches(sources))
+
+
+def names(batches):
+    return [
+        [(read.source.name, read.frame and read.frame.number) for read in batch]
+        for batch in batches
+    ]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_images_come_in_order_whatever_the_threads_do(threads):
+    batches = read_all(map(FakeSource, range(25)), batch_size=4, threads=threads)
+    assert [len(batch) for batch in batches] == [4] * 6 + [1]
+    reads = [read for batch in batches for read in batch]
+    assert [read.source.number for read in reads] == list(range(25))
+    assert [read.prepared for read in reads] == [3 * SIDE * SIDE * n for n in range(25)]
+
+
+def test_batches_end_where_the_kind_of_source_changes():
+    kinds = ["image", "image", "image", "video", "video", "image"]
+    sources = [FakeSource(n, kind, 1 if kind == "image" else 3) for n, kind in enumerate(kinds)]
+    found = [
+        [name.split()[1] for name, _ in batch] for batch in names(read_all(sources, batch_size=2))
+    ]
+    assert found == [["0", "1"], ["2"], ["3", "3"], ["3"], ["4", "4"], ["4"], ["5"]]
+
+
+def test_a_source_that_breaks_is_an_entry_and_the_rest_goes_on():
+    sources = [FakeSource(0), FakeSource(1, frames=0, breaks=True), FakeSource(2),
+               FakeSource(3, "video", 2, breaks=True), FakeSource(4)]  # fmt: skip
+    reads = [read for batch in read_all(sources) for read in batch]
+    assert [(read.source.number, read.problem) for read in reads] == [
+        (0, ""), (1, "no more of 1"), (2, ""), (3, ""), (3, ""), (3, "no more of 3"), (4, ""),
+    ]  # fmt: skip
+    assert all((read.frame is None) == bool(read.problem) for read in reads)
+
+
+def test_large_images_are_not_read_ahead(opened, monkeypatch):
+    monkeypatch.setattr(reading, "MOST_BYTES", 100)
+    side = 6  # 108 bytes
+    with make_reader(threads=1, batch_size=6) as reader:
+        sources = [FakeSource(number, side=side) for number in range(20)]
+        with closing(reader.batches(sources)) as batches:
+            assert len(next(batches)) == 1  # a batch is cut where it is large
+            time.sleep(0.1)
+            assert len(opened) <= 3
+            assert [batch[0].source.number for batch in batches] == list(range(1, 20))
+
+
+def test_no_live_source_waits_for_another():
+    stuck, lively = FakeSource(1, "live", 1, waits=True), FakeSource(2, "live", 30)
+    with make_reader() as reader, closing(reader.batches([stuck, lively])) as batches:
+        seen = [next(batches)[0].source.number for _ in range(31)]
+    assert seen.count(2) == 30
+    assert stuck.closed.is_set() and lively.closed.is_set()
+
+
+@pytest.mark.parametrize("kind", ["video", "live"])
+def test_the_end_wakes_a_thread_that_waits_for_a_frame(kind):
+    source = FakeSource(1, kind, 1, waits=True)
+    start = time.monotonic()
+    with (
+        pytest.raises(KeyboardInterrupt),
+        make_reader() as reader,
+        closing(reader.batches([source])) as batches,
+    ):
+        next(batches)
+        time.sleep(0.05)
+        raise KeyboardInterrupt
+    assert source.closed.is_set()
+    assert time.monotonic() - start < 8  # the thread would wait for 20
+    alive = [thread.name for thread in threading.enumerate() if thread.name.startswith(kind)]
+    assert not alive
+
+
+@pytest.mark.parametrize("kind", ["image", "video", "live"])
+def test_a_defect_of_a_thread_ends_the_work(kind):
+    def fail(image):
+        raise RuntimeError("defect")
+
+    with pytest.raises(RuntimeError, match="defect"):
+        read_all([FakeSource(number, kind, 2) for number in range(3)], prepare=fail)
+
+
+def slowly(number, seconds=0.0):
+    time.sleep(seconds or 0.001 * (number * 7 % 5))
+    return number
+
+
+def fail(number):
+    raise OSError(28, "No space left on device", f"{number}.jpg")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_work_is_told_in_order(threads):
+    told = []
+    with Writer(told.append, threads, most=5) as writer:
+        for number in range(40):
+            writer.add(partial(slowly, number), in_turn=number % 3 == 0, num_bytes=1)
+            assert number + 1 - len(told) <= 5
+    assert told == list(range(40))
+
+
+def test_what_is_done_in_turn_does_not_overlap():
+    running, most, order = [], [], []
+
+    def work(number):
+        running.append(number)
+        most.append(len(running))
+        time.sleep(0.002)
+        order.append(number)
+        running.remove(number)
+
+    with Writer(lambda done: None, 4, most=10) as writer:
+        for number in range(20):
+            writer.add(partial(work, number), in_turn=True, num_bytes=0)
+    assert max(most) == 1 and order == list(range(20))
+
+
+def test_a_failure_ends_the_work_and_what_was_before_it_is_told():
+    told, begun = [], []
+
+    def work(number):
+        begun.append(number)
+        return slowly(number, 0.005)
+
+    with pytest.raises(OSError, match="4.jpg"), Writer(told.append, 1, most=30) as writer:
+        for number in range(30):
+            task = partial(fail, number) if number == 4 else partial(work, number)
+            writer.add(task, in_turn=False, num_bytes=0)
+    assert told == [0, 1, 2, 3]
+    assert len(begun) < 30  # what had not begun was dropped

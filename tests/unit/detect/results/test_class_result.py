@@ -1,0 +1,81 @@
+"""The classes of an image: in order, in words, in files, in other programs."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.unit.detect.results.made import make_class_result
+from utils.colours import class_colour
+from utils.detect.config import DetectConfig
+from utils.detect.results.class_result import ClassScore
+from utils.detect.results.run_files import RunFiles
+
+NAMES = ("cat", "dog", "tie", "军装", "bird", "bus", "car")
+PROBABILITIES = [0.125, 0.5, 0.0625, 0.125, 0.03125, 0.15625, 0.0]
+ORDER = [1, 5, 0, 3, 2]  # of equal ones the lower number first
+
+
+def result(probabilities=PROBABILITIES, names=NAMES, **options):
+    return make_class_result("a.jpg", probabilities, class_names=names, **options)
+
+
+def test_the_five_most_probable_classes_come_in_their_order():
+    found = result()
+    assert found.top5.tolist() == ORDER and len(found) == 5
+    assert found.names == ["dog", "bus", "cat", "军装", "tie"]
+    assert found.scores.tolist() == [0.5, 0.15625, 0.125, 0.125, 0.0625]
+    assert list(found)[1] == ClassScore(0.15625, 5, "bus")
+    assert found.probabilities.tolist() == PROBABILITIES
+
+
+def test_a_run_writes_the_five_classes_of_an_image(tmp_path):
+    flags = {"save_txt": True, "save_csv": True, "save_json": True}
+    odd = ("cat\nB", *NAMES[1:])
+    with RunFiles(tmp_path, DetectConfig(weights=("w",), **flags), odd) as files:
+        files.add(result(names=odd))
+    lines = ["0.50 dog", "0.16 bus", r"0.12 cat\nB", "0.12 军装", "0.06 tie"]
+    assert (tmp_path / "labels/a.txt").read_text().splitlines() == lines
+    table = (tmp_path / "predictions.csv").read_text().splitlines()
+    assert table == [f"a.jpg,{line[5:]},{line[:4]}" for line in lines]
+    (record,) = json.loads((tmp_path / "detections.json").read_text())["images"]
+    assert [one["class_index"] for one in record["classes"]] == ORDER
+    assert record["classes"][0] == {"score": 0.5, "class_index": 1, "name": "dog"}
+    assert (tmp_path / "a.jpg").stat().st_size > 100
+
+
+def test_the_image_shows_a_line_a_class_in_its_colour():
+    found = result(size=(224, 224))
+    drawn = found.plot()
+    assert not np.array_equal(drawn[:5], found.image[:5])
+    rows = [np.flatnonzero((drawn[:, 0] == class_colour(index)).all(axis=1)) for index in ORDER]
+    height = len(rows[0])
+    assert height >= 12
+    assert [row.tolist() for row in rows] == [
+        list(range(number * height, (number + 1) * height)) for number in range(5)
+    ]
+    np.testing.assert_array_equal(drawn[112:], found.image[112:])
+    np.testing.assert_array_equal(found.plot(labels=False), found.image)
+    without = found.plot(scores=False)
+    widths = [(image[2] != 90).any(axis=1).sum() for image in (without, drawn)]
+    assert 0 < widths[0] < widths[1]
+
+
+def test_other_packages_get_the_five_classes():
+    pytest.importorskip("pandas")
+    pytest.importorskip("supervision")
+    table = result().to_pandas()
+    assert list(table.columns) == ["confidence", "class", "name"]
+    assert table["class"].tolist() == ORDER and table["name"][0] == "dog"
+    classes = result().to_supervision()
+    assert type(classes).__name__ == "Classifications"
+    assert classes.class_id.tolist() == ORDER
+    np.testing.assert_array_equal(classes.confidence, result().scores)
+
+
+def test_what_is_no_number_is_no_class():
+    found = result([float("nan"), 0.5, 0.25, float("nan"), 0.125, float("inf"), 0.0])
+    assert found.top5.tolist() == [1, 2, 4, 6]
+    nothing = result([float("nan")] * 7)
+    assert (len(nothing), nothing.words(), nothing.counted) == (0, "(no class)", [])
+    np.testing.assert_array_equal(nothing.plot(), nothing.image)

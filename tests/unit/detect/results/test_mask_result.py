@@ -1,0 +1,85 @@
+"""The masks of an image: one at a time, as polygons, as COCO's counts, in files and packages."""
+
+import json
+
+import numpy as np
+import pytest
+from pycocotools import mask as coco
+
+from tests.shared_files import shared_path
+from tests.unit.detect.results.made import make_mask_result
+from utils.detect.results.result import Detection
+
+MASKS = np.zeros((3, 40, 60), bool)
+MASKS[0, 10:30, 10:40] = True
+MASKS[1, 5:9, 50:60] = MASKS[1, 20:38, 45:50] = True  # two pieces, of as many points
+MASKS[1, 21, 44] = True  # and one more point
+ROWS = ((10, 10, 40, 30, 0.5, 1), (44, 5, 60, 38, 0.25, 0), (50, 0, 58, 4, 0.125, 2))
+
+
+def result(**options):
+    return make_mask_result("a.png", MASKS, *ROWS, **options)
+
+
+def test_masks_come_one_by_one_and_as_one_array():
+    masks = result().masks
+    assert len(masks) == 3 and masks[1].dtype == bool
+    np.testing.assert_array_equal(masks[1], MASKS[1])
+    np.testing.assert_array_equal(masks[-1], MASKS[2])
+    for found, wanted in zip(masks, MASKS, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(np.asarray(masks), MASKS)
+    assert np.asarray(masks, np.uint8).dtype == np.uint8
+    with pytest.raises(IndexError):
+        masks[3]
+    with pytest.raises(TypeError):
+        masks[1:]
+    empty = make_mask_result("a.png", MASKS[:0])
+    assert np.asarray(empty.masks).shape == (0, 40, 60) and list(empty.masks) == []
+
+
+@pytest.mark.parametrize("name", ["640x480_of_427x640", "640x640_of_1080x810"])
+def test_labels_are_the_stored_polygons_of_masks_at_the_size_of_the_image(name):
+    stored = np.load(shared_path(f"golden/segment/assemble_{name}.npz"))
+    shape = tuple(stored["native_shape"])
+    masks = np.unpackbits(stored["native"])[: np.prod(shape)].reshape(shape).astype(bool)
+    rows = [(*box, 0.5, 0) for box in stored["boxes_native"].tolist()]
+    found = make_mask_result("a.png", masks, *rows)
+    lines = [list(map(float, line.split())) for line in found.text_lines()[::-1]]
+    for index, (line, outline) in enumerate(zip(lines, found.outlines, strict=True)):
+        polygon = stored[f"polygon_native_{index}"]
+        np.testing.assert_array_equal(outline, polygon)
+        expected = polygon / np.array(shape[:0:-1])
+        np.testing.assert_allclose(line[1:], expected.ravel(), rtol=5e-6)  # of six digits
+
+
+def test_a_label_is_the_outline_of_the_piece_with_most_points_or_else_the_box():
+    lines = result(track_ids=np.array([7, -1, 3])).text_lines(scores=True)
+    box = "0.833333 0 0.966667 0 0.966667 0.1 0.833333 0.1"
+    assert lines[0] == f"2 {box} 0.125 3"
+    assert lines[2] == "1 0.166667 0.25 0.166667 0.725 0.65 0.725 0.65 0.25 0.5 7"
+    corners = np.array(lines[1].split()[1:-2], float).reshape(-1, 2) * (60, 40)
+    assert corners.min(axis=0).round().tolist() == [44, 20]
+    assert result().text_lines()[2] == lines[2][:-6]
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation")  # of pycocotools
+def test_json_has_the_masks_as_coco_reads_them():
+    record = json.loads(result().to_json())
+    assert [found["name"] for found in record["detections"]] == ["traffic light", "person", "cat"]
+    for found, mask in zip(record["detections"], MASKS, strict=True):
+        np.testing.assert_array_equal(coco.decode(found["segmentation"]), mask)
+    assert list(result())[0] == Detection((10.0, 10.0, 40.0, 30.0), 0.5, 1, "traffic light")
+
+
+def test_other_packages_get_masks_and_boxes():
+    pytest.importorskip("supervision")
+    pytest.importorskip("pandas")
+    found = result(track_ids=np.array([7, 8, 9])).to_supervision()
+    np.testing.assert_array_equal(found.mask, MASKS)
+    assert found.tracker_id.tolist() == [7, 8, 9] and found.class_id.tolist() == [1, 0, 2]
+    assert len(found[found.confidence > 0.2].mask) == 2
+    assert list(result().to_pandas()["xmin"]) == [10, 44, 50]
+    nothing = make_mask_result("a.png", MASKS[:0])
+    assert len(nothing.to_supervision()) == 0 and nothing.text_lines() == []
+    np.testing.assert_array_equal(nothing.plot(), nothing.image)

@@ -1,0 +1,96 @@
+"""A result in the hands of other programs: plain values, JSON, supervision, pandas."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from utils.detect.media.source import Frame
+from utils.detect.results.result import Result
+from utils.detections import Detections
+from utils.errors import UserError
+
+BOXES = [[10.5, 20.25, 80, 100], [1, 2, 3, 4], [5, 6, 60, 50]]
+SCORES = [0.75, 0.5, 0.25]
+NAMES = ("person", "自行车", "bus")
+
+
+def result(source="street.jpg", number=None, seconds=None, found=3):
+    detections = Detections(
+        np.array(BOXES, np.float32)[:found],
+        np.array(SCORES, np.float32)[:found],
+        np.array([0, 1, 0], np.int64)[:found],
+    )
+    return Result(
+        Frame(np.zeros((120, 160, 3), np.uint8), source, number, seconds), detections, NAMES
+    )
+
+
+def test_a_result_as_plain_values():
+    assert result(Path("a/street.jpg"), 7, 0.28).to_dict() == {
+        "source": "a/street.jpg",
+        "frame": 7,
+        "seconds": 0.28,
+        "height": 120,
+        "width": 160,
+        "detections": [
+            {"box_xyxy": box, "score": score, "class_index": index, "name": NAMES[index]}
+            for box, score, index in zip(BOXES, SCORES, (0, 1, 0), strict=True)
+        ],
+    }
+    assert result(found=0).to_dict()["detections"] == []
+
+
+def test_a_result_as_json_is_utf8_of_any_name():
+    text = result(os.fsdecode(b"caf\xe9 \xe8\xa1\x97.jpg")).to_json()
+    assert "自行车" in text and "\n" not in text
+    found = json.loads(text.encode("utf-8"))
+    assert found["source"] == r"caf\udce9 街.jpg"
+    assert found["detections"][0]["box_xyxy"] == BOXES[0]
+
+
+def test_a_result_for_supervision():
+    pytest.importorskip("supervision")
+    found = result().to_supervision()
+    np.testing.assert_array_equal(found.xyxy, BOXES)
+    np.testing.assert_array_equal(found.confidence, SCORES)
+    np.testing.assert_array_equal(found.class_id, [0, 1, 0])
+    assert found.data["class_name"].tolist() == ["person", "自行车", "person"]
+    assert found.tracker_id is None
+    assert len(found[found.confidence > 0.3]) == 2
+    assert len(result(found=0).to_supervision()) == 0
+
+
+def test_a_tracked_result_has_its_ids_everywhere():
+    pytest.importorskip("supervision")
+    plain = result()
+    tracked = Result(plain.frame, plain.detections, NAMES, np.array([3, -1, 12]))
+    assert [found.track_id for found in tracked] == [3, -1, 12]
+    assert [record["track_id"] for record in tracked.to_dict()["detections"]] == [3, -1, 12]
+    assert tracked.to_supervision().tracker_id.tolist() == [3, -1, 12]
+    assert [found.track_id for found in plain] == [None] * 3
+
+
+def test_a_result_as_a_table():
+    pytest.importorskip("pandas")
+    table = result().to_pandas()
+    assert list(table.columns) == ["xmin", "ymin", "xmax", "ymax", "confidence", "class", "name"]
+    np.testing.assert_array_equal(table.iloc[:, :4], BOXES)
+    assert table["confidence"].tolist() == SCORES
+    assert table["class"].tolist() == [0, 1, 0]
+    assert table["name"].tolist() == ["person", "自行车", "person"]
+    empty = result(found=0).to_pandas()
+    assert list(empty.columns) == list(table.columns) and len(empty) == 0
+    assert (empty.dtypes == table.dtypes).all()
+
+
+def test_a_package_that_is_absent_is_named_with_its_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "supervision", None)
+    with pytest.raises(UserError, match="to_pandas needs pandas: pip install pandas=="):
+        result().to_pandas()
+    with pytest.raises(UserError, match="to_supervision needs supervision: pip install"):
+        result().to_supervision()

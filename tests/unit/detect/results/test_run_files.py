@@ -1,0 +1,258 @@
+"""The folder of results: names, order, and what is left when something fails."""
+
+import contextlib
+import csv
+import json
+import resource
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from tests.unit.detect.results.made import CLASS_NAMES, make_result
+from utils.detect.config import DetectConfig
+from utils.detect.media.video import VideoFile
+from utils.detect.results.run_files import RunFiles
+from utils.errors import UserError
+
+PERSON, CAT = (10, 10, 30, 30, 0.5, 0), (5, 5, 20, 20, 0.25, 2)
+ALL = {"save_txt": True, "save_csv": True, "save_json": True, "save_crop": True}
+
+
+def configure(**flags: object) -> DetectConfig:
+    return DetectConfig(weights=("w",), **flags)
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def write(folder: Path, *results, **flags: object) -> list[str]:
+    """Write results, one after another; return the files that there are."""
+    with RunFiles(folder, configure(**flags), CLASS_NAMES) as files:
+        for result in results:
+            files.add(result)
+    return files_in(folder)
+
+
+def test_all_flags_give_the_public_layout(tmp_path):
+    result = make_result(Path("x/a.png"), PERSON, CAT, PERSON)
+    found = write(tmp_path, result, make_result(Path("x/b.jpg")), **ALL)
+    crops = ["crops/cat/a.jpg", "crops/person/a.jpg", "crops/person/a2.jpg"]
+    tables = ["detections.json", "labels/a.txt", "predictions.csv"]
+    assert found == ["a.png", "b.jpg", *crops, *tables]
+    assert (tmp_path / "labels/a.txt").read_text().splitlines() == [
+        "0 0.333333 0.5 0.333333 0.5",
+        "2 0.208333 0.3125 0.25 0.375",
+        "0 0.333333 0.5 0.333333 0.5",
+    ]
+    table = (tmp_path / "predictions.csv").read_text()
+    assert table == "a.png,person,0.50\na.png,cat,0.25\na.png,person,0.50\n"
+
+
+def test_drawings_follow_the_flags(tmp_path):
+    result = make_result(Path("a.png"), PERSON)
+    for name, flags, drawn in (
+        ("plain", {}, result.plot()),
+        ("thick", {"line_thickness": 5}, result.plot(5)),
+        ("bare", {"hide_labels": True}, result.plot(labels=False)),
+        ("no scores", {"hide_conf": True}, result.plot(scores=False)),
+    ):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, result, **flags)
+        found = cv2.imread(str(tmp_path / name / "a.png"))[:, :, ::-1]
+        np.testing.assert_array_equal(found, drawn)
+
+
+def test_each_class_has_a_safe_folder_of_its_own(tmp_path):
+    names = ("../up", "a/b", "a_b", "人", "", "\x1b[31m")
+    rows = [(10, 10, 30, 30, 0.5, index) for index in range(len(names))]
+    (tmp_path / "run").mkdir()
+    with RunFiles(tmp_path / "run", configure(save_crop=True, nosave=True), names) as files:
+        files.add(make_result(Path("a.jpg"), *rows, class_names=names))
+    folders = ["_up", "_[31m", "a_b", "a_b-2", "class", "人"]
+    assert files_in(tmp_path) == sorted(f"run/crops/{folder}/a.jpg" for folder in folders)
+
+
+def test_sources_of_one_name_replace_nothing_of_each_other(tmp_path):
+    paths = ["x/a.jpg", "y/a.jpg", "x/a.png", "x/b.gif", "x/b.jpg"]
+    results = [
+        make_result(Path(path), (10, 10, 30, 30, 0.5, index % 3))
+        for index, path in enumerate(paths)
+    ]
+    found = write(tmp_path, *results, save_txt=True, save_csv=True, save_json=True)
+    assert found == [
+        "a-2.jpg", "a-3.png", "a.jpg", "b-2.jpg", "b.jpg", "detections.json", "labels/a-2.txt",
+        "labels/a-3.txt", "labels/a.txt", "labels/b-2.txt", "labels/b.txt", "predictions.csv",
+    ]  # fmt: skip
+    labels = ("a", "a-2", "a-3", "b", "b-2")
+    classes = [(tmp_path / f"labels/{name}.txt").read_text()[0] for name in labels]
+    assert classes == ["0", "1", "2", "0", "1"]
+    with open(tmp_path / "predictions.csv", encoding="utf-8") as file:
+        rows = [row[:2] for row in csv.reader(file)]
+    assert rows[:3] == [["a.jpg", "person"], ["a-2.jpg", "traffic light"], ["a-3.png", "cat"]]
+    records = json.loads((tmp_path / "detections.json").read_text())["images"]
+    assert [(record["name"], record["source"]) for record in records] == list(
+        zip(labels, paths, strict=True)
+    )
+
+
+def test_threads_in_any_order_leave_the_files_of_one_thread(tmp_path):
+    results = [
+        make_result(Path(f"{number % 3}/{number % 7}.png"), *[PERSON] * (number % 4))
+        for number in range(40)
+    ]
+    one, many = tmp_path / "one", tmp_path / "many"
+    one.mkdir(), many.mkdir()
+    write(one, *results, **ALL)
+    with RunFiles(many, configure(**ALL), CLASS_NAMES) as files:
+        places = [files.reserve(result.frame) for result in results]
+        with ThreadPoolExecutor(8) as pool:
+            shares = list(pool.map(files.write, results[::-1], places[::-1]))
+        for share in shares[::-1]:
+            files.append(share)
+    assert files_in(many) == files_in(one)
+    for name in files_in(one):
+        assert (many / name).read_bytes() == (one / name).read_bytes()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_what_was_added_before_an_interrupt_is_there_and_whole(tmp_path, error):
+    with (
+        pytest.raises(error),
+        RunFiles(tmp_path, configure(**ALL), CLASS_NAMES) as files,
+    ):
+        files.add(make_result(Path("a.jpg"), PERSON))
+        raise error
+    assert len(json.loads((tmp_path / "detections.json").read_text())["images"]) == 1
+    assert (tmp_path / "predictions.csv").read_text() == "a.jpg,person,0.50\n"
+    assert not [name for name in files_in(tmp_path) if name.endswith(".tmp")]
+
+
+def test_the_json_file_has_all_of_a_detection(tmp_path):
+    ids = np.array([7])
+    result = make_result(Path("x/\x1b人.jpg"), PERSON, track_ids=ids)
+    write(tmp_path, result, nosave=True, save_json=True, save_csv=True, save_txt=True)
+    text = (tmp_path / "detections.json").read_text(encoding="utf-8")
+    assert text.replace("\n", "").isprintable()
+    assert json.loads(text)["images"] == [
+        {
+            "name": "\x1b人", "source": "x/\x1b人.jpg", "frame": None, "seconds": None,
+            "height": 40, "width": 60,
+            "detections": [
+                {"box_xyxy": [10, 10, 30, 30], "score": 0.5, "class_index": 0, "name": "person",
+                 "track_id": 7}
+            ],
+        }
+    ]  # fmt: skip
+    assert (tmp_path / "predictions.csv").read_text() == "\\x1b人.jpg,person,0.50,7\n"
+    assert (tmp_path / "labels/\x1b人.txt").read_text().endswith(" 7\n")
+
+
+def test_a_source_is_never_replaced_by_its_drawing(tmp_path):
+    path = tmp_path / "a.jpg"
+    path.write_bytes(b"mine")
+    with pytest.raises(UserError, match="choose another --name"):
+        write(tmp_path, make_result(path, PERSON))
+    assert path.read_bytes() == b"mine"
+    (tmp_path / "link.jpg").symlink_to(path)
+    with pytest.raises(UserError, match="choose another --name"):
+        write(tmp_path, make_result(tmp_path / "link.jpg", PERSON))
+    assert write(tmp_path, make_result(path, PERSON), nosave=True) == ["a.jpg", "link.jpg"]
+
+
+@contextlib.contextmanager
+def full_disk(limit):
+    """Let this process write files of so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ({}, "a.png"),
+        ({"nosave": True, "save_txt": True}, "labels/a.txt"),
+        ({"nosave": True, "save_csv": True}, "predictions.csv"),
+        ({"nosave": True, "save_json": True}, "detections.json"),
+        ({"nosave": True, "save_crop": True}, "crops/person/a.jpg"),
+    ],
+)
+def test_a_full_disk_is_one_error_that_names_the_file(tmp_path, flags, named):
+    result = make_result(Path("a.png"), *[PERSON] * 500, size=(400, 400))
+    with full_disk(300), pytest.raises(OSError) as caught:
+        write(tmp_path, result, **flags)
+    assert caught.value.filename == str(tmp_path / named)
+    assert not [name for name in files_in(tmp_path) if not name.startswith(("pred", "det"))]
+
+
+def test_a_box_that_is_not_finite_is_in_no_file(tmp_path):
+    """Half precision can give one."""
+    broken = [(float("nan"), 0, 9, 9, 0.9, 1), (0, 0, float("inf"), 9, 0.8, 1)]
+    ids = np.array([1, 2, 3])
+    result = make_result(Path("a.png"), *broken, PERSON, track_ids=ids)
+    found = write(tmp_path, result, **ALL)
+    assert found == ["a.png", "crops/person/a.jpg", "detections.json", "labels/a.txt",
+                     "predictions.csv"]  # fmt: skip
+    assert (tmp_path / "predictions.csv").read_text() == "a.png,person,0.50,3\n"
+    assert (tmp_path / "labels/a.txt").read_text() == "0 0.333333 0.5 0.333333 0.5 3\n"
+    (record,) = json.loads((tmp_path / "detections.json").read_text())["images"]
+    assert [found["track_id"] for found in record["detections"]] == [3]
+
+
+BOX = (20, 20, 140, 100, 0.5, 0)
+
+
+def frame_of(source: Path | str, number: int):
+    return make_result(source, BOX, size=(120, 160), number=number)
+
+
+def test_frames_of_a_video_go_into_one_video_and_labels_count_from_one(tmp_path):
+    results = [frame_of(Path("clip.avi"), number) for number in (0, 3, 6)]
+    with RunFiles(tmp_path, configure(line_thickness=8, **ALL), CLASS_NAMES) as files:
+        for result in results:
+            files.append(files.write(result, files.reserve(result.frame, Fraction(8, 3))))
+    found = list(VideoFile(tmp_path / "clip.mp4", 10**6).frames())
+    assert [frame.seconds for frame in found] == [0, 0.375, 0.75]
+    for frame, result in zip(found, results, strict=True):
+        plain, drawn = result.image.astype(int), result.plot(8).astype(int)
+        # H.264 halves the resolution of colours; measured, a sixth of what the drawing changes.
+        assert np.abs(frame.image - drawn).mean() < np.abs(plain - drawn).mean() / 2
+    labels = [f"labels/clip_{number}.txt" for number in (1, 4, 7)]
+    crops = [f"crops/person/clip{number}.jpg" for number in ("", 2, 3)]
+    tables = ["detections.json", *labels, "predictions.csv"]
+    assert files_in(tmp_path) == ["clip.mp4", *crops, *tables]
+    assert (tmp_path / "predictions.csv").read_text() == "clip.avi,person,0.50\n" * 3
+    records = json.loads((tmp_path / "detections.json").read_text())["images"]
+    found = [(record["name"], record["frame"], record["seconds"]) for record in records]
+    assert found == [("clip_1", 0, 0.0), ("clip_4", 3, 0.375), ("clip_7", 6, 0.75)]
+
+
+def test_a_video_is_finished_when_the_next_begins_and_cameras_when_all_is_done(tmp_path):
+    with RunFiles(tmp_path, configure(), CLASS_NAMES) as files:
+        for source, number in (
+            (Path("x/a.mp4"), 0), ("0", 0), ("rtsp://u:p@cam/live", 0), (Path("x/a.mp4"), 1),
+            ("0", 1), (Path("y/a.mp4"), 0), (Path("y/a.mp4"), 0),
+        ):  # fmt: skip
+            files.add(frame_of(source, number))
+        finished = [name for name in files_in(tmp_path) if not name.startswith(".")]
+        assert finished == ["a-2.mp4", "a.mp4"]
+    names = {"a.mp4": 2, "0.mp4": 2, "cam_live.mp4": 1, "a-2.mp4": 1, "a-3.mp4": 1}
+    assert files_in(tmp_path) == sorted(names)
+    for name, number in names.items():
+        assert len(list(VideoFile(tmp_path / name, 10**6).frames())) == number
+
+
+@pytest.mark.parametrize("stem", ["x" * 251, "人" * 83, "a\udce9", "a\nb"])
+def test_odd_names_of_sources_give_files(tmp_path, stem):
+    found = write(tmp_path, make_result(Path(f"{stem}.jpg"), PERSON), **ALL)
+    assert len(found) == 5
+    assert len(json.loads((tmp_path / "detections.json").read_text())["images"]) == 1
+    assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 1

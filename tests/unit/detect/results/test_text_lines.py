@@ -1,0 +1,96 @@
+"""Labels and table lines as the public detection writes them."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.shared_files import shared_path
+from tests.unit.detect.results.made import make_detections, make_result
+from utils.data.sources.samples import Sample
+from utils.detect.results.text_lines import label_lines, table_lines
+from utils.detections import Detections, GroundTruth
+from utils.tasks.detection import DETECTION
+
+BOX = (10, 20, 30, 40, 0.5, 2)
+
+
+@pytest.fixture(scope="module")
+def stored():
+    return json.loads(shared_path("golden/inference/info.json").read_text())["save_txt"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "key"), [(False, "lines_in_file_order"), (True, "lines_with_confidence")]
+)
+def test_labels_are_the_stored_lines_in_their_order(stored, scores, key):
+    detections = make_detections(*stored["detections_x1y1x2y2_conf_class"])
+    height, width, _ = stored["image_hwc"]
+    assert label_lines(detections, (height, width), scores=scores) == stored[key]
+
+
+def test_a_track_id_ends_the_line_and_large_whole_numbers_keep_their_digits():
+    detections = make_detections(BOX, BOX)
+    ids = np.array([12345678, 3])
+    lines = label_lines(detections, (100, 100), ids, scores=True)
+    assert lines == ["2 0.2 0.3 0.2 0.2 0.5 3", "2 0.2 0.3 0.2 0.2 0.5 12345678"]
+    assert label_lines(detections, (100, 100), ids)[1] == "2 0.2 0.3 0.2 0.2 12345678"
+
+
+def test_a_table_has_the_lowest_score_first_and_two_decimals():
+    lines = table_lines("a.jpg", ["cat", "person"], np.float32([0.875, 0.125]))
+    assert lines == "a.jpg,person,0.12\na.jpg,cat,0.88\n"
+    ids = np.array([7, -1])
+    lines = table_lines("a.jpg", ["cat", "person"], np.float32([0.875, 0.125]), ids)
+    assert lines == "a.jpg,person,0.12,-1\na.jpg,cat,0.88,7\n"
+
+
+def test_a_row_is_one_line_that_steers_no_terminal():
+    lines = table_lines("a\n\x1b[31m\udce9.jpg", ["c\rat", "人"], np.float32([0.5, 0.25]))
+    assert lines == "a\\n\\x1b[31m\\xe9.jpg,人,0.25\na\\n\\x1b[31m\\xe9.jpg,c\\rat,0.50\n"
+    lines.encode("utf-8")
+
+
+def stored_lines() -> list[str]:
+    return json.loads(shared_path("golden/inference/detect.json").read_text())["console"]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_the_words_are_the_stored_ones(number):
+    """The stored counts, planted in reverse, come out in the stored words and order."""
+    _, line = stored_lines()[number].split(": ")
+    height, width = map(int, re.match(r"(\d+)x(\d+)", line).groups())
+    found = re.findall(r"(\d+) ([a-z ]+?)(?:s\b)?(?=,|$)", line.split(" ", 1)[1])
+    names = tuple(name for _, name in found)
+    counts = [int(count) for count, _ in found]
+    rows = [(*BOX[:5], index) for index, count in enumerate(counts) for _ in range(count)]
+    result = make_result("a.jpg", *rows[::-1], class_names=names)
+    assert result.summary((height, width)) == line
+
+
+NOTHING = GroundTruth(np.zeros(0, np.int64), np.zeros((0, 4)))
+
+
+def sample(path: str) -> Sample:
+    labels = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
+    return Sample(Path(path), 50, 100, *labels)
+
+
+def found(*rows: tuple[float, ...]) -> Detections:
+    table = np.array(rows, np.float32).reshape(-1, 6)
+    return Detections(table[:, :4], table[:, 4], table[:, 5].astype(np.int64))
+
+
+def test_each_image_with_detections_has_a_file_of_fractions(tmp_path):
+    samples = [sample("a/one.jpg"), sample("b/one.jpg"), sample("a/two.jpg")]
+    files = DETECTION.label_files(samples, scores=True)
+    files.add(2, found(), NOTHING)
+    files.add(1, found((0, 0, 100, 50, 0.5, 3)), NOTHING)
+    files.add(0, found((10, 10, 30, 20, 0.875, 1), (20, 0, 40, 50, 0.25, 0)), NOTHING)
+    (tmp_path / "two.txt").write_text("of an earlier run\n")
+    files.write(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one-2.txt", "one.txt"]
+    assert (tmp_path / "one.txt").read_text() == "0 0.3 0.5 0.2 1 0.25\n1 0.2 0.3 0.2 0.2 0.875\n"
+    assert (tmp_path / "one-2.txt").read_text() == "3 0.5 0.5 1 1 0.5\n"

@@ -1,0 +1,57 @@
+"""Font folders that hold what a test says, in place of this machine's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from fontTools.ttLib import TTFont
+
+from utils.report.drawing import fonts
+
+DEJAVU = Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf")
+
+
+def use_folder(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Have DejaVu and the fonts of a folder be all that there are; `forget_fonts` afterwards."""
+    monkeypatch.setattr(
+        fonts, "font_files", lambda: (str(DEJAVU), *sorted(map(str, folder.glob("*.*"))))
+    )
+    forget_fonts()
+
+
+def forget_fonts() -> None:
+    """Empty what is kept of fonts and of what they drew."""
+    for kept in (fonts.characters_of, fonts.font_for, fonts.drawable_name, fonts.sized):
+        kept.cache_clear()
+    fonts._ADVISED.clear()
+
+
+def make_font(characters: str, family: str = "Stand-in") -> TTFont:
+    """A font in which each character is a black square of 0.8 by 0.8 em on the baseline."""
+    names = [".notdef", *(f"square{number}" for number in range(len(characters)))]
+    builder = FontBuilder(1000, isTTF=True)
+    builder.setupGlyphOrder(names)
+    builder.setupCharacterMap(dict(zip(map(ord, characters), names[1:], strict=True)))
+    pen = TTGlyphPen(None)
+    _draw_square(pen)
+    square = pen.glyph()
+    builder.setupGlyf({name: square for name in names})
+    builder.setupHorizontalMetrics({name: (1000, 100) for name in names})
+    builder.setupHorizontalHeader(ascent=900, descent=-100)
+    builder.setupNameTable({"familyName": family, "styleName": "Regular"})
+    builder.setupOS2(sTypoAscender=900)
+    builder.setupPost()
+    return builder.font
+
+
+def _draw_square(pen: TTGlyphPen) -> None:
+    corners: Sequence[tuple[int, int]] = ((100, 0), (100, 800), (900, 800), (900, 0))
+    pen.moveTo(corners[0])
+    for corner in corners[1:]:
+        pen.lineTo(corner)
+    pen.closePath()

@@ -1,0 +1,94 @@
+"""Every name is drawn, or its number with a word about it; 80 colours are told apart."""
+
+import logging
+
+import cv2
+import numpy as np
+import pytest
+
+from tests.unit.report.drawing.stand_in_fonts import DEJAVU, forget_fonts, make_font, use_folder
+from utils.colours import class_colour, ink_on
+from utils.report.drawing.fonts import drawable_name, font_files, font_for
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder of fonts, beside which there is only DejaVu."""
+    use_folder(monkeypatch, tmp_path)
+    yield tmp_path
+    forget_fonts()
+
+
+@pytest.mark.parametrize("name", ["person", "Fußgänger", "автомобиль", "Ελλάδα", "a 'b' $c$"])
+def test_latin_greek_and_cyrillic_names_are_drawn_with_no_font_installed(folder, name):
+    assert drawable_name(name, 3) == name
+
+
+@pytest.mark.parametrize(("name", "package"), [
+    ("红细胞", "fonts-noto-cjk"), ("자전거", "fonts-noto-cjk"), ("हाथी", "fonts-noto-core"),
+])  # fmt: skip
+def test_a_name_that_no_font_has_is_its_number_and_one_line_says_what_helps(
+    folder, caplog, name, package
+):
+    caplog.set_level(logging.INFO)
+    assert [drawable_name(name, 7), drawable_name(f"{name} (large)", 8)] == ["class 7", "class 8"]
+    (line,) = caplog.messages
+    assert name[0] in line and package in line
+
+
+def test_a_font_with_all_letters_and_figures_of_a_name_is_taken(folder):
+    (folder / "a.ttf").write_bytes(b"no font")
+    (folder / "b.ttf").write_bytes(DEJAVU.read_bytes()[:5000])
+    (folder / "c.ttc").write_bytes(b"ttcf" + bytes(40))
+    (folder / "d.ttf").mkdir()
+    make_font("红细胞0123456789. ").save(folder / "e.ttf")
+    assert drawable_name("红细胞", 0) == "红细胞"
+    assert font_for("红细胞 0.87") == str(folder / "e.ttf")
+    assert font_for("person 0.87") == str(DEJAVU)
+    assert drawable_name("红白", 5) == "class 5"
+
+
+@pytest.mark.parametrize(("name", "drawn"), [
+    ("\x1b[31m", r"\x1b[31m"), ("a\nb", r"a\nb"), ("\u202eab", r"\u202eab"), ("e\u0301", "é"),
+    ("\udce9", r"\xe9"),
+])  # fmt: skip
+def test_a_name_is_drawn_as_it_would_be_printed(folder, name, drawn):
+    assert drawable_name(name, 0) == drawn
+
+
+def test_the_first_font_is_the_one_that_every_machine_has():
+    assert font_files()[0] == str(DEJAVU)
+    assert len(set(font_files())) == len(font_files()) <= 200
+
+
+PALETTE = [class_colour(index) for index in range(80)]
+
+
+def lab_distances() -> np.ndarray:
+    """Distances of CIE 1976 between the colours, another space than they are chosen in."""
+    pixels = np.array([PALETTE], np.float32) / 255
+    lab = cv2.cvtColor(pixels, cv2.COLOR_RGB2LAB)[0]
+    return np.linalg.norm(lab[:, None] - lab[None], axis=2)
+
+
+def luminance(colour: tuple[int, int, int]) -> float:
+    """The relative luminance of WCAG 2.1."""
+    channels = [value / 255 for value in colour]
+    linear = [v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4 for v in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a: tuple[int, int, int], b: tuple[int, int, int]) -> float:
+    darker, lighter = sorted((luminance(a), luminance(b)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_any_two_of_80_colours_are_told_apart():
+    # A difference of 2.3 is just noticed (Mahy et al. 1994); 10 is seen side by side at a glance.
+    distances = lab_distances() + 1000 * np.eye(80)
+    assert distances.min() > 10
+
+
+def test_ink_is_read_on_every_grey_and_every_class():
+    for colour in [*PALETTE, *((level, level, level) for level in range(256))]:
+        assert contrast(colour, ink_on(colour)) >= 4.5

@@ -1,0 +1,164 @@
+"""Arrays that can be made again, kept for the next run in the user's cache folder.
+
+$DUET_CACHE, else $XDG_CACHE_HOME/duet, else ~/.cache/duet. An empty DUET_CACHE keeps nothing. A
+file is a digest, then safetensors: one that is damaged, or of another version, counts as absent. If
+a file cannot be written, a line in the log says so, and the work goes on.
+
+Source of the folder's place: the XDG Base Directory Specification 0.8.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load, save
+
+from utils.atomic_files import atomic_file
+from utils.project import PROJECT
+from utils.regular_files import read_bytes
+
+VARIABLE = "DUET_CACHE"
+MAX_FILE_BYTES = 1 << 30
+MAX_FOLDER_BYTES = 2 << 30  # of all files of one kind; the oldest go
+# A file system's clock ticks every few milliseconds, that of FAT every two seconds: a file that was
+# just changed may be changed again without another time.
+RECENT_NS = 2_000_000_000
+_DIGEST_BYTES = 32
+
+Arrays = Mapping[str, np.ndarray]
+
+log = logging.getLogger("cache")
+
+
+def cache_folder() -> Path | None:
+    """Return the folder for all that is kept; None if there is none."""
+    if (chosen := os.environ.get(VARIABLE)) is not None:
+        return Path(chosen).absolute() if chosen else None
+    shared = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(shared):
+        return Path(shared) / "duet"
+    home = os.path.expanduser("~")
+    return Path(home) / ".cache" / "duet" if os.path.isabs(home) else None
+
+
+@lru_cache
+def version_of(*patterns: str) -> bytes:
+    """Return a hash of files of the project, by patterns from its folder: the code of a reader.
+
+    A version of the code does not read what another version wrote.
+    """
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for path in sorted(path for pattern in patterns for path in PROJECT.glob(pattern)):
+        digest.update(str(path.relative_to(PROJECT)).encode() + b"\0" + read_bytes(path))
+    return digest.digest()
+
+
+def read_arrays(kind: str, name: str, version: bytes) -> dict[str, np.ndarray] | None:
+    """Return the arrays that `write_arrays` kept, read-only; None if they are not there."""
+    path = _path(kind, name)
+    if path is None:
+        return None
+    try:
+        content = read_bytes(path, MAX_FILE_BYTES)
+    except (OSError, MemoryError):
+        return None
+    digest, content = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    if digest != _digest(version, content):
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)  # it was used
+    return load(content)
+
+
+def write_arrays(kind: str, name: str, version: bytes, arrays: Arrays) -> None:
+    """Keep arrays of up to a GiB for the next run; a failure is a line in the log."""
+    path = _path(kind, name)
+    if path is None:
+        return
+    if sum(array.nbytes for array in arrays.values()) > MAX_FILE_BYTES * 0.99:
+        return log.info("%s are not kept for the next run: they are larger than a GiB", kind)
+    try:
+        content = save(dict(arrays))
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with atomic_file(path) as file:
+            file.write(_digest(version, content) + content)
+        _remove_oldest(path.parent)
+    except OSError as error:
+        log.info("%s are not kept for the next run: %s", kind, error)
+
+
+def _path(kind: str, name: str) -> Path | None:
+    folder = cache_folder()
+    return None if folder is None else folder / kind / f"{name}.safetensors"
+
+
+def _digest(version: bytes, content: bytes) -> bytes:
+    """Return a hash of a version and of the bytes of a safetensors file."""
+    digest = hashlib.blake2b(version, digest_size=_DIGEST_BYTES)
+    digest.update(content)
+    return digest.digest()
+
+
+def _remove_oldest(folder: Path) -> None:
+    """Keep the newest files of a folder within its limit; that of a killed writer ages too."""
+    states = [(path.stat(), path) for path in folder.glob("*.safetensors*")]
+    total = 0
+    for status, path in sorted(states, key=lambda found: -found[0].st_mtime_ns):
+        total += status.st_size
+        if total > MAX_FOLDER_BYTES:
+            path.unlink(missing_ok=True)
+
+
+def state_of_files(paths: Sequence[str], now_ns: int) -> bytes | None:
+    """Return what shows a change of these files, of which any may be absent: size, times, inode.
+
+    Args:
+        now_ns: the time before they were looked at.
+
+    Returns:
+        None if a later change may not show: one was changed a moment ago, or cannot be seen.
+    """
+    states = [_state(path, now_ns) for path in paths]
+    if None in states:
+        return None
+    parts = [f"{path}\0{state}\0" for path, state in zip(paths, states, strict=True)]
+    return "".join(parts).encode("utf-8", "surrogatepass")
+
+
+def _state(path: str, now_ns: int) -> str | None:
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return "absent"
+    except (OSError, ValueError):
+        return None
+    changed, modified = status.st_ctime_ns, status.st_mtime_ns
+    # A camera or a copy may give a file any time of modification, even one to come.
+    if changed > now_ns - RECENT_NS or abs(now_ns - modified) < RECENT_NS:
+        return None
+    # With its number: of two files of one size and tick, a link may be turned to the other.
+    return f"{status.st_size} {modified} {changed} {status.st_ino}"
+
+
+def key_of(state: bytes | None) -> int:
+    """Return a key of 63 bits of a state; 0 for None, which is never found."""
+    if state is None:
+        return 0
+    return int.from_bytes(hashlib.blake2b(state, digest_size=8).digest(), "big") >> 1
+
+
+def find_keys(keys: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Return for each key (N,) int64 its row among the known ones, (N,) int64; -1 for none."""
+    if not len(known):
+        return np.full(len(keys), -1)
+    order = np.argsort(known, kind="stable")
+    place = np.searchsorted(known, keys, sorter=order).clip(max=len(known) - 1)
+    rows = order[place]
+    return np.where((known[rows] == keys) & (keys != 0), rows, -1)

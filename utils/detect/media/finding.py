@@ -1,0 +1,187 @@
+"""What --source means: files, a folder, a pattern, a list, a camera, a URL, the screen -> sources.
+
+No source is opened before its turn.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+import cv2
+
+from utils.data.image.limits import IMAGE_SUFFIXES
+from utils.data.image.view import Tiling
+from utils.detect.media.feeds import (
+    SCHEMES,
+    open_camera,
+    open_screen,
+    open_stream,
+    parse_screen,
+    shown_url,
+)
+from utils.detect.media.image_file import ImageFile
+from utils.detect.media.live import LiveSource
+from utils.detect.media.source import Source
+from utils.detect.media.video import VideoFile, load_av
+from utils.errors import UserError, brief
+from utils.optional import import_optional
+from utils.regular_files import read_text_bytes
+from utils.text import count
+
+VIDEO_SUFFIXES = (
+    ".3gp", ".asf", ".avi", ".flv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg",
+    ".mts", ".mxf", ".ogv", ".ts", ".webm", ".wmv",
+)  # fmt: skip
+_KNOWN = frozenset((*IMAGE_SUFFIXES, *VIDEO_SUFFIXES))
+ACCEPTED = (
+    f"accepted: an image ({' '.join(IMAGE_SUFFIXES)}), a video "
+    f"({' '.join(VIDEO_SUFFIXES)}), a folder of them, a pattern such as 'images/*.jpg', "
+    "a list of paths (.txt) or URLs (.streams), the number of a camera, a URL "
+    f"({' '.join(SCHEMES)}), screen"
+)
+_MAX_LIST_BYTES = 1 << 26
+_MAX_LINE_BYTES = 4096  # of a path, as the system has it
+_CAMERA = re.compile(r"[0-9]{1,3}")
+_DIGITS = re.compile(r"([0-9]+)")
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+log = logging.getLogger("detect")
+
+
+def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Sequence[Source]:
+    """Return what --source names, in a natural order: image2 before image10.
+
+    Args:
+        max_pixels: images and frames of more are not decoded.
+        video_stride: of videos and streams, every n-th frame is given.
+
+    Raises:
+        UserError: there is nothing, or nothing that is accepted; or a package is absent that it
+            needs.
+    """
+    cv2.setLogLevel(0)  # its own lines on damaged images and absent cameras; ours name the source
+    if live := _find_live(argument, max_pixels, video_stride):
+        return [live]
+    folder, paths = "", [argument]
+    if os.path.isdir(argument):
+        folder, paths = argument, _natural(os.listdir(argument))
+    elif not os.path.lexists(argument):
+        paths = _natural(_matching(argument))
+    elif _suffix(argument) == ".streams":
+        lines = _read_list(argument)
+        return [_find_listed(argument, line, max_pixels, video_stride) for line in lines]
+    elif _suffix(argument) == ".txt":
+        folder, paths = os.path.dirname(argument), _read_list(argument)
+    chosen = _without_others(argument, paths)
+    if any(_suffix(path) in VIDEO_SUFFIXES for path in chosen):
+        load_av("a video")  # if it is absent, the error comes before 1,000 images
+    return [file_source(os.path.join(folder, path), max_pixels, video_stride) for path in chosen]
+
+
+def are_several(sources: Sequence[Source], tiling: Tiling | None) -> bool:
+    """Return whether batches can be computed side by side.
+
+    All cores are for each tile, one batch after another, and for an only image.
+    """
+    is_one_image = len(sources) == 1 and sources[0].kind == "image"
+    return tiling is None and not is_one_image
+
+
+def file_source(path: str, max_pixels: int, video_stride: int = 1) -> Source:
+    """Return an image or video file, by its name, as a source."""
+    if _suffix(path) in VIDEO_SUFFIXES:
+        return VideoFile(Path(path), max_pixels, video_stride)
+    return ImageFile(path, max_pixels)
+
+
+def _find_live(argument: str, max_pixels: int, stride: int) -> LiveSource | None:
+    """Return the camera, stream or screen that is named; None for what must be files."""
+    if _CAMERA.fullmatch(argument):
+        name = f"camera {argument}"
+        return LiveSource(name, partial(open_camera, int(argument), max_pixels), stride)
+    if argument.partition(" ")[0] == "screen" and not os.path.lexists(argument):
+        region = parse_screen(argument)
+        import_optional("mss", "--source screen")
+        return LiveSource(argument, partial(open_screen, region, max_pixels), stride)
+    if url := _URL.match(argument):
+        if url[1].lower() not in SCHEMES:
+            raise UserError(f"--source {shown_url(argument)}: {url[1]} is not read; {ACCEPTED}")
+        load_av("a stream")
+        return LiveSource(shown_url(argument), partial(open_stream, argument, max_pixels), stride)
+    return None
+
+
+def _find_listed(argument: str, line: str, max_pixels: int, stride: int) -> Source:
+    """Return the camera, stream or screen of a line in a .streams file."""
+    if live := _find_live(line, max_pixels, stride):
+        return live
+    raise UserError(
+        f"--source {argument}: {brief(line)}; a URL ({' '.join(SCHEMES)}) or the number of a "
+        "camera is needed on each line"
+    )
+
+
+def _read_list(argument: str) -> list[str]:
+    """Return the lines of a list that are not empty; bytes that are not UTF-8 stay as they are."""
+    try:
+        content = read_text_bytes(argument, _MAX_LIST_BYTES)
+    except OSError as error:
+        raise UserError(f"--source {argument}: {error.strerror}; {ACCEPTED}") from error
+    lines = [line.strip() for line in content.removeprefix(b"\xef\xbb\xbf").splitlines()]
+    if any(len(line) > _MAX_LINE_BYTES for line in lines):
+        raise UserError(f"--source {argument}: a line is too long for the path of a file")
+    found = [os.fsdecode(line) for line in lines if line]
+    if not found:
+        raise UserError(f"--source {argument}: the list is empty; {ACCEPTED}")
+    return found
+
+
+def _matching(argument: str) -> list[str]:
+    """Return the files that a pattern names; `**` goes through folders, not through links.
+
+    A folder that is called like a pattern, as "cats [1]", is that folder. Links that lead upward
+    would make `glob.glob` go round for ever.
+    """
+    folder, parts = Path(), list(Path(argument).parts)
+    while parts and (os.path.isdir(folder / parts[0]) or not set(parts[0]) & set("*?[")):
+        folder /= parts.pop(0)
+    if not parts:
+        raise UserError(f"--source {argument}: no such file or folder; {ACCEPTED}")
+    if parts[-1] == "**":
+        parts.append("*")
+    try:
+        return [str(path) for path in folder.glob("/".join(parts))]
+    except (ValueError, OSError) as error:
+        raise UserError(f"--source {argument}: {error!s:.200}; {ACCEPTED}") from error
+
+
+def _without_others(argument: str, paths: Sequence[str]) -> Sequence[str]:
+    """Return the images and videos by their names, and log how many others there are."""
+    chosen = [path for path in paths if _suffix(path) in _KNOWN]
+    if not chosen:
+        inner = f"; '{argument}/**/*' looks into its folders too" if os.path.isdir(argument) else ""
+        raise UserError(f"--source {argument}: no image and no video{inner}; {ACCEPTED}")
+    if others := len(paths) - len(chosen):
+        log.info("%s: %s left out, no image or video", argument, count(others, "other name"))
+    return chosen
+
+
+def _natural(names: Iterable[str]) -> list[str]:
+    """Return names in their order as people count: image2 before image10."""
+    return sorted(names, key=lambda name: (_in_parts(name), name))
+
+
+def _in_parts(name: str) -> list[str | int]:
+    """Return texts and the numbers between them, in turns."""
+    return [int(x) if index % 2 else x for index, x in enumerate(_DIGITS.split(name))]
+
+
+def _suffix(name: str) -> str:
+    """Return the last dot of a name and what follows, in small letters; "" if there is none."""
+    start, dot, suffix = name.rpartition(".")
+    return dot + suffix.lower() if start else ""

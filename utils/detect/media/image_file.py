@@ -1,0 +1,176 @@
+"""Image files, and images from a caller's program (bytes, arrays, Pillow images) -> frames."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import cv2
+import numpy as np
+from PIL import Image, ImageOps
+
+from utils.data.image.being_read import read_as
+from utils.data.image.decoding import OtherSizeError, decode_bytes
+from utils.data.image.header import (
+    BrokenImageError,
+    ImageHeader,
+    check_complete,
+    check_size,
+    read_header,
+)
+from utils.data.image.limits import MAX_IMAGE_BYTES
+from utils.data.image.pillow_image import as_bgr, over_white
+from utils.detect.media.source import BrokenSourceError, Frame, Source, require_size
+from utils.errors import UserError
+from utils.regular_files import open_regular
+from utils.text import printable
+
+# Kinds of which a decoder may make up what a file lacks.
+CHECKED = ("JPEG", "PNG")
+TAKEN = (
+    "accepted: a file name, the bytes of an image file, a NumPy array (H, W, 3), (H, W, 4) or "
+    "(H, W) of uint8 in RGB order, a PIL image"
+)
+
+
+class ImageFile(Source):
+    """An image file; an animated one is its first frame."""
+
+    num_frames = 1
+
+    def __init__(self, path: Path | str, max_pixels: int) -> None:
+        self._path = self.name = Path(path)
+        self._max_pixels = max_pixels
+
+    def frames(self) -> Iterator[Frame]:
+        try:
+            image = read_as(self._path, self._read)
+        except OSError as error:
+            raise BrokenSourceError(error.strerror or str(error)) from error
+        yield Frame(image, self._path)
+
+    def _read(self) -> np.ndarray:
+        with open_regular(self._path, MAX_IMAGE_BYTES) as file:
+            _checked_header(file, self._max_pixels)  # before a large file is read
+            file.seek(0)
+            content = file.read()
+        return decode_image(content, self._max_pixels)
+
+
+def decode_image(content: bytes | bytearray | memoryview, max_pixels: int) -> np.ndarray:
+    """Decode the bytes of an image file, (H, W, 3) uint8 RGB, upright as EXIF says.
+
+    Gray becomes RGB and 16 bits become 8; what shows through is white.
+
+    Raises:
+        BrokenSourceError: no image, a damaged one, or one of too many pixels, which are then not
+            decoded.
+    """
+    file = io.BytesIO(content)
+    header = _checked_header(file, max_pixels)
+    try:
+        if header.kind in CHECKED:
+            check_complete(file, header.kind)
+        image = decode_bytes(np.frombuffer(content, np.uint8), header.size)
+    except (BrokenImageError, OtherSizeError) as error:
+        raise BrokenSourceError(str(error)) from error
+    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=image)
+
+
+def _checked_header(file: BinaryIO, max_pixels: int) -> ImageHeader:
+    """Return the header of an image that is decoded; BrokenSourceError for any other."""
+    try:
+        header = read_header(file)
+        check_size(header.size, max_pixels)
+    except BrokenImageError as error:
+        raise BrokenSourceError(str(error)) from error
+    return header
+
+
+def as_list(images: Any) -> list[Any]:
+    """Return the images of a list, a tuple or an array (B, H, W, 3), else the one that is given.
+
+    Raises:
+        UserError: an iterator.
+    """
+    if isinstance(images, (list, tuple)) or (isinstance(images, np.ndarray) and images.ndim == 4):
+        return list(images)
+    if hasattr(images, "__next__") and not hasattr(images, "read"):
+        raise UserError("an iterator of images is for detector.stream(images); or give a list")
+    return [images]
+
+
+class GivenImage(Source):
+    """An image in memory, or of a file, as a source.
+
+    Attributes:
+        name: of the file; another image is called image<index>.
+    """
+
+    num_frames = 1
+
+    def __init__(self, image: Any, index: int, max_pixels: int) -> None:
+        """Keep an image, one of `TAKEN`, and its place among those given."""
+        self._image, self._max_pixels = image, max_pixels
+        is_file = isinstance(image, (str, os.PathLike))
+        self.name: str = os.fsdecode(image) if is_file else f"image{index}"
+
+    def frame(self) -> Frame:
+        """Return the image; UserError if it is not one, or names the file that cannot be read."""
+        try:
+            (frame,) = self.frames()
+        except BrokenSourceError as error:
+            raise UserError(f"{printable(self.name)}: {error}") from error
+        return frame
+
+    def frames(self) -> Iterator[Frame]:
+        """Yield the image; UserError if it is not one."""
+        image, name = self._image, self.name
+        if isinstance(image, (str, os.PathLike)):
+            if "://" in name:
+                raise UserError(
+                    f"{image}: nothing is downloaded; detector.stream takes video streams"
+                )
+            yield from ImageFile(Path(name), self._max_pixels).frames()
+        elif isinstance(image, (bytes, bytearray, memoryview)):
+            yield Frame(decode_image(bytes(image), self._max_pixels), name)
+        elif isinstance(image, Image.Image):
+            source = getattr(image, "filename", "") or name
+            yield Frame(_from_pillow(image, name, self._max_pixels), source)
+        elif isinstance(image, np.ndarray):
+            yield Frame(as_rgb(image, name), name)
+        else:
+            raise UserError(f"{name} is a {type(image).__name__}; {TAKEN}")
+
+
+def as_rgb(image: np.ndarray, name: str) -> np.ndarray:
+    """Return an array (H, W, 3), (H, W, 4) or (H, W) as (H, W, 3), over white.
+
+    Raises:
+        UserError: another shape or dtype, or no pixels.
+    """
+    shape = image.shape
+    if image.dtype != np.uint8:
+        raise UserError(f"{name} is an array of {image.dtype}, not uint8; {TAKEN}")
+    if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] not in (3, 4)) or not image.size:
+        raise UserError(f"{name} is an array of shape {shape}; {TAKEN}")
+    if image.ndim == 2:
+        return np.repeat(image[..., None], 3, axis=2)
+    if shape[2] == 4:
+        image = over_white(image[..., :3], image[..., 3])
+    return np.ascontiguousarray(image)
+
+
+def _from_pillow(image: Image.Image, name: str, max_pixels: int) -> np.ndarray:
+    """Return Pillow's image as (H, W, 3) uint8 RGB, upright as its EXIF says."""
+    if image.mode in ("I", "F"):
+        raise UserError(f"{name} is a PIL image of mode {image.mode}; convert it to RGB before")
+    require_size((image.height, image.width), max_pixels)
+    try:
+        upright = ImageOps.exif_transpose(image)
+        return cv2.cvtColor(as_bgr(upright), cv2.COLOR_BGR2RGB)
+    except OSError as error:  # it is read and decoded only now
+        raise BrokenSourceError(str(error)) from error

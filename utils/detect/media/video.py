@@ -1,0 +1,215 @@
+"""Video files -> frames (H, W, 3) RGB with their times: FFmpeg by way of PyAV, within bounds.
+
+PyAV 17.1 (FFmpeg 8) compared with OpenCV 4.11 on files of eight containers: OpenCV ignored the
+rotation, counted 91 frames for 20, lost up to six frames in front of a cut and reported no cut; it
+writes even times only, and its build here has no H.264.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from types import ModuleType
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from utils.data.image.orientation import orientation_of_matrix, turned_upright
+from utils.detect.media.source import BrokenSourceError, Frame, Kind, Source, require_size
+from utils.optional import import_optional
+from utils.regular_files import open_regular
+from utils.text import count
+
+# What FFmpeg may take a file for. Not among them: playlists and the like (HLS, DASH, concat, SDP),
+# which open other files and addresses, past all hooks; and single images.
+CONTAINERS = (
+    "asf,avi,flv,h264,hevc,ivf,m4v,matroska,webm,mjpeg,mov,mp4,m4a,3gp,3g2,mj2,mpeg,mpegts,"
+    "mpegvideo,mxf,nut,ogg"
+)
+_DEFAULT_RATE = Fraction(30)
+# FFmpeg compares the size in memory: up to 96 columns and 48 rows more, of at most 65,536 each.
+_PIXELS_AROUND = 10_000_000
+_THREADS = 2  # of the decoder; the network needs the cores too
+_READ_BYTES = 1 << 18
+_MAY_MISS = 0.01  # of the frames that a header counts: an editor may have cut some out of the list
+
+
+class TimedImage(NamedTuple):
+    """A frame as a container gives it."""
+
+    image: np.ndarray  # (H, W, 3) uint8 RGB, upright
+    number: int = 0  # from 0, as shown
+    seconds: float = 0.0  # after the first frame
+
+
+def load_av(what_for: str) -> ModuleType:
+    """Return PyAV; UserError if it is absent. It keeps FFmpeg's own lines to itself."""
+    return import_optional("av", what_for)
+
+
+def open_options(max_pixels: int, containers: str = CONTAINERS) -> dict[str, str]:
+    """Return what to open a container with; FFmpeg looks into frames before it hands them out."""
+    return {"format_whitelist": containers, **_within(max_pixels)}
+
+
+def _within(max_pixels: int) -> dict[str, str]:
+    return {"max_pixels": str(max_pixels + _PIXELS_AROUND)}
+
+
+def find_video(container: Any, max_pixels: int) -> Any:
+    """Return the video stream of a container, made ready to be decoded.
+
+    Raises:
+        BrokenSourceError: there is none, it cannot be decoded, or its frames are too large.
+    """
+    found = [stream for stream in container.streams.video if not _is_cover(stream)]
+    if not found:
+        raise BrokenSourceError("holds no video")
+    stream = found[0]
+    codec = stream.codec_context
+    if codec is None:
+        raise BrokenSourceError("uses a video codec that cannot be decoded")
+    if codec.width and codec.height:  # else the first packet says
+        require_size((codec.height, codec.width), max_pixels)
+    codec.options = _within(max_pixels)
+    return stream
+
+
+def _is_cover(stream: Any) -> bool:
+    """Whether it is cover art, an image of one frame."""
+    return bool(stream.disposition & type(stream.disposition).attached_pic)
+
+
+def rate_of(stream: Any) -> Fraction:
+    """Return the frames per second of a video stream, on average; 30 if it is not known."""
+    rate = stream.average_rate or stream.guessed_rate
+    return Fraction(rate) if rate else _DEFAULT_RATE
+
+
+def timed_images(
+    av: ModuleType, decoded: Iterable[Any], rate: Fraction, max_pixels: int, stride: int = 1
+) -> Iterator[TimedImage]:
+    """Yield every n-th of PyAV's frames; a time that is absent or runs back is made to go on.
+
+    Raises:
+        BrokenSourceError: a frame is too large; the size may change in the middle.
+    """
+    # `frame.to_ndarray(format="rgb24")` alone would start one thread per core, for each frame.
+    converter = av.video.reformatter.VideoReformatter()
+    first = seconds = 0.0
+    for number, frame in enumerate(decoded):
+        if number == 0:
+            first = frame.time or 0.0
+        else:
+            given = -1.0 if frame.time is None else frame.time - first
+            seconds = given if given > seconds else seconds + float(1 / rate)
+        if number % stride == 0:
+            require_size((frame.height, frame.width), max_pixels)
+            yield TimedImage(_upright_rgb(frame, converter), number, seconds)
+
+
+def _upright_rgb(frame: Any, converter: Any) -> np.ndarray:
+    """Return PyAV's frame as (H, W, 3) uint8 RGB, turned as its display matrix says."""
+    matrix = frame.side_data.get("DISPLAYMATRIX")
+    image: np.ndarray = converter.reformat(frame, format="rgb24", threads=1).to_ndarray()
+    if matrix is None:
+        return image
+    return turned_upright(image, orientation_of_matrix(np.frombuffer(matrix, np.int32).tolist()))
+
+
+class VideoFile(Source):
+    """A video file, of which every n-th frame is given."""
+
+    kind: Kind = "video"
+
+    def __init__(self, path: Path, max_pixels: int, stride: int = 1) -> None:
+        self.path = self.name = path
+        self._max_pixels = max_pixels
+        self._stride = stride
+        self._is_closed = False
+        self._num_packets = self._num_damaged = 0
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    def frames(self) -> Iterator[Frame]:
+        """Yield the frames; of a file that is cut short those that are there, then an error."""
+        av = load_av("a video")
+        try:
+            with open_regular(self.path) as file:
+                yield from self._frames(av, file)
+        except OSError as error:
+            raise BrokenSourceError(error.strerror or str(error)) from error
+
+    def _frames(self, av: ModuleType, file: BinaryIO) -> Iterator[Frame]:
+        num_frames = num_counted = 0
+        try:
+            # It has no name, so that nothing is guessed from that, and opens no other file.
+            with av.open(
+                _Nameless(file),
+                options=open_options(self._max_pixels),
+                buffer_size=_READ_BYTES,
+                metadata_errors="replace",
+                io_open=_refuse,
+            ) as container:
+                stream = find_video(container, self._max_pixels)
+                stream.codec_context.thread_type = "AUTO"
+                stream.codec_context.thread_count = _THREADS
+                rate, num_counted = rate_of(stream), stream.frames
+                self.rate = rate / self._stride
+                self.num_frames = -(-num_counted // self._stride) or None
+                decoded = self._decoded(av, container, stream)
+                for image in timed_images(av, decoded, rate, self._max_pixels, self._stride):
+                    if self._is_closed:
+                        return
+                    yield Frame(image.image, self.path, image.number, image.seconds)
+                    num_frames += 1
+        except av.FFmpegError as error:
+            raise BrokenSourceError("damaged, cut short or no video") from error
+        self._check_end(num_counted, num_frames)
+
+    def _decoded(self, av: ModuleType, container: Any, stream: Any) -> Iterator[Any]:
+        """Yield PyAV's frames in the order in which they are shown, as far as they can be decoded.
+
+        Counts the packets, and the damaged ones.
+        """
+        packets = container.demux(stream)
+        is_last = False
+        while not is_last:
+            packet = None
+            try:
+                packet = next(packets)  # the last one is empty, and ends the decoder
+                is_last = packet.size == 0 and packet.pts is None
+                self._num_packets += packet.size > 0
+                self._num_damaged += packet.is_corrupt
+                yield from stream.decode(packet)
+            except av.FFmpegError:
+                # Without a packet it is the container itself: behind it nothing can be found.
+                is_last = packet is None
+                self._num_damaged += packet is None or not packet.is_corrupt
+            except StopIteration:
+                return
+
+    def _check_end(self, num_counted: int, num_frames: int) -> None:
+        """Raise BrokenSourceError unless all of the file could be read."""
+        is_cut = self._num_packets < num_counted * (1 - _MAY_MISS)
+        if not is_cut and not self._num_damaged:
+            if num_frames:
+                return
+            raise BrokenSourceError("holds no frame")
+        reason = "cut short" if is_cut else count(self._num_damaged, "damaged packet")
+        if not num_frames:  # FFmpeg refuses what is too large, and says no more than of damage
+            reason += f", or frames of over {self._max_pixels:,} pixels (--max-pixels)"
+        raise BrokenSourceError(f"{reason}; {count(num_frames, 'frame')} could be read")
+
+
+class _Nameless:
+    """An open file without its name."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.read, self.seek, self.tell = file.read, file.seek, file.tell
+
+
+def _refuse(name: str, flags: int, options: dict[str, str]) -> Any:
+    raise PermissionError("a video may not open other files")

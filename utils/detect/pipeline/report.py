@@ -1,0 +1,115 @@
+"""What a person sees of a run of detect.py: one line per image, or a bar, and the last lines."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from utils.detect.media.source import Source
+from utils.detect.results.image_result import ImageResult
+from utils.progress import Progress
+from utils.text import count, say
+
+FEW = 20  # images that have a line each; more of them, and videos, have a bar
+SHOWN_CLASSES = 5
+
+log = logging.getLogger("detect")
+
+
+class Done(NamedTuple):
+    """The result of a frame, or of a source that broke."""
+
+    source: Source
+    result: ImageResult | None
+    problem: str = ""  # why the source gives no frame, or no more of them
+    input_size: tuple[int, int] | None = None  # (height, width) that the network took
+
+
+class RunReport:
+    """Prints the result of each frame, in the order of the sources; a context manager.
+
+    Attributes:
+        num_frames: in which something was looked for.
+        num_broken: sources that were left out, or broke off.
+    """
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.num_frames = self.num_broken = 0
+        self._found: Counter[str] = Counter()
+        self._last_source: Source | None = None
+        self._num_sources = len(sources)
+        self._only_name = str(sources[0].name) if len(sources) == 1 else ""
+        self._images_alone = all(source.kind == "image" for source in sources)
+        self._unit = "image" if self._images_alone else "frame"
+        total = self._num_sources if self._images_alone else None
+        self._progress = Progress(total, "detecting", f"{self._unit}s")
+        self._start = time.monotonic()
+
+    def __enter__(self) -> RunReport:
+        self._progress.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.__exit__(*error)
+
+    def source(self, argument: str) -> str:
+        """Return --source with how much it is; a single source shows itself, without a password."""
+        return self._only_name or f"{argument}, {self._total}"
+
+    @property
+    def _total(self) -> str:
+        return count(self._num_sources, "image" if self._images_alone else "source")
+
+    @property
+    def done(self) -> str:
+        """What is done, in words."""
+        return count(self.num_frames, self._unit)
+
+    def add(self, done: Done) -> None:
+        """Report a frame, or a source that broke."""
+        name = done.source.name
+        if done.result is None:
+            self.num_broken += 1
+            began = done.source is self._last_source
+            what = "ends here and is incomplete" if began else "left out"
+            log.warning("%s: %s: %s", name, what, done.problem)
+        else:
+            self.num_frames += 1
+            self._found.update(done.result.counted)
+            self._last_source = done.source
+            if self._images_alone and self._num_sources <= FEW:
+                number = f"{self.num_frames + self.num_broken}/{self._num_sources}"
+                log.info("%s %s: %s", number, name, done.result.summary(done.input_size))
+        if self.num_frames == 1 and self._num_sources == 1 and done.source.num_frames is not None:
+            self._progress.expect(done.source.num_frames)
+        self._progress.update(f"{self._speed():.1f} {self._unit}s/s")
+
+    def print_totals(self, by_stage: Mapping[str, float]) -> None:
+        """Print what was found, how fast, and how much was left out.
+
+        Args:
+            by_stage: seconds of each stage; they run side by side.
+        """
+        stages = ", ".join(f"{stage} {spent:.1f} s" for stage, spent in by_stage.items())
+        speed = f"{time.monotonic() - self._start:.1f} s, {self._speed():.1f} {self._unit}s/s"
+        say(self.found_line(), f"{self.done} in {speed}; side by side: {stages}")
+        if self.num_broken:
+            say(f"left out or incomplete: {self.num_broken:,} of {self._total}, named above")
+
+    def found_line(self) -> str:
+        """Return how many of each class were found, the most frequent classes first."""
+        if not self._found:
+            return "found: nothing; a lower --conf-thres finds more"
+        # Of equal numbers the name decides: threads must not change a line.
+        ranking = sorted(self._found.items(), key=lambda item: (-item[1], item[0]))
+        parts = [f"{name} {number:,}" for name, number in ranking[:SHOWN_CLASSES]]
+        if others := ranking[SHOWN_CLASSES:]:
+            total = sum(number for _, number in others)
+            parts.append(f"{count(len(others), 'other class', 'other classes')} {total:,}")
+        return f"found: {', '.join(parts)}"
+
+    def _speed(self) -> float:
+        return self.num_frames / max(time.monotonic() - self._start, 1e-9)

@@ -1,0 +1,198 @@
+"""What was found in one image, whatever a model looks for."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from utils.atomic_files import atomic_text_file
+from utils.detect.media.source import Frame
+from utils.detect.results.image_file import save_image
+from utils.detect.results.text_lines import table_lines
+from utils.optional import import_optional
+from utils.text import printable
+
+AnyResult = TypeVar("AnyResult", bound="ImageResult")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageResult(ABC):
+    """What was found in one image, the highest score first.
+
+    It has a length, and yields what was found one by one as plain values.
+    """
+
+    frame: Frame
+    found: Any  # what `Head.finish` returned
+    class_names: tuple[str, ...]  # of every class that the model knows
+
+    @property
+    def image(self) -> np.ndarray:
+        """(H, W, 3) uint8 RGB, as it was read."""
+        return self.frame.image
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width) of the image, pixels."""
+        return self.image.shape[0], self.image.shape[1]
+
+    @property
+    @abstractmethod
+    def scores(self) -> np.ndarray:
+        """(K,) float32 in (0, 1]."""
+
+    @property
+    @abstractmethod
+    def class_index(self) -> np.ndarray:
+        """(K,) int64."""
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The class name of each thing found."""
+        return [self.class_names[index] for index in self.class_index.tolist()]
+
+    @property
+    def counted(self) -> Sequence[str]:
+        """The class names that the last lines of a run count."""
+        return self.names
+
+    @abstractmethod
+    def finite(self: AnyResult) -> AnyResult:
+        """Return the result without values that are not finite, which float16 may give."""
+
+    @abstractmethod
+    def plot(
+        self, line_width: int | None = None, labels: bool = True, scores: bool = True
+    ) -> np.ndarray:
+        """Return a copy of the image, (H, W, 3) uint8 RGB, with what was found drawn on it.
+
+        Args:
+            line_width: pixels; None for what suits the image.
+            labels: write the class on each box, as "person 0.87", and a track's number before it.
+            scores: write its score too.
+        """
+
+    @abstractmethod
+    def crop(self, gain: float = 1.02, pad: float = 10, square: bool = False) -> list[np.ndarray]:
+        """Return what each box shows, with a margin: (h, w, 3) uint8 RGB of its own size.
+
+        Args:
+            gain: by which the sides of a box are multiplied.
+            pad: pixels that are added to each side afterwards, half of them at either end.
+            square: make both sides of a box as long as its longer one before.
+
+        Raises:
+            UserError: what was found has no place in the image.
+        """
+
+    @abstractmethod
+    def words(self) -> str:
+        """Return what was found in one line, as "2 persons, 1 bus"."""
+
+    def summary(self, input_size: tuple[int, int] | None = None) -> str:
+        """Return "224x320 1 person, 3 chairs": a size, and what was found.
+
+        Args:
+            input_size: (height, width) of what the network took; None for the image's own.
+        """
+        height, width = input_size or self.size
+        return f"{height}x{width} {self.words()}"
+
+    @abstractmethod
+    def text_lines(self, scores: bool = False) -> list[str]:
+        """Return the lines of the public YOLOv5's file of labels; [] if it has no file."""
+
+    @abstractmethod
+    def records(self) -> dict[str, list[Any]]:
+        """Return what was found as plain values, under the name that says what it is."""
+
+    def drawable_records(self) -> dict[str, list[Any]]:
+        """Return `records`, with all that a program needs to draw what was found."""
+        return self.records()
+
+    @abstractmethod
+    def to_supervision(self) -> Any:
+        """Return `supervision.Detections` or `Classifications`; UserError without that package."""
+
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame`, one row per thing found; UserError without that package.
+
+        Columns: xmin, ymin, xmax, ymax in pixels where it has a box, confidence, class, name.
+        """
+        return self._data_frame({})
+
+    def _data_frame(self, columns: Mapping[str, np.ndarray]) -> Any:
+        """Return a `pandas.DataFrame` of these columns, then confidence, class and name."""
+        pandas = import_optional("pandas", "to_pandas")
+        return pandas.DataFrame(
+            {
+                **columns,
+                "confidence": self.scores.astype(np.float64),
+                "class": self.class_index,
+                "name": pandas.Series(self.names, dtype=object),
+            }
+        )
+
+    def table_lines(self, image_name: str) -> str:
+        """Return lines of CSV: image, class name, score, and a track's number if there is any."""
+        return table_lines(image_name, self.names, self.scores)
+
+    def save(
+        self,
+        path: Path | str,
+        line_width: int | None = None,
+        labels: bool = True,
+        scores: bool = True,
+    ) -> None:
+        """Write the image as `plot` draws on it.
+
+        Raises:
+            UserError: the name ends in no kind of image that holds one of this size.
+            OSError: the file cannot be written; the error names it.
+        """
+        save_image(Path(path), self.plot(line_width, labels, scores))
+
+    def save_txt(self, path: Path | str, scores: bool = False) -> None:
+        """Write `text_lines` into a file; OSError names one that cannot be written."""
+        with atomic_text_file(Path(path)) as file:
+            file.writelines(f"{line}\n" for line in self.text_lines(scores))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was found as plain values, which JSON can hold.
+
+        Where a name holds bytes that are no UTF-8, they are spelt out.
+        """
+        height, width = self.size
+        return {
+            "source": as_utf8(str(self.frame.source)),
+            "frame": self.frame.number,
+            "seconds": self.frame.seconds,
+            "height": height,
+            "width": width,
+            **self.records(),
+        }
+
+    def to_json(self) -> str:
+        """Return `to_dict` as JSON in one line, with characters of all languages as they are."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How much was found."""
+
+    def __repr__(self) -> str:
+        height, width = self.size
+        name = type(self).__name__
+        return printable(f"{name}({self.frame.source}, {width}x{height} px: {self.words()})")
+
+
+def as_utf8(text: str) -> str:
+    """Return a text that every reader of UTF-8 takes: bytes that are none are spelt out."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,239 @@
+"""Objects that were found in one image: their boxes, and their pixels where they have masks."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from utils.boxes import clip_boxes, cxcywh_to_xyxy, xyxy_to_cxcywh
+from utils.data.masks.runs import mask_of_runs, outline_of_runs, to_text
+from utils.detect.results.image_result import ImageResult, as_utf8
+from utils.detect.results.text_lines import count_by_class, label_lines, outline_lines, table_lines
+from utils.detections import Detections, Segmentations
+from utils.optional import import_optional
+from utils.ragged import Ragged
+from utils.report.drawing.annotate import draw_boxes, draw_masks
+from utils.report.drawing.fonts import drawable_name
+
+CORNERS = ("xmin", "ymin", "xmax", "ymax")
+AnyResult = TypeVar("AnyResult", bound="Result")
+
+
+class Detection(NamedTuple):
+    """One detection, as plain numbers."""
+
+    box_xyxy: tuple[float, float, float, float]  # pixels of the image
+    score: float  # in (0, 1]
+    class_index: int
+    name: str  # of its class
+    track_id: int | None = None  # the same for one object in all frames; None: not tracked
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result(ImageResult):
+    """The boxes of one image, highest score first; it yields each as a `Detection`."""
+
+    found: Detections | Segmentations  # in pixels of the frame
+    track_ids: np.ndarray | None = None  # (K,) int64, one for an object in all frames; -1: none
+
+    @property
+    def detections(self) -> Detections | Segmentations:
+        """The detections as arrays."""
+        return self.found
+
+    @property
+    def boxes_xyxy(self) -> np.ndarray:
+        """(K, 4) float32, pixels of the image."""
+        return self.found.boxes_xyxy
+
+    @property
+    def scores(self) -> np.ndarray:
+        return self.found.scores
+
+    @property
+    def class_index(self) -> np.ndarray:
+        return self.found.class_index
+
+    def finite(self: AnyResult) -> AnyResult:
+        is_finite = np.isfinite(self.boxes_xyxy).all(axis=1)
+        if is_finite.all():
+            return self
+        rows = np.flatnonzero(is_finite)
+        ids = None if self.track_ids is None else self.track_ids[rows]
+        return dataclasses.replace(self, found=self.found.take(rows), track_ids=ids)
+
+    def plot(
+        self, line_width: int | None = None, labels: bool = True, scores: bool = True
+    ) -> np.ndarray:
+        texts = self._labels(scores) if labels else [""] * len(self.scores)
+        return draw_boxes(self._canvas(), self.boxes_xyxy, self.class_index, texts, line_width)
+
+    def _canvas(self) -> np.ndarray:
+        """Return what lies under the boxes, (H, W, 3) uint8 RGB."""
+        return self.image
+
+    def _labels(self, scores: bool) -> list[str]:
+        """Return "7 person 0.87" for each detection, of that what there is and is asked for."""
+        columns = [list(map(drawable_name, self.names, self.class_index.tolist()))]
+        if self.track_ids is not None:
+            columns.insert(0, [str(number) if number > 0 else "" for number in self.track_ids])
+        if scores:
+            columns.append([f"{score:.2f}" for score in self.scores.tolist()])
+        return [" ".join(filter(None, words)) for words in zip(*columns, strict=True)]
+
+    def crop(self, gain: float = 1.02, pad: float = 10, square: bool = False) -> list[np.ndarray]:
+        return [crop_box(self.image, box, gain, pad, square) for box in self.boxes_xyxy]
+
+    def words(self) -> str:
+        return count_by_class(self.class_index, self.class_names)
+
+    def text_lines(self, scores: bool = False) -> list[str]:
+        return label_lines(self.found, self.size, self.track_ids, scores)
+
+    def table_lines(self, image_name: str) -> str:
+        return table_lines(image_name, self.names, self.scores, self.track_ids)
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __iter__(self) -> Iterator[Detection]:
+        boxes = map(tuple, self.boxes_xyxy.tolist())
+        ids = [None] * len(self) if self.track_ids is None else self.track_ids.tolist()
+        columns = (self.scores.tolist(), self.class_index.tolist(), self.names, ids)
+        return (Detection(*row) for row in zip(boxes, *columns, strict=True))
+
+    def records(self) -> dict[str, list[Any]]:
+        return {"detections": [self._record(found) for found in self]}
+
+    def _record(self, found: Detection) -> dict[str, Any]:
+        record = {**found._asdict(), "box_xyxy": list(found.box_xyxy), "name": as_utf8(found.name)}
+        if self.track_ids is None:
+            del record["track_id"]
+        return record
+
+    def to_supervision(self) -> Any:
+        return self._supervision()
+
+    def _supervision(self, masks: np.ndarray | None = None) -> Any:
+        """Return `supervision.Detections`, with masks (K, H, W) bool if there are any."""
+        supervision = import_optional("supervision", "to_supervision")
+        return supervision.Detections(
+            xyxy=self.boxes_xyxy,
+            mask=masks,
+            confidence=self.scores,
+            class_id=self.class_index,
+            tracker_id=self.track_ids,
+            data={"class_name": np.array(self.names, dtype=str)},
+        )
+
+    def to_pandas(self) -> Any:
+        return self.table_of(self.boxes_xyxy, CORNERS)
+
+    def table_of(self, boxes: np.ndarray, columns: Sequence[str]) -> Any:
+        """Return a `pandas.DataFrame`, one detection per row, as the public YOLOv5 has them.
+
+        Args:
+            boxes: (K, 4), the detections' in any format and unit.
+            columns: what the four numbers of a box are called.
+        """
+        numbers = boxes.astype(np.float64)
+        return self._data_frame({name: numbers[:, n] for n, name in enumerate(columns)})
+
+
+def crop_box(
+    image: np.ndarray, box_xyxy: np.ndarray, gain: float, pad: float, square: bool
+) -> np.ndarray:
+    """Return a copy of the part of an image (H, W, 3) in a box and a margin around it.
+
+    Args:
+        box_xyxy: (4,), pixels; it may reach beyond the image, what is returned does not.
+        gain: by which the sides of the box are multiplied.
+        pad: pixels that are added to each side afterwards, half of them at either end.
+        square: make both sides of the box as long as its longer one before.
+
+    Source: `results.save_crop` of the public YOLOv5, by what it writes.
+    """
+    box_cxcywh = xyxy_to_cxcywh(np.asarray(box_xyxy, np.float64))
+    if square:
+        box_cxcywh[2:] = box_cxcywh[2:].max()
+    box_cxcywh[2:] = box_cxcywh[2:] * gain + pad
+    size = image.shape[0], image.shape[1]
+    left, top, right, bottom = clip_boxes(cxcywh_to_xyxy(box_cxcywh), size).astype(int).tolist()
+    return image[top:bottom, left:right].copy()
+
+
+class Masks:
+    """The masks of an image, unpacked one at a time: a sequence of (H, W) bool.
+
+    `np.asarray` makes one array of them, (K, H, W) bool.
+    """
+
+    def __init__(self, runs: Ragged, size: tuple[int, int]) -> None:
+        self._runs, self._size = runs, size
+
+    def __len__(self) -> int:
+        return self._runs.num_rows
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        rows = self._runs.rows()
+        return mask_of_runs(rows[operator.index(index)], self._size)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (mask_of_runs(row, self._size) for row in self._runs.rows())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        masks = np.empty((len(self), *self._size), bool)
+        for index, mask in enumerate(self):
+            masks[index] = mask
+        return masks if dtype is None else masks.astype(dtype, copy=False)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MaskResult(Result):
+    """The objects of one image, highest score first; it yields each as a `Detection`."""
+
+    found: Segmentations
+
+    @property
+    def masks(self) -> Masks:
+        """The pixels of each object, in the image's own resolution."""
+        return Masks(self.found.masks, self.size)
+
+    @property
+    def outlines(self) -> list[np.ndarray]:
+        """The outline of each object, (N, 2) float32 x and y in pixels of the image.
+
+        It is that of the piece with the most points; (0, 2) of a mask without pixels.
+        """
+        return [outline_of_runs(runs, self.size) for runs in self.found.masks.rows()]
+
+    def _canvas(self) -> np.ndarray:
+        canvas = self.image.copy()
+        draw_masks(canvas, self.found.masks, self.class_index)
+        return canvas
+
+    def text_lines(self, scores: bool = False) -> list[str]:
+        return outline_lines(self.found, self.size, self.track_ids, scores)
+
+    def records(self) -> dict[str, list[Any]]:
+        # Masks are COCO's compressed run lengths.
+        (name, records), *_ = super().records().items()
+        masks = [
+            {"size": list(self.size), "counts": to_text(runs)} for runs in self.found.masks.rows()
+        ]
+        rows = zip(records, masks, strict=True)
+        return {name: [{**record, "segmentation": mask} for record, mask in rows]}
+
+    def drawable_records(self) -> dict[str, list[Any]]:
+        """Return `records`, each with its outline: [x, y] of each point, pixels of the image."""
+        (name, records), *_ = self.records().items()
+        pairs = zip(records, self.outlines, strict=True)
+        return {name: [{**record, "outline": outline.tolist()} for record, outline in pairs]}
+
+    def to_supervision(self) -> Any:
+        return self._supervision(np.asarray(self.masks))

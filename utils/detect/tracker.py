@@ -1,0 +1,148 @@
+"""Detections of each source, frame by frame -> the same id for one object in all its frames.
+
+The tracker is ByteTrack (Zhang et al. 2022, arXiv:2110.06864), of the package trackers. On planted
+objects it gave more detections an id than the OC-SORT there, and switched no more of them.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from utils.detect.media.source import Frame
+from utils.detections import AnyDetections, Detections, Segmentations
+from utils.optional import import_optional
+
+NO_ID = -1
+LOWEST_SCORE = 0.1  # of what may continue a track; ByteTrack's
+LOWEST_IOU = 0.2  # of a detection with where its object is expected; ByteTrack's first matching
+SECONDS_LOST = 1.0  # that an object may be out of sight; ByteTrack's 30 frames of 30 a second
+# Frames far apart, as those of a stream that the network is too slow for, count as so far apart:
+# an object may be missing in two of them, with half a gap to spare for uneven ones.
+LONGEST_GAP = SECONDS_LOST / 3.5
+USUAL_RATE = 30.0  # frames a second, where it is unknown
+HIGHEST_RATE = 1000.0  # a broken header says more
+CLASS_APART = 1e7  # pixels: farther than any image is wide
+
+
+def needed_threshold(confidence_threshold: float) -> float:
+    """Return the lowest score of the detections that a tracker needs.
+
+    Those below --conf begin no track; they only continue the track of an object.
+    """
+    return min(confidence_threshold, LOWEST_SCORE)
+
+
+class SourceTrackers:
+    """A tracker for each video, camera and stream; images that are files are one sequence together.
+
+    The frames of a source come in order, those of several sources in any order.
+    """
+
+    def __init__(self, confidence_threshold: float, class_agnostic: bool = False) -> None:
+        """Make it with the settings of `Tracker`."""
+        self._settings = confidence_threshold, class_agnostic
+        self._trackers: dict[Path | str | None, Tracker] = {}
+
+    def update(
+        self, detections: AnyDetections, frame: Frame, rate: float | Fraction | None
+    ) -> tuple[AnyDetections, np.ndarray]:
+        """Return what is found in a frame and its ids, as `Tracker.update` does.
+
+        Args:
+            rate: frames per second of its source; None if unknown.
+        """
+        name = None if frame.number is None else frame.source
+        tracker = self._trackers.get(name)
+        if tracker is None or tracker.is_before(frame):  # the source once more
+            tracker = self._trackers[name] = Tracker(rate, *self._settings)
+        return tracker.update(detections, frame)
+
+
+class Tracker:
+    """Gives the detections of one source ids, from 1, in the order in which objects appear.
+
+    A detection has no id, NO_ID, in the first frame of an object: the next one confirms it. The
+    same frames get the same ids.
+    """
+
+    def __init__(
+        self,
+        rate: float | Fraction | None,
+        confidence_threshold: float,
+        class_agnostic: bool = False,
+    ) -> None:
+        """Make a tracker for one source.
+
+        Args:
+            rate: frames per second, of those that it is given; None if unknown.
+            confidence_threshold: --conf, from which a detection counts as found and begins a track.
+            class_agnostic: --agnostic-nms: an object may change its class. Without it NMS leaves a
+                box for each class that an object may be of, and they would exchange their ids.
+
+        Raises:
+            UserError: the package trackers is not installed.
+        """
+        trackers = import_optional("trackers", "--track")
+        self._supervision = import_optional("supervision", "--track")
+        self._rate = float(rate) if rate and 0 < rate <= HIGHEST_RATE else USUAL_RATE
+        self._last_number: int | None = None
+        self._last_seconds: float | None = None
+        self._now = 0.0  # seconds, which increase with each frame
+        self._threshold = confidence_threshold
+        self._apart = 0.0 if class_agnostic else CLASS_APART
+        self._tracker = trackers.ByteTrackTracker(
+            lost_track_buffer=round(SECONDS_LOST * 30),  # it counts in frames of 30 a second
+            frame_rate=self._rate,
+            track_activation_threshold=confidence_threshold,
+            high_conf_det_threshold=confidence_threshold,
+            minimum_iou_threshold=LOWEST_IOU,
+        )
+
+    def is_before(self, frame: Frame) -> bool:
+        """Return whether a frame does not follow the last one: a video is read again."""
+        last = self._last_number
+        return last is not None and frame.number is not None and frame.number <= last
+
+    def update(self, detections: AnyDetections, frame: Frame) -> tuple[AnyDetections, np.ndarray]:
+        """Return what is found in the next frame, and its ids.
+
+        Args:
+            detections: (K,) from `needed_threshold` on, pixels.
+            frame: says when it is shown.
+
+        Returns:
+            The detections that count as found, and weaker ones that continue a track, in their
+            order; and (K',) int64, from 1, or NO_ID.
+        """
+        self._now += min(self._gap(frame), LONGEST_GAP)
+        self._last_number, self._last_seconds = frame.number, frame.seconds
+        ids = self._match(detections)
+        kept = np.flatnonzero((detections.scores >= self._threshold) | (ids != NO_ID))
+        return detections.take(kept), ids[kept]
+
+    def _gap(self, frame: Frame) -> float:
+        """Return the seconds since the last frame; those of the rate where times do not say."""
+        if frame.seconds is None or self._last_seconds is None:
+            return 1 / self._rate
+        gap = frame.seconds - self._last_seconds
+        return gap if 0 < gap < math.inf else 1 / self._rate
+
+    def _match(self, detections: Detections | Segmentations) -> np.ndarray:
+        """Return the id of each detection; one whose box is not finite has none."""
+        ids = np.full(len(detections.scores), NO_ID, np.int64)
+        rows = np.flatnonzero(np.isfinite(detections.boxes_xyxy).all(axis=1))
+        boxes, scores, class_index = (field[rows] for field in detections[:3])
+        # The tracker knows no classes: boxes of one class are put where no others are.
+        aside = class_index[:, None] * np.array([self._apart, 0, self._apart, 0])
+        given = self._supervision.Detections(
+            xyxy=boxes + aside, confidence=scores, data={"row": rows}
+        )
+        matched = self._tracker.update(given, timestamp=self._now)
+        if len(matched):
+            found = matched.tracker_id  # from 0, and -1 for none
+            ids[matched.data["row"]] = np.where(found < 0, NO_ID, found + 1)
+        return ids

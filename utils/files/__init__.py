@@ -1,1 +1,0 @@
-"""Files read strictly and written whole, and where the project lies."""

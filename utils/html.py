@@ -1,0 +1,88 @@
+"""A page: one file of plain blocks that holds everything, needs no network and runs no script.
+
+What takes a `str` escapes it and makes it printable; what is `Html` already is put in as it is.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import NewType
+
+from utils.regular_files import read_text
+from utils.text import printable
+
+Html = NewType("Html", str)
+STYLE = Path(__file__).with_name("page.css")
+# With it the browser refuses to load anything for the page but what lies in it.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title><style>{style}</style></head><body><main>
+<h1>{title}</h1>
+{body}
+</main></body></html>
+"""
+
+
+def html_page(title: str, blocks: Iterable[Html]) -> str:
+    """Return a page of these parts; the title is that of the window, too."""
+    style, body = read_text(STYLE), "\n".join(blocks)
+    return PAGE.format(policy=POLICY, title=text(title), style=style, body=body)
+
+
+def text(words: str) -> Html:
+    """Return a text from anywhere, with nothing in it that a browser would follow."""
+    return Html(escape(printable(words)))
+
+
+def paragraph(words: str) -> Html:
+    """Return a paragraph; "" without words."""
+    return Html(f"<p>{text(words)}</p>" if words else "")
+
+
+def warning(words: str) -> Html:
+    """Return a paragraph that stands out."""
+    return Html(f'<p class="warning" role="alert">{text(words)}</p>')
+
+
+def code(lines: str) -> Html:
+    """Return a command, or lines out of a file, as they are typed."""
+    shown = "\n".join(text(line) for line in lines.split("\n"))
+    return Html(f"<pre>{shown}</pre>")
+
+
+def bullets(lines: Iterable[str]) -> Html:
+    """Return a list; "" of none."""
+    items = "".join(f"<li>{text(line)}</li>" for line in lines)
+    return Html(f'<ul class="lines">{items}</ul>' if items else "")
+
+
+def svg_image(content: bytes, alternative: str) -> Html:
+    """Return a chart with its alternative text; its background is white on a dark page too."""
+    encoded = base64.b64encode(content).decode()
+    return Html(f'<img style="max-width: 100%; background: white" alt="{text(alternative)}" '
+                f'src="data:image/svg+xml;base64,{encoded}">')  # fmt: skip
+
+
+def section(title: str, *blocks: Html, level: int = 2) -> Html:
+    """Return a part of the page with its heading; of level 3 a part of a part."""
+    heading = f"<h{level}>{text(title)}</h{level}>"
+    return Html(f"<section>{heading}{''.join(blocks)}</section>")
+
+
+def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> Html:
+    """Return a table; on a phone each row is a panel that begins with its first cell."""
+    head = "".join(f"<th>{text(title)}</th>" for title in heading)
+    body = []
+    for row in rows:
+        cells = (
+            f'<td data-label="{text(title)}">{text(cell)}</td>'
+            for title, cell in zip(heading, row, strict=True)
+        )
+        body.append(f"<tr>{''.join(cells)}</tr>")
+    return Html(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>")

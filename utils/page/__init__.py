@@ -1,1 +1,0 @@
-"""Self-contained HTML pages: no script, no network, light and dark, any width."""

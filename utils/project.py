@@ -1,0 +1,14 @@
+"""Where the project lies; every path to a file that it ships starts here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+def from_here(path: Path) -> Path:
+    """Return a path inside the working folder as a relative one, as a user would type it."""
+    path, here = Path(os.path.abspath(path)), Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

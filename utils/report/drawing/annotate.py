@@ -1,0 +1,207 @@
+"""Boxes, their labels, lines of text and objects' pixels drawn on an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import cv2
+import numpy as np
+from PIL import Image, ImageDraw
+
+from utils.boxes import clip_boxes
+from utils.colours import NUM_COLOURS, RGB, class_colour, ink_on
+from utils.data.masks.runs import window_of_runs
+from utils.ragged import Ragged
+from utils.report.drawing.fonts import font_files, font_for, one_line, sized
+
+# Lines grow with the image, which is shown in a window or on a page. Letters grow slower: in a
+# large image there is more to read.
+LINE_OF_SIDE = 0.003
+LETTERS_OF_SIDE, LETTERS_POWER = 0.12, 0.75
+LEAST_LETTERS = 10  # pixels; smaller ones are not read
+MAX_LABEL_HEIGHT = 1 / 8  # of the image's
+LINES_IN_BOX = 4  # a box is at least so many lines wide, so that one sees what it holds
+# Of a label, in sizes of the font; a space between words is as wide as the margin.
+ABOVE_BASELINE, BELOW_BASELINE, BESIDE = 0.95, 0.3, 0.25
+LONGEST_TEXT = 200  # characters; a name comes from a file and has any length
+
+
+def draw_boxes(
+    image: np.ndarray,
+    boxes_xyxy: np.ndarray,
+    class_index: np.ndarray,
+    labels: Sequence[str],
+    line_width: int | None = None,
+) -> np.ndarray:
+    """Return a copy of an image (H, W, 3) uint8 RGB with boxes and their labels.
+
+    A label stands above its box, or inside where there is no room; a very small image has none.
+
+    Args:
+        boxes_xyxy: (K, 4), pixels; the most important first, which lies on top. One that is not
+            finite, or has no part in the image, is left out.
+        class_index: (K,), which decides the colour.
+        labels: of each box, one line in any script; "" for none.
+        line_width: pixels; None for what suits the image.
+    """
+    drawn = image.copy()
+    size = image.shape[0], image.shape[1]
+    seen = np.flatnonzero(_is_seen(boxes_xyxy, size))[::-1]
+    boxes = np.round(clip_boxes(boxes_xyxy[seen].astype(np.float64), size)).astype(int).tolist()
+    colours = [class_colour(index) for index in class_index[seen].tolist()]
+    for box, colour in zip(boxes, colours, strict=True):
+        _draw_outline(drawn, box, line_width or default_line_width(size), colour)
+    letters = default_font_size(size)
+    if label_height(letters) > MAX_LABEL_HEIGHT * size[0]:
+        return drawn
+    for (left, top, *_), index, colour in zip(boxes, seen.tolist(), colours, strict=True):
+        if labels[index]:
+            label = label_image(labels[index], letters, colour, size[1])
+            height, width = label.shape[:2]
+            left = min(left, size[1] - width)
+            top = top - height if top >= height else min(top, size[0] - height)
+            drawn[top : top + height, left : left + width] = label
+    return drawn
+
+
+def draw_lines(image: np.ndarray, lines: Sequence[str], colours: Sequence[RGB]) -> np.ndarray:
+    """Return a copy of an image (H, W, 3) uint8 RGB with lines of text, each on its colour.
+
+    They hide at most the upper half: letters are made smaller, and the last lines left out, where
+    there is no more room. A very small image has none.
+    """
+    drawn = image.copy()
+    height, width = image.shape[:2]
+    letters = default_font_size((height, width))
+    while letters > LEAST_LETTERS and label_height(letters) * len(lines) > height / 2:
+        letters -= 1
+    step = label_height(letters)
+    room = height // 2 // step
+    for number, (line, colour) in enumerate(zip(lines[:room], colours, strict=False)):
+        label = label_image(line, letters, colour, width)
+        drawn[number * step : (number + 1) * step, : label.shape[1]] = label
+    return drawn
+
+
+def default_line_width(image_size: tuple[int, int]) -> int:
+    """Return the width of outlines, pixels, for an image (height, width)."""
+    return max(round(LINE_OF_SIDE * _side(image_size)), 1)
+
+
+def default_font_size(image_size: tuple[int, int]) -> int:
+    """Return the size of the letters' em, pixels, for an image (height, width)."""
+    return max(round(LETTERS_OF_SIDE * _side(image_size) ** LETTERS_POWER), LEAST_LETTERS)
+
+
+def label_height(font_size: int) -> int:
+    """Return the height of every label, pixels."""
+    return round(ABOVE_BASELINE * font_size) + round(BELOW_BASELINE * font_size)
+
+
+def label_image(text: str, font_size: int, colour: RGB, max_width: int) -> np.ndarray:
+    """Return one line of text in black or white on a colour: (h, w, 3) uint8 RGB.
+
+    Args:
+        font_size: of the em, pixels.
+        max_width: pixels; a wider text ends in "..".
+    """
+    text = one_line(text[:LONGEST_TEXT])
+    path = font_for(text) or font_files()[0]
+    margin = max(round(BESIDE * font_size), 1)
+    room, font = max_width - 2 * margin, sized(path, font_size)
+    if font.getlength(text) > room:
+        starts = (f"{text[:end]}.." for end in range(len(text) - 1, 0, -1))
+        text = next((start for start in starts if font.getlength(start) <= room), "")
+    beside = np.zeros((label_height(font_size), margin), np.uint8)
+    words = [_word_mask(word, path, font_size) for word in text.split(" ")]
+    parts = [part for word in words for part in (beside, word)]
+    mask = np.concatenate([*parts, beside], axis=1)[:, :max_width]
+    return np.take(_shades(colour), mask, axis=0)
+
+
+@lru_cache(maxsize=512)
+def _word_mask(word: str, path: str, font_size: int) -> np.ndarray:
+    """Return how much ink is in each pixel of a word, which comes again: (h, w) uint8."""
+    font = sized(path, font_size)
+    mask = Image.new("L", (round(font.getlength(word)), label_height(font_size)))
+    baseline = round(ABOVE_BASELINE * font_size)
+    ImageDraw.Draw(mask).text((0, baseline), word, fill=255, font=font, anchor="ls")
+    return np.array(mask).reshape(mask.height, mask.width)  # an empty image has no shape
+
+
+@lru_cache(maxsize=NUM_COLOURS)
+def _shades(colour: RGB) -> np.ndarray:
+    """Return (256, 3) uint8 RGB: from a colour to the ink on it."""
+    field, ink = np.array(colour), np.array(ink_on(colour))
+    return (field + np.linspace(0, 1, 256)[:, None] * (ink - field)).round().astype(np.uint8)
+
+
+def _side(image_size: tuple[int, int]) -> float:
+    """Return the mean side; less for a long strip, which is never seen as a whole."""
+    return min(sum(image_size) / 2, 3 * min(image_size))
+
+
+def _is_seen(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarray:
+    """Return (K,) bool: which boxes are finite and have a part in the image."""
+    height, width = image_size
+    left, top, right, bottom = boxes_xyxy.T
+    inside = (left < width) & (top < height) & (right > 0) & (bottom > 0)
+    return inside & np.isfinite(boxes_xyxy).all(axis=1)
+
+
+def _draw_outline(image: np.ndarray, box: Sequence[int], line_width: int, colour: RGB) -> None:
+    """Draw the line around a box, in a small box a thinner one, and an edge that sets it off.
+
+    At least a pixel of it is seen.
+    """
+    height, width = image.shape[:2]
+    left, top = min(box[0], width - 1), min(box[1], height - 1)
+    right, bottom = max(box[2], left + 1), max(box[3], top + 1)
+    line = max(min(line_width, min(right - left, bottom - top) // LINES_IN_BOX), 1)
+    edge = max(line // 3, 1)
+    ink = np.array(ink_on(colour), np.uint8)
+    for part in _frame(image, (left, top, right, bottom), line // 2 + edge, edge):
+        part[:] = (part >> 1) + (ink >> 1)  # half of it stays, so that the line is what one sees
+    for part in _frame(image, (left, top, right, bottom), line // 2, line):
+        part[:] = colour
+
+
+def _frame(image: np.ndarray, box: Sequence[int], grown: int, width: int) -> list[np.ndarray]:
+    """Return the parts of an image along the edges of a box that is made larger on each side."""
+    left, top, right, bottom = box
+    outer = image[max(top - grown, 0) : bottom + grown, max(left - grown, 0) : right + grown]
+    between = outer[width:-width]
+    return [
+        outer[:width],
+        outer[width:][-width:],
+        between[:, :width],
+        between[:, width:][:, -width:],
+    ]
+
+
+def draw_masks(image: np.ndarray, masks: Ragged, class_index: np.ndarray) -> None:
+    """Draw objects on an image (H, W, 3) uint8 RGB, in place.
+
+    If several cover a pixel, the first is drawn, half transparent. Each mask is unpacked by itself,
+    as far as its object goes.
+
+    Args:
+        masks: K rows of run lengths over the image, the most important first.
+        class_index: (K,), which decides the colour.
+    """
+    plain = image.copy()
+    size = image.shape[0], image.shape[1]
+    width = 2 * max(default_line_width(size) // 2, 1) + 1
+    for runs, index in zip(reversed(masks.rows()), class_index[::-1].tolist(), strict=True):
+        top, left, pixels = window_of_runs(runs, size)
+        if not pixels.size:
+            continue
+        part = np.s_[top : top + pixels.shape[0], left : left + pixels.shape[1]]
+        colour = np.array(class_colour(index), np.uint8)
+        brush = np.ones((width, width), np.uint8)
+        filled = np.ascontiguousarray(pixels, np.uint8)
+        inside = cv2.erode(filled, brush, borderType=cv2.BORDER_CONSTANT, borderValue=(0,))
+        tinted = cv2.addWeighted(plain[part], 0.5, np.full_like(plain[part], colour), 0.5, 0)
+        image[part][pixels] = colour
+        cv2.copyTo(tinted, np.asarray(inside, np.uint8), image[part])

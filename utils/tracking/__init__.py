@@ -1,1 +1,0 @@
-"""Tracking: one id for an object in all frames of a video."""

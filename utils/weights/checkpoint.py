@@ -1,0 +1,200 @@
+"""Checkpoints: the full state of a run as arrays and one JSON header, in a safetensors file.
+
+A file is written to a temporary name, synced and renamed: under its final name it is complete. A
+checksum shows later damage. Nothing in it is code. Both backends write and read the same arrays.
+Files of other programs are read by `utils/weights/load.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from utils.atomic_files import atomic_file
+from utils.errors import UserError, brief
+from utils.json_files import complete, parse_json
+from utils.regular_files import pinned
+
+FORMAT = "duet-checkpoint"
+VERSION = 1
+HEADER_KEY = "duet"  # of the safetensors metadata, which maps strings to strings
+CHECKSUM_KEY = "sha256"  # likewise; absent from older files
+MAX_WEIGHTS_BYTES = 1 << 35  # of a weights file of any kind
+DTYPES = ("F64", "F32", "F16", "I64", "I32", "I16", "I8", "U8", "BOOL")
+MAX_NAME = 300  # characters of an array's
+SECTIONS = ("model", "ema", "optimizer")  # earlier versions kept more of a run's middle
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Header:
+    """The part of a checkpoint that is not arrays."""
+
+    model: Mapping[str, Any]  # the model YAML
+    class_names: tuple[str, ...]
+    epoch: int  # finished epochs
+    batch_number: int  # batches since the start of training
+    last_update: int  # number of the batch of the last optimizer step
+    ema_updates: int
+    best_fitness: float
+    hyperparameters: Mapping[str, float]
+    settings: Mapping[str, Any]  # the flags of the run
+    backend: str  # that wrote it, for information
+    # Absent from older files:
+    loss_scale: float = 1.0  # of float16 training
+    progress: Mapping[str, Any] = field(default_factory=dict)  # as `utils/state/progress.py` says
+
+
+KINDS = {
+    **dict.fromkeys(("model", "hyperparameters", "settings", "progress"), dict),
+    **dict.fromkeys(("epoch", "batch_number", "last_update", "ema_updates"), int),
+    **dict.fromkeys(("best_fitness", "loss_scale"), float),
+    "class_names": [str],
+    "backend": str,
+}  # of a Header as JSON
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A run's state: arrays in three sections, by parameter name.
+
+    path: the file that it was read from, for messages; "" if it was made here.
+    """
+
+    header: Header
+    model: Arrays
+    ema: Arrays
+    optimizer: Arrays
+    path: str = ""
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint atomically: the file is the old one or the new one, never a part."""
+    header = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(checkpoint.header)}
+    arrays = {
+        f"{section}/{name}": np.ascontiguousarray(array).reshape(np.shape(array))
+        for section in SECTIONS
+        for name, array in getattr(checkpoint, section).items()
+    }
+    text = json.dumps(header)
+    data = save(arrays, metadata={HEADER_KEY: text, CHECKSUM_KEY: _checksum(text, arrays)})
+    with atomic_file(path) as file:
+        file.write(data)
+    _sync_folder(path.parent)
+
+
+def _checksum(header: str, arrays: Arrays) -> str:
+    """Return the SHA-256 of the header and of every array with its name, type and shape."""
+    digest = hashlib.sha256(header.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.reshape(-1).data)
+    return digest.hexdigest()
+
+
+def load_checkpoint(path: str | Path) -> Checkpoint:
+    """Read a checkpoint of either backend, written by `save_checkpoint`.
+
+    Raises:
+        UserError: no such file, damaged, or not one of ours.
+    """
+    path = Path(path)
+    with _opened(path) as file:
+        metadata = file.metadata() or {}
+        header = _parse_header(path, metadata.get(HEADER_KEY))
+        arrays = {name: _read_array(path, file, name) for name in file.keys()}  # noqa: SIM118
+    stored = metadata.get(CHECKSUM_KEY)
+    must_have = stored is not None or header.progress
+    if must_have and stored != _checksum(metadata[HEADER_KEY], arrays):
+        raise UserError(f"--weights {path}: damaged: its content does not fit its checksum")
+    sections = {
+        section: {
+            name.removeprefix(f"{section}/"): array
+            for name, array in arrays.items()
+            if name.startswith(f"{section}/")
+        }
+        for section in SECTIONS
+    }
+    return Checkpoint(header, **sections, path=str(path))
+
+
+def read_header(path: Path) -> Header:
+    """Read only the header of a checkpoint; UserError if the file is not one.
+
+    Damage to its values, or to the arrays, is detected by `load_checkpoint`.
+    """
+    with _opened(path) as file:
+        return _parse_header(path, (file.metadata() or {}).get(HEADER_KEY))
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a safetensors file; UserError for what goes wrong while it is open."""
+    try:
+        with pinned(path, MAX_WEIGHTS_BYTES) as name, safe_open(name, framework="numpy") as file:
+            yield file
+    except OSError as error:
+        raise UserError(f"--weights {path}: {error.strerror or error}") from error
+    except SafetensorError as error:
+        text = brief(str(error))
+        raise UserError(f"--weights {path}: damaged or no safetensors file ({text})") from error
+
+
+def _read_array(path: Path, file: Any, name: str) -> np.ndarray:
+    dtype = file.get_slice(name).get_dtype()
+    if dtype not in DTYPES or len(name) > MAX_NAME:
+        raise UserError(
+            f"--weights {path}: it holds {brief(name)} as {dtype}; a file of train.py holds "
+            f"{', '.join(DTYPES)} and names of up to {MAX_NAME} characters; convert the file that "
+            "this one was made from"
+        )
+    try:
+        return file.get_tensor(name)
+    except ValueError as error:  # a shape that NumPy does not have
+        raise UserError(f"--weights {path}: damaged: {brief(name)}: {error}") from error
+
+
+def _parse_header(path: Path, text: str | None) -> Header:
+    try:
+        document = parse_json(text or "")
+        if document["format"] != FORMAT or document["version"] != VERSION:
+            raise KeyError("format")
+        header = Header(**{name: document[name] for name in KINDS if name in document})
+        _require_kinds(header)
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"--weights {path}: no {FORMAT} version {VERSION} header ({error!s:.100}); "
+            "it was not written by train.py of this version"
+        ) from error
+    return dataclasses.replace(header, class_names=tuple(header.class_names))
+
+
+def _require_kinds(header: Header) -> None:
+    """Raise ValueError unless the fields of a header have the types of `KINDS`."""
+    found = {**vars(header), "last_update": max(header.last_update, 0)}  # -1 before the first
+    complete(found, KINDS)
+    if header.last_update < -1 or not math.isfinite(header.best_fitness * header.loss_scale):
+        raise ValueError("header")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Sync the folder, so a rename in it survives a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
