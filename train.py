@@ -18,8 +18,10 @@ from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
 from utils.data.augment.copy_paste import why_nothing_is_pasted
 from utils.data.augment.transforms import require_transforms
+from utils.data.loading.items import items_of
 from utils.data.loading.loader import MOSAIC_WINDOW, TrainLoader
 from utils.data.sources.dataset import load_dataset
+from utils.data.sources.needed_labels import check_labels
 from utils.data.sources.samples import table_of
 from utils.data.sources.splits import load_split
 from utils.evolution.search import evolve
@@ -39,9 +41,15 @@ from utils.state.resume import (
 )
 from utils.state.run import Job, batch_recipe, require_equal_data
 from utils.state.start_checks import check_command
-from utils.tasks.table import check_flags, find_task, task_of_flags, task_of_model
+from utils.tasks.find import (
+    check_flags,
+    find_task,
+    task_of_flags,
+    task_of_model,
+    without_effect,
+)
 from utils.text import count
-from utils.weights.load import load_weights
+from utils.weights.load import load_weights, stored_model
 
 log = logging.getLogger("train")
 
@@ -51,7 +59,7 @@ def main() -> None:
     with listening(values["suspend_file"], values["time_limit"]) as stop:
         point = find_resume_point(values, given)
         if point is None:
-            task = task_of_flags(values)
+            task = task_of_flags(values, stored_model)
             config = TrainConfig(**task.completed(values, given))
             check_loggers(config.loggers)
             check_command(config)
@@ -66,7 +74,7 @@ def main() -> None:
         height = config.image_size // 2 if config.rect else config.image_size
         require_transforms(config.albumentations, (height, config.image_size))
         if config.evolve:
-            return evolve(config, hyp, stop)
+            return evolve(task_of_flags(vars(config), stored_model), config, hyp, stop)
         launch(config, stop)
         if config.bind_numa:
             log.info(bind_numa(config.device))
@@ -99,10 +107,11 @@ def run(
         train = load_split(dataset, "train", world, config.max_pixels, config.fraction)
         val = load_split(dataset, "val", world, config.max_pixels)
         for samples in (train, val):
-            task.check_samples(table_of(samples), dataset.name, dataset.is_of_folders)
-        names, items = dataset.class_names, task.items(config)
-        for name in task.without_effect(hyp):
+            check_labels(task.name, table_of(samples), dataset.name, dataset.is_of_folders)
+        items = items_of(task.name).with_masks(config.mask_ratio, not config.no_overlap)
+        for name in without_effect(task, hyp):
             log.info("%s has no effect on the task %s", name, task.name)
+        names = dataset.class_names
         job = Job(config, hyp, names, train, val, start, point, stop, lock, world, items)
         if point is not None:
             require_equal_data(point.header, job.class_names, job.data)

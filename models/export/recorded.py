@@ -21,6 +21,7 @@ from models.export.letterboxed import (
     rows_in_image,
 )
 from models.export.suppressed import detections, efficient_detections, masks_in_boxes
+from models.inference.exported_heads import exported_kind, exported_outputs
 from models.inference.predictor import fold_batch_norm
 from models.stored import detector_of_weights
 from utils.errors import UserError
@@ -42,7 +43,7 @@ def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
     model: Any = detector_of_weights(checkpoint)  # its classes are those of this backend
     fold_batch_norm(model)
     model.eval()  # what only training computes has no place in a graph
-    kind = model.head.exported_kind(config.nms, config.efficient_nms, config.letterbox)
+    kind = exported_kind(model.head.task, config.nms, config.efficient_nms, config.letterbox)
     given, images, placement = given_images(config)
     predicted = predictions(model, images, config.half)
     outputs = finished(kind, predicted, config, images.shape[2:], model.head.num_classes, placement)
@@ -102,7 +103,7 @@ def predictions(model: Any, images: Tensor, half: bool) -> tuple[Any, ...]:
 
     half: the layers compute in half precision; boxes are decoded in float32, as NMS needs them.
     """
-    predicted: tuple[Any, ...] = model.head.exported(raw_maps(model, images, half))
+    predicted: tuple[Any, ...] = exported_outputs(model.head, raw_maps(model, images, half))
     first = predicted[0]
     if isinstance(first.shape[1], Size):
         first.shape[1].name = NUM_ROWS

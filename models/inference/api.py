@@ -34,6 +34,7 @@ from utils.detect.media.source import Source
 from utils.detect.pipeline.background import StageSeconds, num_threads
 from utils.detect.pipeline.reading import Read, Reader
 from utils.detect.results.image_result import ImageResult
+from utils.detect.results.of_task import result_of
 from utils.detect.tracker import SourceTrackers
 from utils.evaluation.nms import SuppressionSettings
 from utils.optional import import_optional
@@ -112,7 +113,7 @@ class TrainedDetector:
             batch_frames = frames[start : start + config.batch_size]
             found = detector.detect([frame.image for frame in batch_frames])
             results += [
-                detector.task.result(frame, one, self.class_names)
+                result_of(detector.task.name, frame, one, self.class_names)
                 for frame, one in zip(batch_frames, found, strict=True)
             ]
         return results
@@ -188,11 +189,11 @@ class TrainedDetector:
                     ids = None
                     if config.track:
                         found, ids = trackers.update(found, read.frame, read.source.rate)
-                    yield detector.task.result(read.frame, found, self.class_names, ids)
+                    yield result_of(detector.task.name, read.frame, found, self.class_names, ids)
 
     def _config(self, **options: Any) -> DetectConfig:
         config, task = call_config(len(self.class_names), **options), self._task
-        task.check(config)
+        config.refuse(task.refused)
         config = with_size(config, task, self._weights)
         log_limits(config, self._weights)
         size = input_size(config, self._detector.predictor)

@@ -29,6 +29,8 @@ from utils.detect.call_config import call_config
 from utils.detect.config import DetectConfig
 from utils.detect.media.image_file import GivenImage, as_list
 from utils.detect.media.source import Frame
+from utils.detect.results.of_task import result_of
+from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
 from utils.model_yamls import shipped_model
 from utils.weights.checkpoint import Checkpoint, Header
@@ -60,7 +62,9 @@ class HubModel:
     def _place(self, device: str, half: bool) -> None:
         self.device, self._half = backend.device.resolve(device), half
         predictor = make_predictor(self._weights, self.device, half=half)
-        predictor.head.task.require("hub")
+        refused = predictor.head.task.refused
+        if "hub" in refused:
+            raise UserError(refused["hub"])
         self.stride = predictor.stride
         self._class_names = class_names_of(self._weights[0], predictor.head.num_classes)
         self.names = dict(enumerate(self._class_names))
@@ -91,8 +95,9 @@ class HubModel:
         ready = time.perf_counter()
         rows = detector.predict(views)
         predicted = time.perf_counter()
-        results: list[Any] = [  # of boxes: `Task.require`
-            detector.task.result(frame, detector.finish([view], [found]), self._class_names)
+        task = detector.task.name
+        results: list[Any] = [  # of boxes: `Task.refused`
+            result_of(task, frame, detector.finish([view], [found]), self._class_names)
             for frame, view, found in zip(frames, views, rows, strict=True)
         ]
         end = time.perf_counter()

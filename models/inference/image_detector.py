@@ -15,9 +15,10 @@ import numpy as np
 from backend import autograd
 from models.detector import images_to_tensor
 from models.heads.base import Head
-from utils.data.image.view import Tiling, View, place
-from utils.evaluation.nms import SuppressionSettings
-from utils.tasks.task import Task
+from utils.data.image.view import Tiling, View, place, view_of
+from utils.detections import SuppressionSettings
+from utils.evaluation.joining import join_views
+from utils.tasks.table import Task
 
 
 class Predictor(Protocol):
@@ -102,7 +103,7 @@ class ImageDetector:
         """
         stride, fixed_size = self.predictor.stride, self.predictor.fixed_size
         size, tiling = (image.shape[0], image.shape[1]), self.tiling
-        whole = self.task.view(image, self.image_size, stride, fixed_size)
+        whole = view_of(self.task.name)(image, self.image_size, stride, fixed_size)
         if tiling is None or max(size) <= tiling.side:
             return [whole]
         height, width = tiling.tile_size(size)
@@ -153,7 +154,7 @@ class ImageDetector:
         if len(views) == 1:
             return found[0]
         regions_xyxy = np.array([view.region_xyxy for view in views])
-        return self.predictor.head.join(found, regions_xyxy, self.suppression)
+        return join_views(found, regions_xyxy, self.suppression)
 
     def detect(self, images: Sequence[np.ndarray]) -> list[Any]:
         """Return what is found in each image (H, W, 3) uint8 RGB."""

@@ -81,7 +81,7 @@ def make_detector(
     log.info(backend.device.describe(device))
     predictor = make_predictor(weights, device, config.augment, config.half)
     task = predictor.head.task
-    task.check(config)
+    config.refuse(task.refused)
     image_size = input_size(with_size(config, task, weights), predictor)
     log_limits(config, weights)
     require_known("--classes", config.classes, predictor.head.num_classes)

@@ -19,11 +19,12 @@ from models.inference.image_detector import Predictor
 from models.inference.predictors import Augmented, Ensemble, HalfPrecision, why_not_half
 from models.stored import detector_of_weights
 from utils.cli.detection_config import DetectionConfig
+from utils.cli.run_config import MAX_IMAGE_SIZE
 from utils.detect.config import DetectConfig
 from utils.detect.tracker import needed_threshold
 from utils.errors import UserError, brief
 from utils.evaluation.nms import SuppressionSettings
-from utils.tasks.task import Task
+from utils.tasks.table import Task
 from utils.text import printable
 from utils.weights.checkpoint import Checkpoint
 from utils.weights.detecting import ExportedWeights, Weights
@@ -173,12 +174,19 @@ def with_size(config: AnyConfig, task: Task, weights: Sequence[Weights]) -> AnyC
     """Return flags with the size of the task's images where --img was left out."""
     if config.is_size_given:
         return config
-    size = task.input_size(trained_size(weights[0]))
+    size = usual_size(task, weights[0], config.image_size)
     return dataclasses.replace(config, image_size=size, is_size_given=True)
 
 
-def trained_size(weights: Weights) -> object:
-    """Return the long side of the images of the training, unchecked; None where unknown."""
+def usual_size(task: Task, weights: Weights, otherwise: int) -> int:
+    """Return the long side of the images that weights of a task are used with: of a task that has
+    its own, the size of their training where that is known.
+    """
+    if "image_size" not in task.defaults:
+        return otherwise
     if isinstance(weights, ExportedWeights):
         return max(weights.runtime.metadata.image_size)
-    return weights.header.settings.get("image_size")
+    trained = weights.header.settings.get("image_size")
+    if isinstance(trained, int) and 0 < trained <= MAX_IMAGE_SIZE:
+        return trained
+    return int(task.defaults["image_size"])

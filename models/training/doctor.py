@@ -6,6 +6,8 @@ several numbers of workers and with `--cache ram`, and the training step on its 
 
 from __future__ import annotations
 
+from utils.data.loading.items import items_of
+from utils.data.sources.needed_labels import check_labels
 from utils.processes.start import start_command
 
 if __name__ == "__main__":
@@ -31,10 +33,10 @@ from utils.processes.world import ALONE
 from utils.report.stage_timer import StageTimer
 from utils.state.run import batch_recipe
 from utils.state.start_checks import check_command
-from utils.tasks.table import check_flags, task_of_flags
+from utils.tasks.find import check_flags, task_of_flags
 from utils.text import say
 from utils.weights.checkpoint import Checkpoint
-from utils.weights.load import load_weights
+from utils.weights.load import load_weights, stored_model
 
 SECONDS = 4.0  # of each measurement, after its warm-up
 CACHED_SAMPLES = 256  # enough for a measurement; filling a cache takes a pass over its images
@@ -43,7 +45,7 @@ ENOUGH = 1.1  # what a loader must make of what the model takes, so that it neve
 
 def main() -> None:
     values, given = read_train_flags(program="python -m models.training.doctor")
-    task = task_of_flags(values)
+    task = task_of_flags(values, stored_model)
     config = TrainConfig(**task.completed(values, given))
     if config.nproc > 1:
         raise UserError(
@@ -64,16 +66,18 @@ def main() -> None:
         train_part=config.train_part,
     )
     samples = load_split(dataset, "train", ALONE, config.max_pixels, config.fraction)
-    task.check_samples(samples, dataset.name, dataset.is_of_folders)
+    check_labels(task.name, samples, dataset.name, dataset.is_of_folders)
     backend.use(config.backend)
     device = backend.device.resolve(config.device)
+
+    items = items_of(task.name).with_masks(config.mask_ratio, not config.no_overlap)
 
     def make_loader(workers: int, cache: str = "") -> TrainLoader:
         augment = config.augmentation(read_hyperparameters(config.hyp, config.override))
         size, batch, recipe = config.image_size, config.batch_size, batch_recipe(config)
         return TrainLoader(
             samples[:CACHED_SAMPLES] if cache else samples, size, batch, augment, config.seed,
-            workers, cache, ALONE, recipe, task.items(config),
+            workers, cache, ALONE, recipe, items,
         )  # fmt: skip
 
     steps = training_steps(config, make_loader, start, dataset.class_names, device)

@@ -12,7 +12,7 @@ from backend import dist, nn, use
 from backend.contract import Optimizer, Tensor
 from backend.processes import this_process
 from models.detector import Detector
-from models.heads.base import Loss, LossTerms
+from models.heads.base import Loss, LossSettings, LossTerms
 from models.training.ema import ModelEMA
 from models.training.execution import Execution, choose_execution
 from models.training.fast import choose_updates
@@ -80,14 +80,18 @@ def build_state(
     if execution.channels_last:
         nn.lay_channels_last(model)
     freeze_layers(model, config.freeze)
-    if config.dropout:
-        model.head.drop(config.dropout)
+    model.head.dropout = config.dropout
     updates = choose_updates(config, len(nn.float_tensors(model)()), device, dtype)
     ema = updates.average_of(model)
     parallel = parallelize(config, model)
-    fused_on = device if config.bbox_iou_optim else None
-    strengths = config.label_smoothing, config.autobalance
-    loss = model.head.make_loss(hyp, config.image_size, fused_on, *strengths)
+    settings = LossSettings(
+        hyp.loss_gains(),
+        config.image_size,
+        device if config.bbox_iou_optim else None,
+        config.label_smoothing,
+        config.autobalance,
+    )
+    loss = model.head.make_loss(settings)
     groups = parameter_groups(model, schedule.weight_decay)
     loss_scale = LossScale.of_precision(execution.dtype)
     loss_of_step = execution.loss_of(loss)

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import backend
+from utils.data.loading.items import items_of
 
 backend.use()  # before the models, whose classes derive from the framework's
 
@@ -99,7 +100,7 @@ def learn(folder: Path, case: str, device: str = "cpu") -> Arrays:
     world = World(this_process(), backend.dist.all_gather)
     model = Detector(read_model_yaml(config.cfg, len(dataset.class_names)))
     model.initialize(config.seed)
-    items, strengths = model.head.task.items(config), hyp.augmentation()
+    items, strengths = items_of(model.head.task.name), hyp.augmentation()
     loader = TrainLoader(samples, 64, BATCH, strengths, 0, 0, world=world, items=items)
     state = build_state(config, hyp, model, len(loader), device, "float64")
     if case == "accumulating" and world.process.world_size == 1:

@@ -100,7 +100,9 @@ class StopAt(StopRequests):
 
 def run(place, *flags, stop=None):
     words = ["--project", str(place), "--epochs", "3", "--device", "cpu", *flags]
-    evolve(parse_train_flags(["--evolve", "6", *words]), HYP, stop or StopRequests())
+    evolve(
+        TASKS["detect"], parse_train_flags(["--evolve", "6", *words]), HYP, stop or StopRequests()
+    )
 
 
 def rows_of(place):
@@ -195,7 +197,7 @@ def test_a_process_of_a_launcher_and_flags_that_go_on_are_refused(tmp_path, monk
 
 def test_searches_lie_in_their_own_folder_unless_a_project_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    evolve(TrainConfig(evolve=1, epochs=1, device="cpu"), HYP, StopRequests())
+    evolve(TASKS["detect"], TrainConfig(evolve=1, epochs=1, device="cpu"), HYP, StopRequests())
     assert (tmp_path / "runs/evolve/exp/evolve.csv").exists()
 
 

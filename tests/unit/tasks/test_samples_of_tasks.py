@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from utils.cli.hyperparameters import read_hyperparameters
+from utils.data.image.view import view_of
 from utils.data.sources.class_folders import FULL_BOX
+from utils.data.sources.needed_labels import check_labels
 from utils.data.sources.samples import Sample, SampleTable, table_of
 from utils.errors import DatasetError
 from utils.polygons import Polygons
-from utils.tasks.classification import CLASSIFICATION, HYPERPARAMETERS
-from utils.tasks.detection import DETECTION
-from utils.tasks.segmentation import SEGMENTATION
-from utils.tasks.table import TASKS
+from utils.tasks.find import without_effect
+from utils.tasks.table import CLASSIFICATION, CLASSIFIER_HYPERPARAMETERS, DETECTION, TASKS
 
 PART = (0.5, 0.5, 0.2, 0.4)
 
@@ -43,16 +43,16 @@ def triangles(number: int) -> Polygons:
     return Polygons(points, 3 * np.arange(number + 1))
 
 
-@pytest.mark.parametrize("task", [DETECTION, SEGMENTATION])
+@pytest.mark.parametrize("task", ["detect", "segment"])
 def test_what_looks_for_objects_refuses_class_folders(task):
     with pytest.raises(DatasetError, match=r"pets: .*--task classify, or --cfg yolov5s-cls.yaml"):
-        task.check_samples(samples([FULL_BOX], [FULL_BOX]), "pets", is_of_folders=True)
+        check_labels(task, samples([FULL_BOX], [FULL_BOX]), "pets", is_of_folders=True)
 
 
 def test_labels_that_say_that_an_object_fills_its_image_are_detections():
     """They may be annotations of any format, or lie in records: no label file tells it."""
-    DETECTION.check_samples(samples([FULL_BOX], [FULL_BOX]), "frames")
-    SEGMENTATION.check_samples(samples([FULL_BOX], polygons=True), "frames")
+    check_labels("detect", samples([FULL_BOX], [FULL_BOX]), "frames")
+    check_labels("segment", samples([FULL_BOX], polygons=True), "frames")
 
 
 @pytest.mark.parametrize(
@@ -60,26 +60,26 @@ def test_labels_that_say_that_an_object_fills_its_image_are_detections():
 )
 def test_a_classifier_refuses_boxes_and_detection_takes_them(boxes):
     with pytest.raises(DatasetError, match=r"pets: .*--task detect, or --cfg yolov5s.yaml"):
-        CLASSIFICATION.check_samples(samples(*boxes), "pets")
-    DETECTION.check_samples(samples(*boxes), "pets")
+        check_labels("classify", samples(*boxes), "pets")
+    check_labels("detect", samples(*boxes), "pets")
 
 
 def test_a_classifier_takes_images_that_one_object_fills():
-    CLASSIFICATION.check_samples(samples([FULL_BOX], [FULL_BOX]), "pets")
+    check_labels("classify", samples([FULL_BOX], [FULL_BOX]), "pets")
 
 
 def test_segmentation_needs_one_polygon_at_least():
     with pytest.raises(DatasetError, match=r"pets: .*polygons.*--task detect"):
-        SEGMENTATION.check_samples(samples([PART], [PART]), "pets")
-    SEGMENTATION.check_samples(samples([PART], polygons=True), "pets")
+        check_labels("segment", samples([PART], [PART]), "pets")
+    check_labels("segment", samples([PART], polygons=True), "pets")
 
 
 def test_segmentation_tells_how_many_objects_are_boxes(caplog):
     mixed = samples([PART], [PART, FULL_BOX], polygons=True)
     polygons = Polygons(mixed.polygons_norm.points_xy[:3], np.array([0, 0, 3, 3]))
     with caplog.at_level(logging.INFO):
-        SEGMENTATION.check_samples(dataclasses.replace(mixed, polygons_norm=polygons), "pets")
-        SEGMENTATION.check_samples(mixed, "pets")
+        check_labels("segment", dataclasses.replace(mixed, polygons_norm=polygons), "pets")
+        check_labels("segment", mixed, "pets")
     assert caplog.messages == [
         "pets: 2 of 3 objects have no outline: their boxes count as their masks"
     ]
@@ -88,9 +88,9 @@ def test_segmentation_tells_how_many_objects_are_boxes(caplog):
 def test_hyperparameters_without_effect_are_told_where_somebody_set_them():
     words = ["mosaic=1", "translate=0.1", "randaugment=0.3", "scale=0.4", "box=0.1", "fl_gamma=1.5",
              "anchors=3", "cls=0", "lr0=0.1", "cutout=0.5"]  # fmt: skip
-    hyp = read_hyperparameters(HYPERPARAMETERS, words)
-    assert DETECTION.without_effect(hyp) == ["randaugment"]
-    assert CLASSIFICATION.without_effect(hyp) == [
+    hyp = read_hyperparameters(CLASSIFIER_HYPERPARAMETERS, words)
+    assert without_effect(DETECTION, hyp) == ["randaugment"]
+    assert without_effect(CLASSIFICATION, hyp) == [
         "box", "cls", "fl_gamma", "anchors", "translate", "mosaic",
     ]  # fmt: skip
 
@@ -98,14 +98,14 @@ def test_hyperparameters_without_effect_are_told_where_somebody_set_them():
 def test_the_hyperparameters_of_a_task_are_without_idle_ones():
     for task in TASKS.values():
         hyp = read_hyperparameters(task.defaults.get("hyp", "hyp.scratch-low.yaml"))
-        assert task.without_effect(hyp) == []
-    assert read_hyperparameters(HYPERPARAMETERS).scale == 0.5
+        assert without_effect(task, hyp) == []
+    assert read_hyperparameters(CLASSIFIER_HYPERPARAMETERS).scale == 0.5
 
 
 @pytest.mark.parametrize("fixed_size", [None, (24, 48)])
 def test_a_classifier_sees_the_middle_of_an_image(fixed_size):
     image = np.random.default_rng(0).integers(0, 256, (64, 96, 3), np.uint8)
-    view = CLASSIFICATION.view(image, 64, 32, fixed_size)
+    view = view_of("classify")(image, 64, 32, fixed_size)
     if fixed_size is None:
         np.testing.assert_array_equal(view.pixels, image[:, 16:80])
         assert view.region_xyxy == (16, 0, 80, 64)
@@ -116,5 +116,5 @@ def test_a_classifier_sees_the_middle_of_an_image(fixed_size):
 
 def test_others_see_all_of_it():
     image = np.full((64, 96, 3), 200, np.uint8)
-    view = DETECTION.view(image, 96, 32)
+    view = view_of("detect")(image, 96, 32, None)
     assert view.pixels.shape == (64, 96, 3) and view.region_xyxy == (0, 0, 96, 64)

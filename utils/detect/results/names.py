@@ -11,48 +11,13 @@ from typing import NamedTuple
 
 from utils.detect.media.source import Frame
 from utils.detect.results.image_file import suffix_that_holds
+from utils.report.label_files import Names
 
 # A file system takes 255 bytes. A name has a number and a suffix too, and while the file is being
 # written 22 bytes more (`utils/atomic_files.py`).
 MAX_BYTES = 180
 VIDEO_SUFFIX = ".mp4"
 _SEPARATORS = frozenset('/\\:*?"<>|')  # of some system's paths, or patterns
-
-
-class Names:
-    """Names, each given only once.
-
-    The frames of a video NAME have NAME_1, NAME_2, ..., which are not given to others either.
-    """
-
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-        self._numbers: dict[str, int] = {}  # the last one behind a name
-        self._videos: set[str] = set()
-        self._like_frames: set[str] = set()  # NAME of those taken that are called NAME_1 and so on
-
-    def take(self, name: str, is_video: bool = False) -> str:
-        """Return the name; NAME-2, NAME-3, ... if it is taken, for itself or for a frame."""
-        found = name
-        while self._is_taken(found, is_video):
-            self._numbers[name] = self._numbers.get(name, 1) + 1
-            found = f"{name}-{self._numbers[name]}"
-        self._taken.add(found)
-        if is_video:
-            self._videos.add(found)
-        else:
-            self._like_frames.add(_video_of_frame(found))
-        return found
-
-    def _is_taken(self, name: str, is_video: bool) -> bool:
-        is_frame = name in self._like_frames if is_video else _video_of_frame(name) in self._videos
-        return name in self._taken or is_frame
-
-
-def _video_of_frame(stem: str) -> str:
-    """Return NAME of NAME_12; "" for a stem that is not like a frame's."""
-    name, _, number = stem.rpartition("_")
-    return name if number.isdecimal() else ""
 
 
 def name_of_source(source: Path | str) -> tuple[str, str]:

@@ -13,12 +13,13 @@ import numpy as np
 from utils.boxes import clip_boxes, cxcywh_to_xyxy, xyxy_to_cxcywh
 from utils.data.masks.runs import mask_of_runs, outline_of_runs, to_text
 from utils.detect.results.image_result import ImageResult, as_utf8
-from utils.detect.results.text_lines import count_by_class, label_lines, outline_lines, table_lines
+from utils.detect.results.text_lines import count_by_class, table_lines
 from utils.detections import Detections, Segmentations
 from utils.optional import import_optional
 from utils.ragged import Ragged
 from utils.report.drawing.annotate import draw_boxes, draw_masks
 from utils.report.drawing.fonts import drawable_name
+from utils.report.label_files import label_lines, outline_lines
 
 CORNERS = ("xmin", "ymin", "xmax", "ymax")
 AnyResult = TypeVar("AnyResult", bound="Result")

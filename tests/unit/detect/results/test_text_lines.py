@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,9 @@ import pytest
 from tests.shared_files import shared_path
 from tests.unit.detect.results.made import make_detections, make_result
 from utils.data.sources.samples import Sample
-from utils.detect.results.text_lines import label_lines, table_lines
+from utils.detect.results.text_lines import table_lines
 from utils.detections import Detections, GroundTruth
-from utils.tasks.detection import DETECTION
+from utils.report.label_files import LabelFiles, label_lines
 
 BOX = (10, 20, 30, 40, 0.5, 2)
 
@@ -85,7 +86,7 @@ def found(*rows: tuple[float, ...]) -> Detections:
 
 def test_each_image_with_detections_has_a_file_of_fractions(tmp_path):
     samples = [sample("a/one.jpg"), sample("b/one.jpg"), sample("a/two.jpg")]
-    files = DETECTION.label_files(samples, scores=True)
+    files = LabelFiles(samples, partial(label_lines, scores=True))
     files.add(2, found(), NOTHING)
     files.add(1, found((0, 0, 100, 50, 0.5, 3)), NOTHING)
     files.add(0, found((10, 10, 30, 20, 0.875, 1), (20, 0, 40, 50, 0.25, 0)), NOTHING)

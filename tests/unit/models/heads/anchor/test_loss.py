@@ -8,7 +8,7 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.anchor.assign import last_claims
 from models.heads.anchor.ciou import complete_iou
-from models.heads.anchor.loss import DetectionLoss, LossGains
+from models.heads.anchor.loss import DetectionLoss
 from tests.conformance.checks_fused import trade_off, with_trade_off
 from tests.shared_files import shared_path
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
@@ -22,7 +22,7 @@ def make_loss(num_classes, box_iou=complete_iou):
     model = Detector(read_model_yaml("models/yolov5n.yaml", num_classes))
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
     anchors = ops.to_numpy(model.head.anchors)
-    gains = LossGains.scaled(hyp, 3, num_classes, 64)
+    gains = hyp.loss_gains().scaled(3, num_classes, 64)
     return DetectionLoss(anchors, num_classes, gains, box_iou)
 
 
@@ -127,7 +127,7 @@ def test_of_equal_claims_on_a_cell_the_last_counts():
 
 def test_gains_follow_classes_levels_and_image_size():
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    gains = LossGains.scaled(hyp, num_levels=4, num_classes=20, image_size=320)
+    gains = hyp.loss_gains().scaled(num_levels=4, num_classes=20, image_size=320)
     assert gains.box == pytest.approx(0.05 * 3 / 4)
     assert gains.objectness == pytest.approx(1.0 * 3 / 4 / 4)
     assert gains.classification == pytest.approx(0.5 * 20 / 80 * 3 / 4)
@@ -146,7 +146,7 @@ def test_gains_follow_classes_levels_and_image_size():
 def test_objectness_of_each_level_has_its_weight(num_levels, balance):
     """A level of one cell whose logit is x costs log(1 + exp(x)) without targets."""
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    gains = LossGains.scaled(hyp, num_levels, 3, 640)
+    gains = hyp.loss_gains().scaled(num_levels, 3, 640)
     loss = DetectionLoss(np.ones((num_levels, 1, 2)), 3, gains)
     logits = np.linspace(-2, 2, num_levels)
     raw = [ops.tensor(np.full((1, 1, 1, 1, 8), logit)) for logit in logits]
