@@ -29,7 +29,7 @@ from utils.processes.command import run_command
 from utils.processes.cores import bind_numa, loader_workers
 from utils.processes.world import ALONE
 from utils.report.stage_timer import StageTimer
-from utils.state.run import batch_recipe
+from utils.state.run import train_recipe
 from utils.state.start_checks import check_command
 from utils.tasks.table import check_flags, task_of_flags
 from utils.text import say
@@ -67,14 +67,12 @@ def main() -> None:
     task.check_samples(samples, dataset.name, dataset.is_of_folders)
     backend.use(config.backend)
     device = backend.device.resolve(config.device)
+    hyp = read_hyperparameters(config.hyp, config.override)
+    recipe = train_recipe(config, hyp, task.items(config))
 
     def make_loader(workers: int, cache: str = "") -> TrainLoader:
-        augment = config.augmentation(read_hyperparameters(config.hyp, config.override))
-        size, batch, recipe = config.image_size, config.batch_size, batch_recipe(config)
-        return TrainLoader(
-            samples[:CACHED_SAMPLES] if cache else samples, size, batch, augment, config.seed,
-            workers, cache, ALONE, recipe, task.items(config),
-        )  # fmt: skip
+        shown = samples[:CACHED_SAMPLES] if cache else samples
+        return TrainLoader(shown, recipe, workers, cache)
 
     steps = training_steps(config, make_loader, start, dataset.class_names, device)
     model_speed = images_per_second(steps, warm_up=2)
