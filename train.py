@@ -13,6 +13,7 @@ if __name__ == "__main__":
 import logging
 
 import backend
+from backend.devices import check_device
 from backend.select import choose
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
@@ -38,7 +39,6 @@ from utils.state.resume import (
     resumed_config,
 )
 from utils.state.run import Job, require_equal_data, train_recipe
-from utils.state.start_checks import check_command
 from utils.tasks.table import check_flags, find_task, task_of_flags, task_of_model
 from utils.text import count
 from utils.weights.load import load_weights
@@ -54,7 +54,7 @@ def main() -> None:
             task = task_of_flags(values)
             config = TrainConfig(**task.completed(values, given))
             check_loggers(config.loggers)
-            check_command(config)
+            check_device(config.device, choose(config.backend))
             check_flags(task, config)
             hyp = read_hyperparameters(config.hyp, config.override)
         else:

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import backend
 from backend.checks import CPU
+from backend.devices import check_device
+from backend.select import choose
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
 from utils.data.loading.batch import Batch
@@ -30,7 +32,6 @@ from utils.processes.cores import bind_numa, loader_workers
 from utils.processes.world import ALONE
 from utils.report.stage_timer import StageTimer
 from utils.state.run import train_recipe
-from utils.state.start_checks import check_command
 from utils.tasks.table import check_flags, task_of_flags
 from utils.text import say
 from utils.weights.checkpoint import Checkpoint
@@ -52,7 +53,7 @@ def main() -> None:
         )
     if config.batch_size == AUTO_BATCH:
         raise UserError("--batch-size -1: give the number of images whose speed is to be measured")
-    check_command(config)
+    check_device(config.device, choose(config.backend))
     check_flags(task, config)
     if config.bind_numa:
         say(bind_numa(config.device))
