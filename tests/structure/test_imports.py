@@ -35,7 +35,7 @@ COMMANDS_IN_MODELS = {
 LOAD = "models"
 LOADED = {
     "backend.use",
-    "utils.state.start_checks.check_device",
+    "backend.devices.check_device",
     "utils.weights.detecting.load_to_detect",
     "models.inference.api.TrainedDetector",
 }

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from backend.devices import check_device
 from backend.select import FRAMEWORKS
 from utils.atomic_files import atomic_text_file
 from utils.cli.flags import add_flags, check_flags, flag, new_parser, whole_from
@@ -22,7 +23,6 @@ from utils.model_yamls import read_model
 from utils.processes.launch import wanted_processes
 from utils.project import PROJECT
 from utils.setup.environments import python_of
-from utils.state.start_checks import check_device
 from utils.text import count
 
 FILE = "settings.json"
@@ -162,7 +162,7 @@ def parse_flags(arguments: Sequence[str] | None = None) -> tuple[Settings, Path 
 
 
 def check_before_runs(settings: Settings, name: str) -> None:
-    """Raise UserError for a flag on which every run would fail, before there is one."""
+    """Raise UserError or BackendError for a flag on which every run would fail."""
     find_pythons(settings.all_backends, settings.python)
     require_folder_name("--name", name)
     check_device(settings.device)

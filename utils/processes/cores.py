@@ -17,11 +17,10 @@ from typing import Any
 
 from backend.checks import CPU
 from backend.cores import cores_of_rank
+from backend.devices import NVIDIA_DRIVER
 from backend.processes import local_world_size, this_process
 from utils.text import count
 
-# The driver's library, by which every framework reaches an NVIDIA GPU; and AMD's device.
-NVIDIA_DRIVER, AMD_DRIVER = "libcuda.so.1", Path("/dev/kfd")
 MOST_WORKERS = 8  # that are started unasked
 # A mosaic of photographs takes the loader 8 to 10 ms of a core. A step of YOLOv5n takes 7 ms an
 # image at 96 px on one thread, 20 ms at 320 px on four: two processes keep up with four cores.
@@ -54,15 +53,6 @@ def load_driver() -> Any:
     except OSError:
         return None
     return driver if driver.cuInit(0) == 0 else None
-
-
-def sees_driver() -> bool:
-    """Return whether a driver of GPUs is installed; it may still serve none."""
-    try:
-        ctypes.CDLL(NVIDIA_DRIVER)
-    except OSError:
-        return AMD_DRIVER.exists()
-    return True
 
 
 class UnknownNodeError(Exception):

@@ -19,6 +19,7 @@ from backend.processes import this_process
 from utils.atomic_files import remove_unfinished
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.items import BOXES, BoxItems
 from utils.data.loading.order import BatchRecipe
 from utils.data.sources.samples import Sample, table_of
@@ -64,11 +65,13 @@ class Job:
         }
 
 
-def batch_recipe(config: TrainConfig) -> BatchRecipe:
-    """Return which samples form a batch, and in which shape, by the flags."""
-    return BatchRecipe(
+def train_recipe(config: TrainConfig, hyp: Hyperparameters, items: BoxItems) -> TrainRecipe:
+    """Return how the samples of a training become batches, by its flags."""
+    order = BatchRecipe(
         config.rect, config.quad, config.image_weights, config.repeat_factor, config.mosaic_window
     )
+    augment = config.augmentation(hyp)
+    return TrainRecipe(config.image_size, config.batch_size, augment, config.seed, order, items)
 
 
 @dataclass(frozen=True)
