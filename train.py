@@ -67,10 +67,10 @@ def main() -> None:
         require_transforms(config.albumentations, (height, config.image_size))
         if config.evolve:
             return evolve(config, hyp, stop)
-        launch(config, stop)
+        launch(config.backend, config.device, config.nproc, config.check_processes, stop)
         if config.bind_numa:
             log.info(bind_numa(config.device))
-        with joined(config) as world:
+        with joined(config.backend, config.device, config.timeout) as world:
             stop.take_signals()  # a framework may have installed its own handlers
             stop.agree = world.any
             require_same_point(point, world)

@@ -26,8 +26,8 @@ OF_BOTH = {
         "site",
     ),
 }
-# These use no framework, or start it in processes that any framework serves, and nothing in which the
-# two versions of NumPy differ; they are shared out so that both suites end together. Decoding,
+# These use no framework, or start it in processes that any framework serves, and nothing in which
+# the two versions of NumPy differ; they are shared out so that both suites end together. Decoding,
 # augmentation, records and caches run in both.
 OF_NONE = {
     "oneflow": (

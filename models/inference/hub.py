@@ -23,13 +23,13 @@ from models.inference.hub_results import HubResults
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import class_names_of, make_predictor
 from utils.data.image.letterbox import fit_letterbox, letterbox
-from utils.data.image.limits import MAX_PIXELS
 from utils.data.image.view import View
 from utils.detect.call_config import call_config
 from utils.detect.config import DetectConfig
 from utils.detect.media.image_file import GivenImage, as_list
 from utils.detect.media.source import Frame
 from utils.evaluation.nms import SuppressionSettings
+from utils.image_limits import MAX_PIXELS
 from utils.model_yamls import shipped_model
 from utils.weights.checkpoint import Checkpoint, Header
 from utils.weights.detecting import Weights

@@ -15,9 +15,10 @@ import numpy as np
 from backend import autograd
 from models.detector import images_to_tensor
 from models.heads.base import Head
-from utils.data.image.view import Tiling, View, place
+from utils.data.image.view import View, place
 from utils.evaluation.nms import SuppressionSettings
 from utils.tasks.task import Task
+from utils.tiling import Tiling
 
 
 class Predictor(Protocol):

@@ -19,6 +19,7 @@ FLAT_IN_UTILS = {
     *("__init__", "errors", "text", "progress", "html", "colours", "optional", "project"),
     *("atomic_files", "regular_files", "json_files", "yaml_files", "xml_files", "array_cache"),
     *("packed_texts", "model_yamls", "boxes", "detections", "polygons", "ragged", "strengths"),
+    *("image_limits", "tiling", "transform_list"),
 }
 # Large packages that not every command needs.
 OPTIONAL = {"cv2", "fontTools", "matplotlib", "pycocotools", "torchvision"}
@@ -46,8 +47,7 @@ SERVER = "utils.serve.__main__"
 # Arrows that still close a circle of rooms.
 NOT_YET_APART = {
     "models": {"models/inference"},
-    "utils/cli": {"utils/data", "utils/export"},
-    "utils/processes": {"utils/cli"},
+    "utils/cli": {"utils/export"},
     "utils/report": {"utils/detect"},
 }
 
