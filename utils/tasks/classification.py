@@ -54,7 +54,7 @@ class Classification(Task):
         "nms": "a classifier finds no boxes to choose from",
         "letterbox": "a classifier takes the middle of an image, which the graph does not cut out",
         "audit": NO_AUDIT,
-        "hub": f"the hub's results are boxes, and {NO_BOXES}; `from models import load` takes its "
+        "hub": f"the hub's results are boxes, and {NO_BOXES}; `from duet import load` takes its "
         "weights, as docs/en/api.md shows",
         "line_thickness": NO_BOXES,
     }

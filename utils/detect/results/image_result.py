@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from utils.atomic_files import atomic_text_file
+from utils.data.image.image_file import save_image
 from utils.detect.media.source import Frame
-from utils.detect.results.image_file import save_image
 from utils.detect.results.text_lines import table_lines
 from utils.optional import import_optional
 from utils.text import printable

@@ -9,8 +9,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
+from utils.data.image.image_file import suffix_that_holds
 from utils.detect.media.source import Frame
-from utils.detect.results.image_file import suffix_that_holds
 
 # A file system takes 255 bytes. A name has a number and a suffix too, and while the file is being
 # written 22 bytes more (`utils/atomic_files.py`).

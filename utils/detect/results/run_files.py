@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from utils.atomic_files import GrowingFile, atomic_file, growing_file, naming
+from utils.data.image.image_file import encode_image, save_image, suffix_that_holds
 from utils.detect.config import DetectConfig
 from utils.detect.media.source import Frame
 from utils.detect.media.video_writer import VideoWriter
-from utils.detect.results.image_file import encode_image, save_image, suffix_that_holds
 from utils.detect.results.image_result import ImageResult, as_utf8
 from utils.detect.results.names import Names, Place, Places, SourceFiles, safe_name
 from utils.errors import UserError

@@ -19,6 +19,7 @@ import numpy as np
 
 import backend
 from backend.checks import CPU
+from backend.openmp import runtime_lanes
 from models.inference.image_detector import ImageDetector
 from utils.detect.media.source import Frame, Source
 from utils.detect.pipeline.background import (
@@ -26,7 +27,6 @@ from utils.detect.pipeline.background import (
     StageSeconds,
     Writer,
     num_threads,
-    runtime_lanes,
 )
 from utils.detect.pipeline.reading import Read, Reader
 from utils.detect.pipeline.report import Done
@@ -150,7 +150,7 @@ class Pipeline:
             found, ids = self.detector.finish(read.prepared, rows), None
             if self._track is not None:
                 found, ids = self._track(found, frame, read.source.rate)
-            result = self.detector.task.result(frame, found, self.class_names, ids)
+            result = self.detector.head.task.result(frame, found, self.class_names, ids)
         done = Done(read.source, result, input_size=read.prepared[0].placement.input_size)
         if self._files is None or place is None:
             return Written(done)
