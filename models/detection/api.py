@@ -24,6 +24,7 @@ from utils.detect.media.source import Source
 from utils.detect.pipeline.background import StageSeconds, num_threads
 from utils.detect.pipeline.reading import Read, Reader
 from utils.detect.results.image_result import ImageResult
+from utils.detect.results.of_task import result_of
 from utils.detect.tracker import SourceTrackers
 from utils.detections import SuppressionSettings
 from utils.optional import import_optional
@@ -100,7 +101,7 @@ class TrainedDetector:
             batch_frames = frames[start : start + config.batch_size]
             found = detector.detect([frame.image for frame in batch_frames])
             results += [
-                detector.head.task.result(frame, one, self.class_names)
+                result_of(detector.head.task.name, frame, one, self.class_names)
                 for frame, one in zip(batch_frames, found, strict=True)
             ]
         return results
@@ -176,7 +177,9 @@ class TrainedDetector:
                     ids = None
                     if config.track:
                         found, ids = trackers.update(found, read.frame, read.source.rate)
-                    yield detector.head.task.result(read.frame, found, self.class_names, ids)
+                    yield result_of(
+                        detector.head.task.name, read.frame, found, self.class_names, ids
+                    )
 
     def _config(self, **options: Any) -> DetectConfig:
         config = call_config(len(self.class_names), **options)

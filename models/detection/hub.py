@@ -28,6 +28,7 @@ from utils.detect.call_config import call_config
 from utils.detect.config import DetectConfig
 from utils.detect.media.image_file import GivenImage, as_list
 from utils.detect.media.source import Frame
+from utils.detect.results.of_task import result_of
 from utils.detections import SuppressionSettings
 from utils.model_yamls import shipped_model
 from utils.weights.checkpoint import Checkpoint, Header
@@ -91,7 +92,9 @@ class HubModel:
         rows = detector.predict(views)
         predicted = time.perf_counter()
         results: list[Any] = [  # of boxes: `Task.require`
-            detector.head.task.result(frame, detector.finish([view], [found]), self._class_names)
+            result_of(
+                detector.head.task.name, frame, detector.finish([view], [found]), self._class_names
+            )
             for frame, view, found in zip(frames, views, rows, strict=True)
         ]
         end = time.perf_counter()

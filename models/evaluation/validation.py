@@ -30,6 +30,7 @@ from utils.data.sources.samples import Sample, SampleTable, table_of
 from utils.data.sources.splits import only_classes
 from utils.detections import GroundTruth
 from utils.errors import UserError
+from utils.evaluation.label_files import LabelFiles
 from utils.processes import watchdog
 from utils.processes.cores import loader_workers
 from utils.processes.world import World
@@ -73,7 +74,7 @@ def run_validation(
     log.info(backend.device.describe(device))
     coco_results = task.coco_results(class_names, samples) if config.save_json else None
     legacy = task.legacy_metric(class_names) if config.legacy_metric else None
-    labels = task.label_files(samples, config.save_conf) if config.save_txt else None
+    labels = LabelFiles(samples, config.save_conf) if config.save_txt else None
     objects_of = None
     annotations = find_annotations(config, task, samples, class_names, own_annotations, is_main)
     if annotations is not None:

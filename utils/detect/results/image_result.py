@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from utils.atomic_files import atomic_text_file
 from utils.data.image.image_file import save_image
 from utils.detect.media.source import Frame
-from utils.detect.results.text_lines import table_lines
 from utils.optional import import_optional
 from utils.text import printable
-
-AnyResult = TypeVar("AnyResult", bound="ImageResult")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,10 +61,6 @@ class ImageResult(ABC):
     def counted(self) -> Sequence[str]:
         """The class names that the last lines of a run count."""
         return self.names
-
-    @abstractmethod
-    def finite(self: AnyResult) -> AnyResult:
-        """Return the result without values that are not finite, which float16 may give."""
 
     @abstractmethod
     def plot(
@@ -117,10 +112,6 @@ class ImageResult(ABC):
         """Return `records`, with all that a program needs to draw what was found."""
         return self.records()
 
-    @abstractmethod
-    def to_supervision(self) -> Any:
-        """Return `supervision.Detections` or `Classifications`; UserError without that package."""
-
     def to_pandas(self) -> Any:
         """Return a `pandas.DataFrame`, one row per thing found; UserError without that package.
 
@@ -141,8 +132,18 @@ class ImageResult(ABC):
         )
 
     def table_lines(self, image_name: str) -> str:
-        """Return lines of CSV: image, class name, score, and a track's number if there is any."""
-        return table_lines(image_name, self.names, self.scores)
+        """Return lines of CSV as the public YOLOv5 writes them: image, class name and score.
+
+        They end with a track's number if there is any; the lowest score comes first.
+        """
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        for name, score, *last in reversed(self._table_rows()):
+            writer.writerow([printable(image_name), printable(name), f"{score:.2f}", *last])
+        return text.getvalue()
+
+    def _table_rows(self) -> list[Sequence[Any]]:
+        return list(zip(self.names, self.scores.tolist(), strict=True))
 
     def save(
         self,

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from utils.boxes import clip_boxes, cxcywh_to_xyxy, xyxy_to_cxcywh
 from utils.data.masks.runs import mask_of_runs, outline_of_runs, to_text
+from utils.data.sources.label_lines import label_lines
 from utils.detect.results.image_result import ImageResult, as_utf8
-from utils.detect.results.text_lines import count_by_class, label_lines, outline_lines, table_lines
 from utils.detections import Detections, Segmentations
-from utils.optional import import_optional
 from utils.ragged import Ragged
 from utils.report.drawing.annotate import draw_boxes, draw_masks
 from utils.report.drawing.fonts import drawable_name
 
 CORNERS = ("xmin", "ymin", "xmax", "ymax")
-AnyResult = TypeVar("AnyResult", bound="Result")
 
 
 class Detection(NamedTuple):
@@ -59,14 +56,6 @@ class Result(ImageResult):
     def class_index(self) -> np.ndarray:
         return self.found.class_index
 
-    def finite(self: AnyResult) -> AnyResult:
-        is_finite = np.isfinite(self.boxes_xyxy).all(axis=1)
-        if is_finite.all():
-            return self
-        rows = np.flatnonzero(is_finite)
-        ids = None if self.track_ids is None else self.track_ids[rows]
-        return dataclasses.replace(self, found=self.found.take(rows), track_ids=ids)
-
     def plot(
         self, line_width: int | None = None, labels: bool = True, scores: bool = True
     ) -> np.ndarray:
@@ -90,13 +79,23 @@ class Result(ImageResult):
         return [crop_box(self.image, box, gain, pad, square) for box in self.boxes_xyxy]
 
     def words(self) -> str:
-        return count_by_class(self.class_index, self.class_names)
+        """Return "2 persons, 1 bus", by class number."""
+        numbers, counts = np.unique(self.class_index, return_counts=True)
+        names = [self.class_names[index] for index in numbers.tolist()]
+        found = [
+            f"{number} {name if number == 1 else _plural(name)}"
+            for name, number in zip(names, counts.tolist(), strict=True)
+        ]
+        return ", ".join(found) or "(no detections)"
 
     def text_lines(self, scores: bool = False) -> list[str]:
-        return label_lines(self.found, self.size, self.track_ids, scores)
+        return label_lines(self.found, self.size, scores, self.track_ids)
 
-    def table_lines(self, image_name: str) -> str:
-        return table_lines(image_name, self.names, self.scores, self.track_ids)
+    def _table_rows(self) -> list[Sequence[Any]]:
+        rows = super()._table_rows()
+        if self.track_ids is None:
+            return rows
+        return [(*row, number) for row, number in zip(rows, self.track_ids.tolist(), strict=True)]
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -116,21 +115,6 @@ class Result(ImageResult):
             del record["track_id"]
         return record
 
-    def to_supervision(self) -> Any:
-        return self._supervision()
-
-    def _supervision(self, masks: np.ndarray | None = None) -> Any:
-        """Return `supervision.Detections`, with masks (K, H, W) bool if there are any."""
-        supervision = import_optional("supervision", "to_supervision")
-        return supervision.Detections(
-            xyxy=self.boxes_xyxy,
-            mask=masks,
-            confidence=self.scores,
-            class_id=self.class_index,
-            tracker_id=self.track_ids,
-            data={"class_name": np.array(self.names, dtype=str)},
-        )
-
     def to_pandas(self) -> Any:
         return self.table_of(self.boxes_xyxy, CORNERS)
 
@@ -143,6 +127,11 @@ class Result(ImageResult):
         """
         numbers = boxes.astype(np.float64)
         return self._data_frame({name: numbers[:, n] for n, name in enumerate(columns)})
+
+
+def _plural(name: str) -> str:
+    """Return a name with an s, as the public lines have it, unless that would make "skiss"."""
+    return f"{name}s" if name[-1:].isascii() and not name.endswith("s") else name
 
 
 def crop_box(
@@ -217,9 +206,6 @@ class MaskResult(Result):
         draw_masks(canvas, self.found.masks, self.class_index)
         return canvas
 
-    def text_lines(self, scores: bool = False) -> list[str]:
-        return outline_lines(self.found, self.size, self.track_ids, scores)
-
     def records(self) -> dict[str, list[Any]]:
         # Masks are COCO's compressed run lengths.
         (name, records), *_ = super().records().items()
@@ -234,6 +220,3 @@ class MaskResult(Result):
         (name, records), *_ = self.records().items()
         pairs = zip(records, self.outlines, strict=True)
         return {name: [{**record, "outline": outline.tolist()} for record, outline in pairs]}
-
-    def to_supervision(self) -> Any:
-        return self._supervision(np.asarray(self.masks))

@@ -113,12 +113,12 @@ class RunFiles:
         return place
 
     def write(self, result: ImageResult, place: Place) -> Share:
-        """Write the files that are a result's own; a box that is not finite is in none.
+        """Write the files that are a result's own.
 
         Raises:
             OSError: a file cannot be written; the error names it.
         """
-        config, result = self._config, result.finite()
+        config = self._config
         if not config.nosave:
             self._draw(result, place)
         if config.save_txt:
