@@ -16,8 +16,7 @@ from models.inference.image_detector import ImageDetector
 from models.inference.predictor import class_names_of, make_predictor, with_size
 from utils.cli.flags import whole_from
 from utils.data.image.letterbox import FILL
-from utils.detect.call_config import call_config, whole
-from utils.detect.config import DetectConfig
+from utils.detect.config import DetectConfig, call_config, whole
 from utils.detect.media.finding import file_source, find_sources
 from utils.detect.media.image_file import GivenImage, as_list
 from utils.detect.media.source import Source

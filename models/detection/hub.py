@@ -24,8 +24,7 @@ from models.inference.predictor import class_names_of, make_predictor, with_size
 from utils.data.image.letterbox import fit_letterbox, letterbox
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.image.view import View
-from utils.detect.call_config import call_config
-from utils.detect.config import DetectConfig
+from utils.detect.config import DetectConfig, call_config
 from utils.detect.media.image_file import GivenImage, as_list
 from utils.detect.media.source import Frame
 from utils.detect.results.of_task import result_of

@@ -30,9 +30,8 @@ from utils.detect.pipeline.background import (
 )
 from utils.detect.pipeline.reading import Read, Reader
 from utils.detect.pipeline.report import Done
-from utils.detect.results.names import Place
 from utils.detect.results.of_task import result_of
-from utils.detect.results.run_files import RunFiles, Share
+from utils.detect.results.run_files import Place, RunFiles, Share
 from utils.weights.detecting import ExportedWeights, Weights
 
 Made = TypeVar("Made")

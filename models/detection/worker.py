@@ -25,8 +25,7 @@ from models.inference.predictor import class_names_of
 from utils.data.image.image_file import encode_image, suffix_that_holds
 from utils.data.image.letterbox import FILL
 from utils.data.image.view import View
-from utils.detect.call_config import call_config
-from utils.detect.config import DetectConfig
+from utils.detect.config import DetectConfig, call_config
 from utils.detect.media.image_file import decode_image
 from utils.detect.media.source import BrokenSourceError, Frame
 from utils.detect.pipeline.background import num_threads

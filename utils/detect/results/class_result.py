@@ -81,7 +81,7 @@ class ClassResult(ImageResult):
         ]
         return draw_lines(self.image, lines, list(map(class_colour, indices)))
 
-    def crop(self, gain: float = 1.02, pad: float = 10, square: bool = False) -> list[np.ndarray]:
+    def crop(self) -> list[np.ndarray]:
         raise UserError("crop(): a class belongs to the whole image; use `image`")
 
     def words(self) -> str:

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -75,13 +75,8 @@ class ImageResult(ABC):
         """
 
     @abstractmethod
-    def crop(self, gain: float = 1.02, pad: float = 10, square: bool = False) -> list[np.ndarray]:
+    def crop(self) -> list[np.ndarray]:
         """Return what each box shows, with a margin: (h, w, 3) uint8 RGB of its own size.
-
-        Args:
-            gain: by which the sides of a box are multiplied.
-            pad: pixels that are added to each side afterwards, half of them at either end.
-            square: make both sides of a box as long as its longer one before.
 
         Raises:
             UserError: what was found has no place in the image.
@@ -117,19 +112,18 @@ class ImageResult(ABC):
 
         Columns: xmin, ymin, xmax, ymax in pixels where it has a box, confidence, class, name.
         """
-        return self._data_frame({})
-
-    def _data_frame(self, columns: Mapping[str, np.ndarray]) -> Any:
-        """Return a `pandas.DataFrame` of these columns, then confidence, class and name."""
         pandas = import_optional("pandas", "to_pandas")
         return pandas.DataFrame(
             {
-                **columns,
+                **self._box_columns(),
                 "confidence": self.scores.astype(np.float64),
                 "class": self.class_index,
                 "name": pandas.Series(self.names, dtype=object),
             }
         )
+
+    def _box_columns(self) -> dict[str, np.ndarray]:
+        return {}
 
     def table_lines(self, image_name: str) -> str:
         """Return lines of CSV as the public YOLOv5 writes them: image, class name and score.
@@ -145,20 +139,14 @@ class ImageResult(ABC):
     def _table_rows(self) -> list[Sequence[Any]]:
         return list(zip(self.names, self.scores.tolist(), strict=True))
 
-    def save(
-        self,
-        path: Path | str,
-        line_width: int | None = None,
-        labels: bool = True,
-        scores: bool = True,
-    ) -> None:
-        """Write the image as `plot` draws on it.
+    def save(self, path: Path | str, **options: Any) -> None:
+        """Write the image as `plot`, with its options, draws on it.
 
         Raises:
             UserError: the name ends in no kind of image that holds one of this size.
             OSError: the file cannot be written; the error names it.
         """
-        save_image(Path(path), self.plot(line_width, labels, scores))
+        save_image(Path(path), self.plot(**options))
 
     def save_txt(self, path: Path | str, scores: bool = False) -> None:
         """Write `text_lines` into a file; OSError names one that cannot be written."""

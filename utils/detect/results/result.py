@@ -18,6 +18,7 @@ from utils.ragged import Ragged
 from utils.report.drawing.annotate import draw_boxes, draw_masks
 from utils.report.drawing.fonts import drawable_name
 
+CROP_GAIN, CROP_PIXELS = 1.02, 10  # of the sides of a box
 CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 
@@ -75,8 +76,8 @@ class Result(ImageResult):
             columns.append([f"{score:.2f}" for score in self.scores.tolist()])
         return [" ".join(filter(None, words)) for words in zip(*columns, strict=True)]
 
-    def crop(self, gain: float = 1.02, pad: float = 10, square: bool = False) -> list[np.ndarray]:
-        return [crop_box(self.image, box, gain, pad, square) for box in self.boxes_xyxy]
+    def crop(self) -> list[np.ndarray]:
+        return [crop_box(self.image, box) for box in self.boxes_xyxy]
 
     def words(self) -> str:
         """Return "2 persons, 1 bus", by class number."""
@@ -115,18 +116,8 @@ class Result(ImageResult):
             del record["track_id"]
         return record
 
-    def to_pandas(self) -> Any:
-        return self.table_of(self.boxes_xyxy, CORNERS)
-
-    def table_of(self, boxes: np.ndarray, columns: Sequence[str]) -> Any:
-        """Return a `pandas.DataFrame`, one detection per row, as the public YOLOv5 has them.
-
-        Args:
-            boxes: (K, 4), the detections' in any format and unit.
-            columns: what the four numbers of a box are called.
-        """
-        numbers = boxes.astype(np.float64)
-        return self._data_frame({name: numbers[:, n] for n, name in enumerate(columns)})
+    def _box_columns(self) -> dict[str, np.ndarray]:
+        return dict(zip(CORNERS, self.boxes_xyxy.astype(np.float64).T, strict=True))
 
 
 def _plural(name: str) -> str:
@@ -134,23 +125,13 @@ def _plural(name: str) -> str:
     return f"{name}s" if name[-1:].isascii() and not name.endswith("s") else name
 
 
-def crop_box(
-    image: np.ndarray, box_xyxy: np.ndarray, gain: float, pad: float, square: bool
-) -> np.ndarray:
-    """Return a copy of the part of an image (H, W, 3) in a box and a margin around it.
-
-    Args:
-        box_xyxy: (4,), pixels; it may reach beyond the image, what is returned does not.
-        gain: by which the sides of the box are multiplied.
-        pad: pixels that are added to each side afterwards, half of them at either end.
-        square: make both sides of the box as long as its longer one before.
+def crop_box(image: np.ndarray, box_xyxy: np.ndarray) -> np.ndarray:
+    """Return a copy of the part of an image (H, W, 3) in a box (4,), in pixels, and a margin.
 
     Source: `results.save_crop` of the public YOLOv5, by what it writes.
     """
     box_cxcywh = xyxy_to_cxcywh(np.asarray(box_xyxy, np.float64))
-    if square:
-        box_cxcywh[2:] = box_cxcywh[2:].max()
-    box_cxcywh[2:] = box_cxcywh[2:] * gain + pad
+    box_cxcywh[2:] = box_cxcywh[2:] * CROP_GAIN + CROP_PIXELS
     size = image.shape[0], image.shape[1]
     left, top, right, bottom = clip_boxes(cxcywh_to_xyxy(box_cxcywh), size).astype(int).tolist()
     return image[top:bottom, left:right].copy()
