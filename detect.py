@@ -34,7 +34,7 @@ def main() -> None:
     backend.use(config.backend)
     several = are_several(sources, config.tiling)
     weights = load_all_to_detect(config.weights, config.runtime, several)
-    from models.inference.job import run_detection
+    from models.detection.job import run_detection
 
     if run_detection(config, sources, weights):
         sys.exit(EXIT_FAILED)

@@ -27,18 +27,18 @@ OPTIONAL = {"cv2", "fontTools", "matplotlib", "pycocotools", "torchvision"}
 # Started by `python -m`, it chooses the framework and then imports the work, as scripts do.
 COMMANDS_IN_MODELS = {
     "models.export.graph_process",
-    "models.serving.__main__",
+    "models.detection.__main__",
     "models.training.doctor",
 }
 
-# `models.load` chooses the framework and then imports the work, as scripts do. What it needs before
+# `duet.load` chooses the framework and then imports the work, as scripts do. What it needs before
 # is imported there too: its file is read where no package need be installed.
-LOAD = "models"
+LOAD = "duet"
 LOADED = {
     "backend.use",
     "backend.devices.check_device",
     "utils.weights.detecting.load_to_detect",
-    "models.inference.api.TrainedDetector",
+    "models.detection.api.TrainedDetector",
 }
 
 # Its packages are optional: it imports what needs them once it has said which one is absent.
@@ -46,9 +46,7 @@ SERVER = "utils.serve.__main__"
 
 # Arrows that still close a circle of rooms.
 NOT_YET_APART = {
-    "models": {"models/inference"},
     "utils/cli": {"utils/export"},
-    "utils/report": {"utils/detect"},
 }
 
 # What is not yet as it should be. Whoever works on a file removes its lines; none is added.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.detect.pipeline.background import runtime_threads
+from backend.openmp import runtime_threads
 from utils.errors import UserError
 from utils.export.formats import is_exported
 from utils.export.metadata import Runtime
@@ -27,6 +27,15 @@ class ExportedWeights:
     path: str
     runtime: Runtime
     side_by_side: bool = False
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return self.runtime.metadata.class_names
+
+    @property
+    def trained_size(self) -> object:
+        """The long side of the images that it was exported for."""
+        return max(self.runtime.metadata.image_size)
 
 
 Weights = Checkpoint | ExportedWeights

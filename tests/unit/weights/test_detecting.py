@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from backend import openmp
-from models.inference.pipeline import num_lanes
+from backend.openmp import runtime_lanes, usable_threads
+from models.detection.pipeline import num_lanes
 from tests.onnx_files import ROW, SIDE, write_detector
 from tests.tiny_weights import write_tiny_weights
 from utils.detect.media.finding import are_several
-from utils.detect.pipeline import background
-from utils.detect.pipeline.background import runtime_lanes, usable_threads
 from utils.errors import UserError
 from utils.export import formats, opening
 from utils.weights import detecting
@@ -77,16 +76,15 @@ def test_an_absent_file_and_a_folder_are_refused(tmp_path):
 
 
 def have_cores(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    for module in (openmp, background):
-        monkeypatch.setattr(module, "cores_of_rank", lambda: number)
+    monkeypatch.setattr(openmp, "cores_of_rank", lambda: number)
 
 
 def test_several_batches_share_the_cores(monkeypatch, tmp_path):
     have_cores(monkeypatch, 20)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert (usable_threads(), runtime_lanes()) == (20, 8)
-    assert background.runtime_threads(side_by_side=True) == 2
-    assert background.runtime_threads(side_by_side=False) == 20
+    assert openmp.runtime_threads(side_by_side=True) == 2
+    assert openmp.runtime_threads(side_by_side=False) == 20
 
 
 @pytest.mark.parametrize("asked, expected", [("3", 3), ("64", 20), ("0", 20), ("x", 20), ("", 20)])
@@ -108,7 +106,7 @@ def test_weights_of_which_some_cannot_overlap_have_all_cores_one_after_another(
     tmp_path, monkeypatch
 ):
     """Each call has the cores that the lanes leave it: a lane for each core, or one with all."""
-    monkeypatch.setattr(background, "usable_threads", lambda: 4)
+    monkeypatch.setattr(openmp, "usable_threads", lambda: 4)
     asked = []
     real = detecting.open_runtime
 
@@ -137,7 +135,7 @@ def test_a_file_that_can_overlap_does_not_beside_one_that_cannot(tmp_path, monke
     row = dataclasses.replace(formats.format_named("tflite"), open=Alone, is_tried=False)
     monkeypatch.setattr(opening, "FORMATS", (row, *opening.FORMATS))
     monkeypatch.setattr(formats, "FORMATS", (row, *formats.FORMATS))
-    monkeypatch.setattr(background, "usable_threads", lambda: 4)
+    monkeypatch.setattr(openmp, "usable_threads", lambda: 4)
     (tmp_path / "b.tflite").touch()
     paths = [str(write_detector(tmp_path / "a.onnx")), str(tmp_path / "b.tflite")]
     weights = load_all_to_detect(paths, several=True)

@@ -17,12 +17,12 @@ import numpy as np
 from utils.boxes import cxcywh_to_xyxy
 from utils.colours import WHITE
 from utils.data.image.decoding import choose_reduction
+from utils.data.image.image_file import save_image
 from utils.data.image.letterbox import resize
 from utils.data.loading.batch import TargetMasks, Targets
 from utils.data.loading.reading import decode
 from utils.data.masks.runs import areas, mask_of_runs, runs_of_mask
 from utils.data.sources.samples import Sample
-from utils.detect.results.image_file import save_image
 from utils.detections import GroundTruth, Segmentations
 from utils.errors import DatasetError
 from utils.evaluation.accuracy import Mistake

@@ -15,7 +15,7 @@ import numpy as np
 
 from utils.atomic_files import atomic_file
 from utils.colours import COLOURS, class_colour
-from utils.detect.results.image_file import save_image
+from utils.data.image.image_file import save_image
 from utils.report.drawing.fonts import font_for, warn_missing
 from utils.text import printable
 
