@@ -25,7 +25,7 @@ from utils.data.sources.samples import Sample, table_of
 from utils.errors import UserError
 from utils.processes.suspend import FILE_VARIABLE, StopRequests
 from utils.processes.world import ALONE, World
-from utils.report.loggers.events import Loggers, make_loggers
+from utils.report.events import Loggers, make_loggers
 from utils.report.results import Results
 from utils.state.files import StateFiles
 from utils.state.folder import RunLock, create_run_folder
