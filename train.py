@@ -30,7 +30,7 @@ from utils.processes.launch import launch
 from utils.processes.ranks import joined
 from utils.processes.suspend import StopRequests, listening
 from utils.processes.world import ALONE, World
-from utils.report.loggers.events import check_loggers
+from utils.report.events import check_loggers
 from utils.state.folder import RunLock
 from utils.state.resume import (
     ResumePoint,

@@ -18,7 +18,7 @@ LAYERS = ("backend", "utils", "models", "scripts", "benchmarks", "tests")
 FLAT_IN_UTILS = {
     *("__init__", "errors", "text", "progress", "html", "colours", "optional", "project"),
     *("atomic_files", "regular_files", "json_files", "yaml_files", "xml_files", "array_cache"),
-    *("packed_texts", "model_yamls", "boxes", "detections", "polygons", "ragged", "strengths"),
+    *("model_yamls", "boxes", "detections", "polygons", "ragged", "strengths"),
     *("image_limits", "tiling", "transform_list"),
 }
 # Large packages that not every command needs.
