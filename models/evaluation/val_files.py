@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +12,6 @@ from utils.errors import UserError
 from utils.evaluation.coco.results_file import CocoMaskResults, CocoResults
 from utils.evaluation.legacy import LegacyEvaluator
 from utils.evaluation.masks import legacy_masks
-from utils.report.label_files import LabelFiles, label_lines, outline_lines
 from utils.text import count
 
 
@@ -25,17 +23,11 @@ class ValFiles(NamedTuple):
             a file that is not as it should be.
         coco_results: makes what writes predictions.json, for --save-json.
         legacy: makes what measures YOLOv5's own figures, for --legacy-metric.
-        lines: makes lines of label files, for --save-txt, as `label_lines`.
     """
 
     annotations: Callable[[Path, Sequence[Sample], Sequence[str]], CocoAnnotations]
     coco_results: Callable[[Sequence[str], Sequence[Sample]], CocoResults]
     legacy: Callable[[Sequence[str]], Any]
-    lines: Callable[..., list[str]]
-
-    def label_files(self, samples: Sequence[Sample], scores: bool) -> LabelFiles:
-        """Return what writes label files; scores: whether their lines have them."""
-        return LabelFiles(samples, partial(self.lines, scores=scores))
 
 
 def _of_boxes(class_names: Sequence[str], samples: Sequence[Sample]) -> CocoResults:
@@ -56,6 +48,6 @@ def _mask_annotations(
 
 
 VAL_FILES: dict[str, ValFiles] = {
-    "detect": ValFiles(read_coco_annotations, _of_boxes, LegacyEvaluator, label_lines),
-    "segment": ValFiles(_mask_annotations, CocoMaskResults, legacy_masks, outline_lines),
+    "detect": ValFiles(read_coco_annotations, _of_boxes, LegacyEvaluator),
+    "segment": ValFiles(_mask_annotations, CocoMaskResults, legacy_masks),
 }

@@ -13,6 +13,7 @@ from backend.onnx.model_proto import build_model, name_part
 from backend.onnx.nn import name_tensors
 from backend.onnx.recording import Size, graph_input
 from models.detector import Detector
+from models.export.exported_heads import exported_kind, exported_outputs
 from models.export.letterboxed import (
     Placement,
     boxes_in_image,
@@ -21,9 +22,7 @@ from models.export.letterboxed import (
     rows_in_image,
 )
 from models.export.suppressed import detections, efficient_detections, masks_in_boxes
-from models.inference.exported_heads import exported_kind, exported_outputs
-from models.inference.predictor import fold_batch_norm
-from models.stored import detector_of_weights
+from models.stored import detector_of_weights, fold_batch_norm
 from utils.errors import UserError
 from utils.export.config import ExportConfig
 from utils.export.metadata import DETECTION_COLUMNS, DETECTIONS, EFFICIENT, KINDS, MASKS, ROWS

@@ -6,8 +6,6 @@ several numbers of workers and with `--cache ram`, and the training step on its 
 
 from __future__ import annotations
 
-from utils.data.loading.items import items_of
-from utils.data.sources.needed_labels import check_labels
 from utils.processes.start import start_command
 
 if __name__ == "__main__":
@@ -20,19 +18,22 @@ from collections.abc import Callable, Iterator, Sequence
 
 import backend
 from backend.checks import CPU
+from backend.devices import check_device
+from backend.select import choose
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
 from utils.data.loading.batch import Batch
+from utils.data.loading.items import items_of
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
+from utils.data.sources.needed_labels import check_labels
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.command import run_command
 from utils.processes.cores import bind_numa, loader_workers
 from utils.processes.world import ALONE
 from utils.report.stage_timer import StageTimer
-from utils.state.run import batch_recipe
-from utils.state.start_checks import check_command
+from utils.state.run import train_recipe
 from utils.tasks.find import check_flags, task_of_flags
 from utils.text import say
 from utils.weights.checkpoint import Checkpoint
@@ -54,7 +55,7 @@ def main() -> None:
         )
     if config.batch_size == AUTO_BATCH:
         raise UserError("--batch-size -1: give the number of images whose speed is to be measured")
-    check_command(config)
+    check_device(config.device, choose(config.backend))
     check_flags(task, config)
     if config.bind_numa:
         say(bind_numa(config.device))
@@ -69,16 +70,13 @@ def main() -> None:
     check_labels(task.name, samples, dataset.name, dataset.is_of_folders)
     backend.use(config.backend)
     device = backend.device.resolve(config.device)
-
+    hyp = read_hyperparameters(config.hyp, config.override)
     items = items_of(task.name).with_masks(config.mask_ratio, not config.no_overlap)
+    recipe = train_recipe(config, hyp, items)
 
     def make_loader(workers: int, cache: str = "") -> TrainLoader:
-        augment = config.augmentation(read_hyperparameters(config.hyp, config.override))
-        size, batch, recipe = config.image_size, config.batch_size, batch_recipe(config)
-        return TrainLoader(
-            samples[:CACHED_SAMPLES] if cache else samples, size, batch, augment, config.seed,
-            workers, cache, ALONE, recipe, items,
-        )  # fmt: skip
+        shown = samples[:CACHED_SAMPLES] if cache else samples
+        return TrainLoader(shown, recipe, workers, cache)
 
     steps = training_steps(config, make_loader, start, dataset.class_names, device)
     model_speed = images_per_second(steps, warm_up=2)

@@ -20,7 +20,7 @@ HEADS = "models/heads/"
 # Imports all heads, so that a model YAML may name them.
 REGISTRY = "models/heads/__init__.py"
 # Has rows of tasks whose functions know what the heads return.
-TABLE = "models/inference/exported_heads.py"
+TABLE = "models/export/exported_heads.py"
 OF_ONE_TASK = tuple(
     f"models.heads.{path.parent.name}." for path in PROJECT.glob(f"{HEADS}*/__init__.py")
 )

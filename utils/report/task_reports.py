@@ -11,7 +11,7 @@ from utils.evaluation.accuracy import ClassificationResult, accuracy_table
 from utils.evaluation.coco.metric import EvaluationResult
 from utils.evaluation.masks import MaskResult
 from utils.report.console import metrics_table
-from utils.report.plots.images import draw_objects, plot_examples, plot_mistakes
+from utils.report.plots.images import plot_examples, plot_mistakes
 from utils.report.plots.measures import (
     plot_confusion,
     plot_over_confidence,
@@ -44,7 +44,7 @@ def _plot_masks(result: MaskResult, samples: Sequence[Sample], folder: Path) -> 
         plot_over_confidence(of, folder, name)
     boxes = result.boxes
     plot_confusion(boxes.confusion, boxes.class_names, folder / "confusion_matrix.png")
-    plot_examples(boxes.examples, samples, boxes.class_names, folder, draw_objects)
+    plot_examples(boxes.examples, samples, boxes.class_names, folder)
 
 
 def _plot_classes(result: ClassificationResult, samples: Sequence[Sample], folder: Path) -> None:

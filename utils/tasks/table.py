@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from utils.image_limits import MAX_IMAGE_SIZE
 from utils.project import PROJECT
 
 NO_AUDIT = "an audit asks a model for the objects of images; give weights of a detector"
@@ -64,6 +65,19 @@ class Task:
         own = {name: value for name, value in self.defaults.items() if name not in given}
         return {**values, **own}
 
+    def input_size(self, trained: object, usual: int) -> int:
+        """Return the long side of images for the network where --img is left out.
+
+        Args:
+            trained: that of the training, as the weights have it, unchecked; None if they do not.
+            usual: for a task that has none of its own.
+        """
+        if "image_size" not in self.defaults:
+            return usual
+        if isinstance(trained, int) and 0 < trained <= MAX_IMAGE_SIZE:
+            return trained
+        return int(self.defaults["image_size"])
+
 
 DETECTION = Task(
     name="detect",
@@ -116,7 +130,7 @@ CLASSIFICATION = Task(
         "nms": "a classifier finds no boxes to choose from",
         "letterbox": "a classifier takes the middle of an image, which the graph does not cut out",
         "audit": NO_AUDIT,
-        "hub": f"the hub's results are boxes, and {NO_BOXES}; `from models import load` takes its "
+        "hub": f"the hub's results are boxes, and {NO_BOXES}; `from duet import load` takes its "
         "weights, as docs/en/api.md shows",
         "line_thickness": NO_BOXES,
     },

@@ -5,7 +5,7 @@ import pytest
 
 import models.graph  # noqa: F401  registers all heads
 from models.blocks.registry import find_block
-from models.inference.exported_heads import FORMS
+from models.export.exported_heads import FORMS
 from utils.data.masks.runs import runs_of_mask
 from utils.detections import Classification, Detections, GroundTruth, Segmentations
 from utils.ragged import Ragged

@@ -3,7 +3,7 @@
 import pytest
 
 from models.evaluation.val_files import VAL_FILES
-from models.inference.exported_heads import FORMS
+from models.export.exported_heads import FORMS
 from models.training.start import CLASS_ROWS
 from tests.shared_files import shared_path
 from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter

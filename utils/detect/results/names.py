@@ -1,23 +1,50 @@
-"""Where the files of each result go: safe names, short enough, and no two the same."""
+"""Names of result files: safe, short enough, and no two the same."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
-
-from utils.detect.media.source import Frame
-from utils.detect.results.image_file import suffix_that_holds
-from utils.report.label_files import Names
 
 # A file system takes 255 bytes. A name has a number and a suffix too, and while the file is being
 # written 22 bytes more (`utils/atomic_files.py`).
 MAX_BYTES = 180
-VIDEO_SUFFIX = ".mp4"
 _SEPARATORS = frozenset('/\\:*?"<>|')  # of some system's paths, or patterns
+
+
+class Names:
+    """Names, each given only once.
+
+    The frames of a video NAME have NAME_1, NAME_2, ..., which are not given to others either.
+    """
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}  # the last one behind a name
+        self._videos: set[str] = set()
+        self._like_frames: set[str] = set()  # NAME of those taken that are called NAME_1 and so on
+
+    def take(self, name: str, is_video: bool = False) -> str:
+        """Return the name; NAME-2, NAME-3, ... if it is taken, for itself or for a frame."""
+        found = name
+        while self._is_taken(found, is_video):
+            self._numbers[name] = self._numbers.get(name, 1) + 1
+            found = f"{name}-{self._numbers[name]}"
+        self._taken.add(found)
+        if is_video:
+            self._videos.add(found)
+        else:
+            self._like_frames.add(_video_of_frame(found))
+        return found
+
+    def _is_taken(self, name: str, is_video: bool) -> bool:
+        is_frame = name in self._like_frames if is_video else _video_of_frame(name) in self._videos
+        return name in self._taken or is_frame
+
+
+def _video_of_frame(stem: str) -> str:
+    """Return NAME of NAME_12; "" for a stem that is not like a frame's."""
+    name, _, number = stem.rpartition("_")
+    return name if number.isdecimal() else ""
 
 
 def name_of_source(source: Path | str) -> tuple[str, str]:
@@ -53,53 +80,3 @@ def cut(text: str) -> str:
     while len(text.encode("utf-8", "surrogateescape")) > MAX_BYTES:
         text = text[:-1]
     return text
-
-
-@dataclass
-class SourceFiles:
-    """What the files of one source are called."""
-
-    stem: str
-    table_name: str  # in the table of all results
-    drawing: Path  # the image or video with boxes
-    rate: Fraction | None  # frames a second; None: unknown, or an image
-    last_frame: int = -1
-    num_crops: Counter[str] = field(default_factory=Counter)  # in each folder
-
-
-class Place(NamedTuple):
-    """Where the files of a result go."""
-
-    files: SourceFiles
-    name: str  # of the image's own files, without suffix
-
-
-class Places:
-    """Gives each frame its place: no two write the same file."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._names = Names()
-        self._videos: dict[Path | str, SourceFiles] = {}
-
-    def reserve(self, frame: Frame, rate: Fraction | None) -> Place:
-        """Return the place of the next frame.
-
-        Args:
-            rate: frames per second of its video, where known.
-        """
-        if frame.number is None:
-            image = self._new_files(frame, None)
-            return Place(image, image.stem)
-        files = self._videos.get(frame.source)
-        if files is None or frame.number <= files.last_frame:  # the same source once more
-            files = self._videos[frame.source] = self._new_files(frame, rate)
-        files.last_frame = frame.number
-        return Place(files, f"{files.stem}_{frame.number + 1}")
-
-    def _new_files(self, frame: Frame, rate: Fraction | None) -> SourceFiles:
-        is_video = frame.number is not None
-        stem, suffix = name_of_source(frame.source)
-        stem = self._names.take(stem, is_video)
-        kind = VIDEO_SUFFIX if is_video else suffix_that_holds(suffix, frame.image)
-        return SourceFiles(stem, stem + suffix, self._folder / f"{stem}{kind}", rate)

@@ -1,7 +1,9 @@
-"""What a task finds in an image, as a result, by the name of the task."""
+"""What a model finds in a frame -> the result of its task."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,12 +13,6 @@ from utils.detect.results.class_result import ClassResult
 from utils.detect.results.image_result import ImageResult
 from utils.detect.results.result import MaskResult, Result
 
-RESULTS: dict[str, type[ImageResult]] = {
-    "detect": Result,
-    "segment": MaskResult,
-    "classify": ClassResult,
-}
-
 
 def result_of(
     task: str,
@@ -24,12 +20,38 @@ def result_of(
     found: Any,
     class_names: tuple[str, ...],
     track_ids: np.ndarray | None = None,
-) -> Any:
-    """Return what `Head.finish` found in a frame as a result of a task.
+) -> ImageResult:
+    """Return what `Head.finish` found in a frame as a result.
 
     Args:
+        task: the name of the head's task.
         class_names: of every class that the model knows.
         track_ids: (K,) int64; None if nothing is tracked.
     """
-    tracked = () if track_ids is None else (track_ids,)
-    return RESULTS[task](frame, found, class_names, *tracked)
+    return RESULTS[task](frame, found, class_names, track_ids)
+
+
+def _classes(
+    frame: Frame, found: Any, class_names: tuple[str, ...], track_ids: np.ndarray | None
+) -> ImageResult:
+    return ClassResult(frame, found, class_names)
+
+
+def _boxes(
+    kind: type[Result],
+    frame: Frame,
+    found: Any,
+    class_names: tuple[str, ...],
+    track_ids: np.ndarray | None,
+) -> ImageResult:
+    """Return a result without boxes that are not finite, as float16 may give them."""
+    rows = np.flatnonzero(np.isfinite(found.boxes_xyxy).all(axis=1))
+    ids = None if track_ids is None else track_ids[rows]
+    return kind(frame, found.take(rows), class_names, ids)
+
+
+RESULTS: dict[str, Callable[..., ImageResult]] = {
+    "detect": partial(_boxes, Result),
+    "segment": partial(_boxes, MaskResult),
+    "classify": _classes,
+}

@@ -14,7 +14,7 @@ from backend import autograd, nn, ops
 from models.detector import Detector, normalized
 from models.graph import plan_layers, read_model_yaml
 from models.heads.classify.head import ClassificationLoss
-from models.inference.predictor import fold_batch_norm
+from models.stored import fold_batch_norm
 from tests.golden_models import draw, drawn_input, info, stored
 from utils.data.loading.batch import Targets
 from utils.report.stage_timer import StageTimer
