@@ -15,8 +15,8 @@ from backend.contract import Tensor
 from models.blocks.conv import Conv
 from models.graph import IMAGE, ModelSpec, coarsest_stride, plan_layers
 from models.heads.base import Head
-from utils.data.loading.memory import require_memory
 from utils.errors import UserError
+from utils.memory import require_memory
 from utils.text import count
 
 

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import models.blocks
-import models.heads  # noqa: F401  both register their blocks
 from models.blocks.conv import Activation, find_activation
 from models.blocks.registry import MAX_CHANNELS, LayerPlan, LayerRequest, find_block, names_of
 from models.heads.base import Head

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
+from functools import cache
 from typing import Any
 
 from utils.errors import UserError, brief
@@ -115,6 +117,16 @@ class Block:
     trims: bool = False  # takes a source with a margin
 
 
+# What registers blocks, loaded when the first one is looked up; a head is the last layer's.
+MODULES = (
+    "models.blocks.bottleneck",
+    "models.blocks.conv",
+    "models.blocks.pooling",
+    "models.blocks.transformer",
+    "models.heads.anchor.head",
+    "models.heads.classify.head",
+    "models.heads.mask.head",
+)
 _BLOCKS: dict[str, Block] = {}
 
 
@@ -131,13 +143,21 @@ def register(
     return add
 
 
+@cache
+def _load_modules() -> None:
+    for name in MODULES:
+        importlib.import_module(name)
+
+
 def names_of(base: type) -> list[str]:
     """Return the names of all blocks whose class derives from a base."""
+    _load_modules()
     return [name for name, block in _BLOCKS.items() if issubclass(block.kind, base)]
 
 
 def find_block(name: object) -> Block:
     """Return the block of a name; UserError with the known names for any other."""
+    _load_modules()
     if not isinstance(name, str) or name not in _BLOCKS:
         raise UserError(f"unknown block {brief(name)}; known: {', '.join(sorted(_BLOCKS))}")
     return _BLOCKS[name]

@@ -101,7 +101,7 @@ class ExportedPredictor:
 
     def decode_above(self, raw: Sequence[Outputs], confidence_threshold: float) -> list[Any]:
         """Return what may count as found in each image, as the head's `decode_above` does."""
-        kind, read = self.runtime.metadata.output, form_of(self.head.task).rows
+        kind, read = self.runtime.metadata.output, form_of(self.head).rows
         try:
             return [read(self.head, kind, image, confidence_threshold) for image in raw]
         except UserError as error:
@@ -122,7 +122,7 @@ def head_of(metadata: Metadata, path: str = "") -> Head:
     """Return the head that finishes what a file returns; its own network is in the file."""
     try:
         kind: Any = find_block(metadata.head).kind
-        form = form_of(kind.task)
+        form = form_of(kind)
     except (UserError, AttributeError):  # an unknown name, or that of no head
         form = None
     if form is None or metadata.output not in form.kinds:

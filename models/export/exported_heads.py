@@ -22,7 +22,6 @@ from utils.export.metadata import (
     ROWS,
     Outputs,
 )
-from utils.tasks.table import Task
 from utils.text import count
 
 CERTAIN = 1e-6  # away from 0 and 1, whose logits are infinite
@@ -46,26 +45,27 @@ class ExportedForm(NamedTuple):
     head: Callable[[Any, int], Head]
 
 
-def form_of(task: Task) -> ExportedForm:
-    """Return how a task is exported; UserError for one that is not."""
-    if task.name not in FORMS:
-        raise UserError(f"models to {task.name} cannot be exported")
-    return FORMS[task.name]
+def form_of(head: Head | type[Head]) -> ExportedForm:
+    """Return how models with a head are exported; UserError for a task that is not."""
+    name = head.task.name
+    if name not in FORMS:
+        raise UserError(f"models to {name} cannot be exported")
+    return FORMS[name]
 
 
-def exported_kind(task: Task, nms: bool, efficient_nms: bool, letterbox: bool) -> str:
+def exported_kind(head: Head | type[Head], nms: bool, efficient_nms: bool, letterbox: bool) -> str:
     """Return the kind of output that flags ask for; UserError if the task refuses one."""
     flags = {"--nms": nms, "--efficient-nms": efficient_nms, "--letterbox": letterbox}
     for flag, given in flags.items():
-        reason = task.refused.get(flag[2:].replace("-", "_"))
+        reason = head.task.refused.get(flag[2:].replace("-", "_"))
         if given and reason:
             raise UserError(f"{flag}: {reason}; leave it out")
-    return form_of(task).kinds[nms + efficient_nms]
+    return form_of(head).kinds[nms + efficient_nms]
 
 
 def exported_outputs(head: Head, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return what an exported file without NMS returns of raw outputs, (B, ...) each."""
-    return form_of(head.task).outputs(head, raw)
+    return form_of(head).outputs(head, raw)
 
 
 def _boxes(head: Head, kind: str, outputs: Outputs, confidence_threshold: float) -> np.ndarray:

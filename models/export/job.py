@@ -160,7 +160,7 @@ def metadata_for(config: ExportConfig, checkpoint: Checkpoint, model: Detector) 
 
 def output_kind(config: ExportConfig, head: type[Head]) -> str:
     """Return the kind of output; UserError for flags or formats that do not go with the head."""
-    kind = exported_kind(head.task, config.nms, config.efficient_nms, config.letterbox)
+    kind = exported_kind(head, config.nms, config.efficient_nms, config.letterbox)
     outputs, most = KINDS[kind].outputs, KINDS[kind].most
     if most is not None and config.top_all > most:
         raise UserError(

@@ -42,7 +42,7 @@ def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
     model: Any = detector_of_weights(checkpoint)  # its classes are those of this backend
     fold_batch_norm(model)
     model.eval()  # what only training computes has no place in a graph
-    kind = exported_kind(model.head.task, config.nms, config.efficient_nms, config.letterbox)
+    kind = exported_kind(model.head, config.nms, config.efficient_nms, config.letterbox)
     given, images, placement = given_images(config)
     predicted = predictions(model, images, config.half)
     outputs = finished(kind, predicted, config, images.shape[2:], model.head.num_classes, placement)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from utils.activations import DEFAULT_ACTIVATION
 from utils.errors import UserError, brief
 from utils.model_yamls import block_of
-from utils.weights.activation import DEFAULT_ACTIVATION
 from utils.weights.modules import activation_of, class_name, is_module
 from utils.weights.pickle_reader import Record
 from utils.weights.plain import to_plain
