@@ -28,7 +28,12 @@ class Detector(nn.Module):
         model: its layers; the list's name is part of the public parameter names.
         head: the last layer.
         head_name: what the names of its parameters begin with.
+        stride: pixels that image sides must be a multiple of: that of the coarsest map.
+        fixed_size, takes_arrays: as a `Predictor`, it takes tensors of images of any size.
     """
+
+    fixed_size: tuple[int, int] | None = None
+    takes_arrays = False
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -39,7 +44,7 @@ class Detector(nn.Module):
             if isinstance(part, Conv) and part.activation is not None:
                 part.activation = spec.activation
         self.head_name = f"model.{len(layers) - 1}."
-        self._stride = coarsest_stride(layers)
+        self.stride = coarsest_stride(layers)
         self._attention = [
             (stride, cost.heads) for layer in layers for stride, cost in layer.costs if cost.heads
         ]
@@ -49,21 +54,6 @@ class Detector(nn.Module):
     @property
     def head(self) -> Head:
         return self.model[len(self.spec.layers) - 1]
-
-    @property
-    def stride(self) -> int:
-        """Pixels that image sides must be a multiple of: that of the coarsest map."""
-        return self._stride
-
-    @property
-    def fixed_size(self) -> tuple[int, int] | None:
-        """None: it takes images of any size."""
-        return None
-
-    @property
-    def takes_arrays(self) -> bool:
-        """False: it takes tensors."""
-        return False
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
         """Raise UserError if this machine's memory cannot hold the maps of images (B, 3, H, W).
@@ -225,18 +215,3 @@ def gains_from_channels_last(device: str, dtype: str) -> bool:
     if not backend.device.supports("channels_last"):
         return False
     return dtype != "float64" if device == CPU else dtype in ("bfloat16", "float16")
-
-
-def choose_layout(asked: str, device: str, dtype: str) -> bool:
-    """Return whether --layout means channels-last; UserError if the backend has no such layout.
-
-    dtype: in which the network computes.
-    """
-    if asked == "auto":
-        return gains_from_channels_last(device, dtype)
-    if asked == "channels-last" and not backend.device.supports("channels_last"):
-        raise UserError(
-            f"--layout channels-last: the {backend.use()} backend has one layout only; use "
-            "--layout auto, or --backend torch"
-        )
-    return asked == "channels-last"

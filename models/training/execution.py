@@ -14,7 +14,7 @@ from backend import amp, autograd, dist, fused, openmp, use
 from backend.checks import CPU
 from backend.contract import Tensor
 from models.blocks.registry import count_gflops
-from models.detector import choose_layout
+from models.detector import gains_from_channels_last
 from models.graph import ModelSpec, plan_layers
 from models.heads.base import Loss, LossTerms
 from models.training.fast import graph_problem
@@ -115,6 +115,21 @@ def describe_precision(computed: str, device: str, chosen: bool) -> str:
     if backend.device.rounds_to_tf32(device):
         return "float32 (convolutions round to TF32; NVIDIA_TF32_OVERRIDE=0 keeps them from it)"
     return "float32 (exact)"
+
+
+def choose_layout(asked: str, device: str, dtype: str) -> bool:
+    """Return whether --layout means channels-last; UserError if the backend has no such layout.
+
+    dtype: in which the network computes.
+    """
+    if asked == "auto":
+        return gains_from_channels_last(device, dtype)
+    if asked == "channels-last" and not backend.device.supports("channels_last"):
+        raise UserError(
+            f"--layout channels-last: the {use()} backend has one layout only; use "
+            "--layout auto, or --backend torch"
+        )
+    return asked == "channels-last"
 
 
 def choose_precision(asked: str, device: str, dtype: str) -> str:
