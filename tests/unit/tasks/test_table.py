@@ -7,6 +7,7 @@ from models.export.exported_heads import FORMS
 from models.training.start import CLASS_ROWS
 from tests.shared_files import shared_path
 from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
+from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import TASK_NAMES, parse_train_flags
 from utils.data.image.view import VIEWS
 from utils.data.loading.items import ITEMS
@@ -16,8 +17,14 @@ from utils.errors import UserError
 from utils.model_yamls import read_model
 from utils.report.task_reports import REPORTS
 from utils.tasks import find
-from utils.tasks.find import check_flags, find_task
-from utils.tasks.table import CLASSIFICATION, DETECTION, SEGMENTATION, TASKS
+from utils.tasks.find import check_flags, find_task, without_effect
+from utils.tasks.table import (
+    CLASSIFICATION,
+    CLASSIFIER_HYPERPARAMETERS,
+    DETECTION,
+    SEGMENTATION,
+    TASKS,
+)
 from utils.weights import checkpoint
 from utils.weights.load import stored_model
 
@@ -89,3 +96,20 @@ def test_a_file_that_is_cut_off_is_refused(size, tmp_path):
         task_of_flags(path)
     with pytest.raises(UserError, match="no such file"):
         task_of_flags(tmp_path / "none.safetensors")
+
+
+def test_hyperparameters_without_effect_are_told_where_somebody_set_them():
+    words = ["mosaic=1", "translate=0.1", "randaugment=0.3", "scale=0.4", "box=0.1", "fl_gamma=1.5",
+             "anchors=3", "cls=0", "lr0=0.1", "cutout=0.5"]  # fmt: skip
+    hyp = read_hyperparameters(CLASSIFIER_HYPERPARAMETERS, words)
+    assert without_effect(DETECTION, hyp) == ["randaugment"]
+    assert without_effect(CLASSIFICATION, hyp) == [
+        "box", "cls", "fl_gamma", "anchors", "translate", "mosaic",
+    ]  # fmt: skip
+
+
+def test_the_hyperparameters_of_a_task_are_without_idle_ones():
+    for task in TASKS.values():
+        hyp = read_hyperparameters(task.defaults.get("hyp", "hyp.scratch-low.yaml"))
+        assert without_effect(task, hyp) == []
+    assert read_hyperparameters(CLASSIFIER_HYPERPARAMETERS).scale == 0.5

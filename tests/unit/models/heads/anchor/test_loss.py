@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from backend import autograd, ops
+from backend import autograd, fused, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.anchor.assign import last_claims
@@ -16,6 +16,13 @@ from utils.data.loading.batch import Targets
 
 NO_TARGETS = Targets(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
 ONE_TARGET = Targets(np.array([1]), np.array([2]), np.array([[0.5, 0.5, 0.2, 0.3]], np.float32))
+
+# Of one place and size: most of them claim cells that others claim, too.
+CROWDED = Targets(
+    np.repeat(np.arange(2), 6),
+    np.arange(12) % 3,
+    np.tile(np.array([[0.4, 0.6, 0.2, 0.3]], np.float32), (12, 1)),
+)
 
 
 def make_loss(num_classes, box_iou=complete_iou):
@@ -153,3 +160,21 @@ def test_objectness_of_each_level_has_its_weight(num_levels, balance):
     expected = gains.objectness * (np.log1p(np.exp(logits)) * balance).sum()
     found = loss(raw, NO_TARGETS).by_name["objectness"]
     assert float(ops.to_numpy(found)) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_and_a_column_as_one_operation_give_the_bits_of_two(dtype, monkeypatch):
+    loss, variables = make_loss(3), raw_maps(3, dtype)
+
+    def found():
+        terms = loss(variables, CROWDED)
+        gradients = autograd.gradients(terms.total, variables)
+        return [ops.to_numpy(x) for x in (*terms.by_name.values(), *gradients)]
+
+    as_one = found()
+    monkeypatch.setattr(
+        fused, "take_rows_and_column", lambda x, index, at: (ops.take_rows(x, index), x[:, at])
+    )
+    for one, two in zip(as_one, found(), strict=True):
+        assert np.abs(two).max() > 0
+        np.testing.assert_array_equal(one, two)

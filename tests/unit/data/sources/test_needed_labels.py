@@ -1,4 +1,4 @@
-"""Which datasets a task takes, and how it sees an image of none."""
+"""Which datasets a task takes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from utils.cli.hyperparameters import read_hyperparameters
-from utils.data.image.view import view_of
 from utils.data.sources.class_folders import FULL_BOX
 from utils.data.sources.needed_labels import check_labels
 from utils.data.sources.samples import Sample, SampleTable, table_of
 from utils.errors import DatasetError
 from utils.polygons import Polygons
-from utils.tasks.find import without_effect
-from utils.tasks.table import CLASSIFICATION, CLASSIFIER_HYPERPARAMETERS, DETECTION, TASKS
 
 PART = (0.5, 0.5, 0.2, 0.4)
 
@@ -83,38 +79,3 @@ def test_segmentation_tells_how_many_objects_are_boxes(caplog):
     assert caplog.messages == [
         "pets: 2 of 3 objects have no outline: their boxes count as their masks"
     ]
-
-
-def test_hyperparameters_without_effect_are_told_where_somebody_set_them():
-    words = ["mosaic=1", "translate=0.1", "randaugment=0.3", "scale=0.4", "box=0.1", "fl_gamma=1.5",
-             "anchors=3", "cls=0", "lr0=0.1", "cutout=0.5"]  # fmt: skip
-    hyp = read_hyperparameters(CLASSIFIER_HYPERPARAMETERS, words)
-    assert without_effect(DETECTION, hyp) == ["randaugment"]
-    assert without_effect(CLASSIFICATION, hyp) == [
-        "box", "cls", "fl_gamma", "anchors", "translate", "mosaic",
-    ]  # fmt: skip
-
-
-def test_the_hyperparameters_of_a_task_are_without_idle_ones():
-    for task in TASKS.values():
-        hyp = read_hyperparameters(task.defaults.get("hyp", "hyp.scratch-low.yaml"))
-        assert without_effect(task, hyp) == []
-    assert read_hyperparameters(CLASSIFIER_HYPERPARAMETERS).scale == 0.5
-
-
-@pytest.mark.parametrize("fixed_size", [None, (24, 48)])
-def test_a_classifier_sees_the_middle_of_an_image(fixed_size):
-    image = np.random.default_rng(0).integers(0, 256, (64, 96, 3), np.uint8)
-    view = view_of("classify")(image, 64, 32, fixed_size)
-    if fixed_size is None:
-        np.testing.assert_array_equal(view.pixels, image[:, 16:80])
-        assert view.region_xyxy == (16, 0, 80, 64)
-    else:
-        assert view.pixels.shape == (24, 48, 3)
-        assert view.region_xyxy == (0, 8, 96, 56)
-
-
-def test_others_see_all_of_it():
-    image = np.full((64, 96, 3), 200, np.uint8)
-    view = view_of("detect")(image, 96, 32, None)
-    assert view.pixels.shape == (64, 96, 3) and view.region_xyxy == (0, 0, 96, 64)
