@@ -12,7 +12,7 @@ import difflib
 import math
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -104,20 +104,13 @@ def add_flags(parser: argparse.ArgumentParser, settings: type) -> None:
                 group.add_argument(*found.names, dest=name, **options)
 
 
-def as_words(
-    settings: Any, leave_out: Collection[str] = (), in_full: Collection[str] = ()
-) -> list[str]:
-    """Return the words of a command line that give these settings; defaults are left out.
-
-    Args:
-        leave_out: names of fields that are left out too.
-        in_full: names of fields, no switches, that are written out at their defaults too.
-    """
+def as_words(settings: Any) -> list[str]:
+    """Return the words of a command line that give these settings; defaults are left out."""
     words = []
+    defaults = {field.name: field.default for field in dataclasses.fields(settings)}
     for name, found in flags_of(settings).items():
         value = getattr(settings, name)
-        field = next(field for field in dataclasses.fields(settings) if field.name == name)
-        if name in leave_out or (value == field.default and name not in in_full):
+        if value == defaults[name]:
             continue
         if isinstance(value, tuple):
             words += [found.names[0], *map(str, value)]
