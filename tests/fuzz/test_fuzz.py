@@ -94,7 +94,7 @@ TRIED_BY = {
     "utils.weights.oneflow_folder": "torch-legacy",
 }
 READING = re.compile(
-    r"^from utils\.files\.(regular|json|yaml) import .*\b(read_|open_|parse_)", re.MULTILINE
+    r"^from utils\.(regular|json|yaml)_files import .*\b(read_|open_|parse_)", re.MULTILINE
 )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from backend.devices import check_device
 from backend.select import FRAMEWORKS
 from utils.atomic_files import atomic_text_file
 from utils.cli.flags import add_flags, check_flags, flag, new_parser, same_flag, whole_from
@@ -153,6 +154,7 @@ def parse_flags(arguments: Sequence[str] | None = None) -> tuple[Settings, Path 
     settings = Settings(**given)
     find_pythons(settings.all_backends, settings.python)
     require_folder_name("--name", name)
+    check_device(settings.device)
     return settings, None, project / name
 
 

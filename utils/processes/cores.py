@@ -5,14 +5,12 @@ from __future__ import annotations
 import ctypes
 import importlib
 import importlib.util
-from pathlib import Path
 from typing import Any
 
 from backend.checks import CPU
 from backend.cores import cores_of_rank
+from backend.devices import NVIDIA_DRIVER
 
-# The driver's library, by which every framework reaches an NVIDIA GPU; and AMD's device.
-NVIDIA_DRIVER, AMD_DRIVER = "libcuda.so.1", Path("/dev/kfd")
 MOST_WORKERS = 8  # that are started unasked
 # A mosaic of photographs takes the loader 8 to 10 ms of a core. A step of YOLOv5n takes 7 ms an
 # image at 96 px on one thread, 20 ms at 320 px on four: two processes keep up with four cores.
@@ -43,15 +41,6 @@ def load_driver() -> Any:
     except OSError:
         return None
     return driver if driver.cuInit(0) == 0 else None
-
-
-def sees_driver() -> bool:
-    """Return whether a driver of GPUs is installed; it may still serve none."""
-    try:
-        ctypes.CDLL(NVIDIA_DRIVER)
-    except OSError:
-        return AMD_DRIVER.exists()
-    return True
 
 
 def bind_numa(device: str) -> str:
