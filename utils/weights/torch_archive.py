@@ -11,11 +11,14 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from utils.errors import UserError, brief
 from utils.text import count
-from utils.weights.accepted_names import STORAGE_DTYPES, TORCH_NAMES, UNTYPED_STORAGE
+from utils.weights.accepted_names import (
+    NOTHING,
+    STORAGE_DTYPES,
+    TORCH_NAMES,
+    UNTYPED_STORAGE,
+)
 from utils.weights.members import Members
 from utils.weights.pickle_reader import Name, Record, read_pickle
 from utils.weights.tensors import (
@@ -25,15 +28,14 @@ from utils.weights.tensors import (
     ByteBudget,
     Contents,
     StoredArray,
+    item_size,
     strided_array,
 )
 
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 LEGACY_VERSION = 1001
-ITEM_SIZES = {
-    name: 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
-    for name, dtype in STORAGE_DTYPES.items()
-} | {UNTYPED_STORAGE: 1}
+ITEM_SIZES = {name: item_size(dtype) for name, dtype in STORAGE_DTYPES.items()}
+ITEM_SIZES[UNTYPED_STORAGE] = 1
 MAX_KEY = 100  # characters of a storage's name; they are numbers
 
 ReadStorage = Callable[[str], "bytes | memoryview"]  # by key
@@ -41,18 +43,18 @@ ReadStorage = Callable[[str], "bytes | memoryview"]  # by key
 
 def read_torch_zip(members: Members) -> Contents:
     """Read a zip of torch.save; the arrays can be read while the archive is open."""
-    pickles = [name for name in members.names() if name.endswith("/data.pkl")]
+    pickles = [name for name in members.sizes if name.endswith("/data.pkl")]
     if len(pickles) != 1:
         raise UserError(
             f"the archive holds {count(len(pickles), 'file')} data.pkl; torch.save writes one"
         )
     prefix = pickles[0].removesuffix("data.pkl")
-    if f"{prefix}constants.pkl" in members.names():
+    if f"{prefix}constants.pkl" in members.sizes:
         raise UserError(
             "it is a TorchScript export, a program; give the .pt checkpoint it was made from"
         )
     order = f"{prefix}byteorder"
-    if order in members.names() and members.read(order) != b"little":
+    if order in members.sizes and members.read(order) != b"little":
         raise UserError("it was saved on a big-endian machine; only little-endian files are read")
     root, _ = read_pickle(members.read(pickles[0]), TORCH_NAMES, _check_storage)
     storages: dict[str, bytes] = {}
@@ -69,11 +71,11 @@ def read_torch_zip(members: Members) -> Contents:
 
 def read_torch_legacy(data: bytes) -> Contents:
     """Read a file of torch.save before PyTorch 1.6, or of _use_new_zipfile_serialization=False."""
-    magic, position = read_pickle(data, ())
+    magic, position = read_pickle(data, NOTHING)
     if magic != MAGIC_NUMBER:
         raise UserError("a bare pickle; only files of torch.save and oneflow.save are read")
-    version, position = read_pickle(data, (), start=position)
-    system, position = read_pickle(data, (), start=position)
+    version, position = read_pickle(data, NOTHING, start=position)
+    system, position = read_pickle(data, NOTHING, start=position)
     if version != LEGACY_VERSION or not isinstance(system, dict):
         raise UserError(f"legacy version {brief(version)}; {LEGACY_VERSION} is read")
     if system.get("little_endian") is not True:
@@ -88,7 +90,7 @@ def read_torch_legacy(data: bytes) -> Contents:
         return storage
 
     root, position = read_pickle(data, TORCH_NAMES, remember, position)
-    keys, position = read_pickle(data, (), start=position)
+    keys, position = read_pickle(data, NOTHING, start=position)
     places = _locate_storages(memoryview(data), position, keys, declared)
 
     def read_storage(key: str) -> memoryview:
