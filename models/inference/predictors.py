@@ -98,8 +98,13 @@ class Augmented(PredictorAround):
     """
 
     def __init__(self, model: Predictor) -> None:
-        """Raise UserError for a model of a task that finds nothing in several passes."""
+        """Raise UserError for an exported file, and for a task without several passes."""
         super().__init__(model)
+        if self.takes_arrays:
+            raise UserError(
+                "--augment: an exported file returns no single maps to choose from; leave it out, "
+                "or give the weights that it was exported from"
+            )
         if not self.head.passes:
             raise UserError(
                 f"--augment: models to {self.head.task.name} cannot join what they find in "

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from utils.cli.flags import flag, require_fraction, whole_from, within
 from utils.cli.run_config import CommandConfig
-from utils.data.image.view import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
 from utils.errors import UserError
+from utils.tiling import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
 
 
 def require_tile(name: str, value: int) -> None:

@@ -30,6 +30,15 @@ class ExportedWeights:
     runtime: Any
     lanes: int = 1
 
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return self.runtime.metadata.class_names
+
+    @property
+    def trained_size(self) -> object:
+        """The long side of the images that it was exported for."""
+        return max(self.runtime.metadata.image_size)
+
 
 Weights = Checkpoint | ExportedWeights
 

@@ -42,7 +42,7 @@ def load_weights(path: str | Path) -> Checkpoint:
     path = Path(path)
     if is_exported(path):
         raise UserError(
-            f"--weights {path}: an exported file, which only detect.py, val.py and models.load "
+            f"--weights {path}: an exported file, which only detect.py, val.py and duet.load "
             "run; give the weights that it was exported from"
         )
     if not path.exists():

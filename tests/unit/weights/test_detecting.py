@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from backend import openmp
-from models.inference.pipeline import num_lanes
+from models.detection.pipeline import num_lanes
 from tests.onnx_files import ROW, SIDE, write_detector
 from tests.tiny_weights import write_tiny_weights
 from utils.detect.media.finding import are_several

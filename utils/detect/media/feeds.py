@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import numpy as np
@@ -33,7 +33,6 @@ from utils.optional import import_optional
 
 _MOST_RATE = 1000  # frames a second that a driver may claim in earnest
 _SCREEN_RATE = 30  # frames a second, at most
-_FORMS = "screen, screen N, screen LEFT TOP WIDTH HEIGHT, screen N LEFT TOP WIDTH HEIGHT"
 # FFmpeg's protocols that each scheme needs. HTTP may redirect, and go through a proxy.
 _PROTOCOLS = {
     "rtsp": "rtp,tcp,udp",
@@ -76,54 +75,35 @@ def _camera_images(capture: cv2.VideoCapture, max_pixels: int) -> Iterator[Timed
         yield TimedImage(cv2.cvtColor(image, cv2.COLOR_BGR2RGB))
 
 
-class Region(NamedTuple):
-    """A monitor, or a part of it."""
-
-    monitor: int = 0  # 0: all together, as the library counts
-    part: tuple[int, int, int, int] | None = None  # left, top, width, height in pixels
-
-
-def parse_screen(argument: str) -> Region:
-    """Return the region that --source screen ... names; UserError for another form."""
-    try:
-        numbers = [int(word) for word in argument.split()[1:]]
-    except ValueError:
-        numbers = [-1]
-    if len(numbers) not in (0, 1, 4, 5) or any(number < 0 for number in numbers):
-        raise UserError(f"--source {argument}: accepted are {_FORMS}, in whole numbers")
-    monitor = numbers.pop(0) if len(numbers) % 4 else 0
-    left, top, width, height = numbers or (0, 0, 1, 1)
-    if min(width, height) < 1:
-        raise UserError(f"--source {argument}: a width and a height above 0 are needed")
-    return Region(monitor, (left, top, width, height) if numbers else None)
+def parse_screen(argument: str) -> int:
+    """Return the monitor that --source screen ... names, 0 for all; UserError for another form."""
+    numbers = argument.split()[1:]
+    if len(numbers) > 1 or not all(number.isdecimal() for number in numbers):
+        raise UserError(
+            f"--source {argument}: accepted are screen, for all monitors, and screen 1, for the "
+            "first one"
+        )
+    return int(numbers[0]) if numbers else 0
 
 
 @contextmanager
-def open_screen(region: Region, max_pixels: int) -> Iterator[Feed]:
-    """Open the screen.
+def open_screen(monitor: int, max_pixels: int) -> Iterator[Feed]:
+    """Open a monitor; 0 for all together.
 
     Raises:
-        BrokenSourceError: there is none, or no such monitor.
+        BrokenSourceError: there is no screen, or no such monitor.
         UserError: the package mss is absent.
     """
     mss = import_optional("mss", "--source screen")
     try:
         with mss.MSS() as screen:
-            area = _area(region, screen.monitors)
+            if monitor >= len(screen.monitors):
+                raise BrokenSourceError(f"there is no monitor {monitor}")
+            area = screen.monitors[monitor]
             require_size((area["height"], area["width"]), max_pixels)
             yield Feed(Fraction(_SCREEN_RATE), _screen_images(screen, area))
     except mss.ScreenShotError as error:
         raise BrokenSourceError(f"the screen cannot be read: {error!s:.200}") from error
-
-
-def _area(region: Region, monitors: list[dict[str, Any]]) -> dict[str, int]:
-    """Return the place of a region on the whole screen, in the library's form."""
-    if region.monitor >= len(monitors):
-        raise BrokenSourceError(f"there is no monitor {region.monitor}")
-    monitor = monitors[region.monitor]
-    left, top, width, height = region.part or (0, 0, monitor["width"], monitor["height"])
-    left, top = left + monitor["left"], top + monitor["top"]
-    return {"left": left, "top": top, "width": width, "height": height}
 
 
 def _screen_images(screen: Any, area: dict[str, int]) -> Iterator[TimedImage]:
@@ -182,7 +162,7 @@ def _options(url: str) -> dict[str, str]:
     options = {"protocol_whitelist": _PROTOCOLS[scheme]}
     if scheme == "rtsp":
         options["rtsp_flags"] = "prefer_tcp"  # with UDP, lost packets are gray blocks
-    if scheme in ("http", "https"):  # FFmpeg checks no certificate unless it is told to
+    if scheme in ("http", "https"):  # FFmpeg checks no certificate by default
         options["tls_verify"] = "1"
         if authorities := ssl.get_default_verify_paths().cafile:
             options["ca_file"] = authorities

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import cv2
 
-from utils.data.image.limits import IMAGE_SUFFIXES
-from utils.data.image.view import Tiling
 from utils.detect.media.feeds import (
     SCHEMES,
     open_camera,
@@ -29,9 +27,11 @@ from utils.detect.media.live import LiveSource
 from utils.detect.media.source import Source
 from utils.detect.media.video import VideoFile, load_av
 from utils.errors import UserError, brief
+from utils.image_limits import IMAGE_SUFFIXES
 from utils.optional import import_optional
 from utils.regular_files import read_text_bytes
 from utils.text import count
+from utils.tiling import Tiling
 
 VIDEO_SUFFIXES = (
     ".3gp", ".asf", ".avi", ".flv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg",
@@ -65,8 +65,8 @@ def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Seque
             needs.
     """
     cv2.setLogLevel(0)  # its own lines on damaged images and absent cameras; ours name the source
-    if live := _find_live(argument, max_pixels, video_stride):
-        return [live]
+    if source := _find_live(argument, max_pixels, video_stride):
+        return [source]
     folder, paths = "", [argument]
     if os.path.isdir(argument):
         folder, paths = argument, _natural(os.listdir(argument))
@@ -74,7 +74,13 @@ def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Seque
         paths = _natural(_matching(argument))
     elif _suffix(argument) == ".streams":
         lines = _read_list(argument)
-        return [_find_listed(argument, line, max_pixels, video_stride) for line in lines]
+        live = {line: _find_live(line, max_pixels, video_stride) for line in lines}
+        if other := next((line for line, source in live.items() if source is None), ""):
+            raise UserError(
+                f"--source {argument}: {brief(other)}; a URL ({' '.join(SCHEMES)}) or the number "
+                "of a camera is needed on each line"
+            )
+        return [source for source in live.values() if source]
     elif _suffix(argument) == ".txt":
         folder, paths = os.path.dirname(argument), _read_list(argument)
     chosen = _without_others(argument, paths)
@@ -105,25 +111,15 @@ def _find_live(argument: str, max_pixels: int, stride: int) -> LiveSource | None
         name = f"camera {argument}"
         return LiveSource(name, partial(open_camera, int(argument), max_pixels), stride)
     if argument.partition(" ")[0] == "screen" and not os.path.lexists(argument):
-        region = parse_screen(argument)
+        monitor = parse_screen(argument)
         import_optional("mss", "--source screen")
-        return LiveSource(argument, partial(open_screen, region, max_pixels), stride)
+        return LiveSource(argument, partial(open_screen, monitor, max_pixels), stride)
     if url := _URL.match(argument):
         if url[1].lower() not in SCHEMES:
             raise UserError(f"--source {shown_url(argument)}: {url[1]} is not read; {ACCEPTED}")
         load_av("a stream")
         return LiveSource(shown_url(argument), partial(open_stream, argument, max_pixels), stride)
     return None
-
-
-def _find_listed(argument: str, line: str, max_pixels: int, stride: int) -> Source:
-    """Return the camera, stream or screen of a line in a .streams file."""
-    if live := _find_live(line, max_pixels, stride):
-        return live
-    raise UserError(
-        f"--source {argument}: {brief(line)}; a URL ({' '.join(SCHEMES)}) or the number of a "
-        "camera is needed on each line"
-    )
 
 
 def _read_list(argument: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""`models.load` and what it returns, as another program uses them."""
+"""`duet.load` and what it returns, as another program uses them."""
 
 import io
 import threading
@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import backend
-from models import load
+from duet import load
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 from utils.detect.media.video_writer import VideoWriter
 from utils.errors import UserError

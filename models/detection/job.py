@@ -6,17 +6,9 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
-import backend
-from models.inference.exported import input_size, log_limits
-from models.inference.image_detector import ImageDetector
-from models.inference.pipeline import Pipeline, num_lanes
-from models.inference.predictor import (
-    class_names_of,
-    make_predictor,
-    suppression_settings,
-    with_size,
-)
-from utils.cli.detection_config import require_known
+from models.detection.pipeline import Pipeline
+from models.detection.settings import make_detector
+from models.inference.predictor import class_names_of
 from utils.detect.config import DetectConfig
 from utils.detect.media.finding import are_several
 from utils.detect.media.source import Source
@@ -67,27 +59,6 @@ def run_detection(
     report.print_totals(pipeline.seconds.by_stage)
     say(f"results in {folder}")
     return report.num_broken
-
-
-def make_detector(
-    config: DetectConfig, weights: Sequence[Weights], several: bool = True
-) -> ImageDetector:
-    """Build the models on the device that the flags ask for.
-
-    Args:
-        several: batches can be computed side by side.
-    """
-    device = backend.device.resolve(config.device)
-    log.info(backend.device.describe(device))
-    predictor = make_predictor(weights, device, config.augment, config.half)
-    task = predictor.head.task
-    task.check(config)
-    image_size = input_size(with_size(config, task, weights), predictor)
-    log_limits(config, weights)
-    require_known("--classes", config.classes, predictor.head.num_classes)
-    suppression = suppression_settings(config, multi_label=False)
-    lanes = num_lanes(device, weights) if several else 1
-    return ImageDetector(predictor, device, image_size, suppression, config.tiling, lanes)
 
 
 def with_window(report: Callable[[Done], None], config: DetectConfig) -> Callable[[Done], None]:
