@@ -12,10 +12,9 @@ from models.inference.predictor import class_names_of
 from utils.detect.config import DetectConfig
 from utils.detect.media.finding import are_several
 from utils.detect.media.source import Source
-from utils.detect.pipeline.report import Done, RunReport
+from utils.detect.pipeline.report import Done, RunReport, Window
 from utils.detect.results.run_files import RunFiles
 from utils.detect.tracker import SourceTrackers
-from utils.detect.window import Window
 from utils.errors import UserError
 from utils.processes.interrupt import ending_at_termination
 from utils.state.folder import create_run_folder

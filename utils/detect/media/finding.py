@@ -27,7 +27,7 @@ from utils.detect.media.feeds import (
 from utils.detect.media.image_file import ImageFile
 from utils.detect.media.live import LiveSource
 from utils.detect.media.source import Source
-from utils.detect.media.video import VideoFile, load_av
+from utils.detect.media.video import VideoFile
 from utils.errors import UserError, brief
 from utils.optional import import_optional
 from utils.regular_files import read_text_bytes
@@ -85,7 +85,7 @@ def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Seque
         folder, paths = os.path.dirname(argument), _read_list(argument)
     chosen = _without_others(argument, paths)
     if any(_suffix(path) in VIDEO_SUFFIXES for path in chosen):
-        load_av("a video")  # if it is absent, the error comes before 1,000 images
+        import_optional("av", "a video")  # if it is absent, the error comes before 1,000 images
     return [file_source(os.path.join(folder, path), max_pixels, video_stride) for path in chosen]
 
 
@@ -117,7 +117,7 @@ def _find_live(argument: str, max_pixels: int, stride: int) -> LiveSource | None
     if url := _URL.match(argument):
         if url[1].lower() not in SCHEMES:
             raise UserError(f"--source {shown_url(argument)}: {url[1]} is not read; {ACCEPTED}")
-        load_av("a stream")
+        import_optional("av", "a stream")
         return LiveSource(shown_url(argument), partial(open_stream, argument, max_pixels), stride)
     return None
 

@@ -1,20 +1,28 @@
-"""What a person sees of a run of detect.py: one line per image, or a bar, and the last lines."""
+"""What a person sees of a run of detect.py: a line per image or a bar, a window, the last lines."""
 
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import cv2
+import numpy as np
+
 from utils.detect.media.source import Source
 from utils.detect.results.image_result import ImageResult
+from utils.errors import UserError
 from utils.progress import Progress
-from utils.text import count, say
+from utils.text import count, printable, say
 
 FEW = 20  # images that have a line each; more of them, and videos, have a bar
 SHOWN_CLASSES = 5
+SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")  # one of them names the screen, on Linux
+WITHOUT = "leave it out, and the images are in the run's folder"
 
 log = logging.getLogger("detect")
 
@@ -113,3 +121,26 @@ class RunReport:
 
     def _speed(self) -> float:
         return self.num_frames / max(time.monotonic() - self._start, 1e-9)
+
+
+def require_window(flag: str) -> None:
+    """Raise UserError if no window can be shown."""
+    if not cv2.currentUIFramework():
+        raise UserError(
+            f"{flag}: OpenCV {cv2.__version__} has no windows here, as it is the headless build; "
+            f"{WITHOUT}"
+        )
+    if sys.platform == "linux" and not any(os.environ.get(name) for name in SCREENS):
+        raise UserError(f"{flag}: there is no screen, {' and '.join(SCREENS)} are unset; {WITHOUT}")
+
+
+class Window:
+    """One window; only for the main thread."""
+
+    def __init__(self, title: str) -> None:
+        self._title = printable(title)
+
+    def show(self, image: np.ndarray) -> bool:
+        """Show an image (H, W, 3) uint8 RGB; return whether q or Esc asks for the end."""
+        cv2.imshow(self._title, cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
+        return cv2.waitKey(1) & 0xFF in (ord("q"), 27)
