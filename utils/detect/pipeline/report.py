@@ -42,16 +42,21 @@ class RunReport:
     Attributes:
         num_frames: in which something was looked for.
         num_broken: sources that were left out, or broke off.
+        sources: what they are, in words.
     """
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[Source], argument: str) -> None:
+        """Begin a report; argument: --source, which several sources are shown by."""
         self.num_frames = self.num_broken = 0
         self._found: Counter[str] = Counter()
         self._last_source: Source | None = None
         self._num_sources = len(sources)
-        self._only_name = str(sources[0].name) if len(sources) == 1 else ""
         self._images_alone = all(source.kind == "image" for source in sources)
-        self._unit = "image" if self._images_alone else "frame"
+        self._unit, what = ("image", "image") if self._images_alone else ("frame", "source")
+        self._total = count(self._num_sources, what)
+        # A single source shows itself, without a password.
+        alone = len(sources) == 1
+        self.sources = str(sources[0].name) if alone else f"{argument}, {self._total}"
         total = self._num_sources if self._images_alone else None
         self._progress = Progress(total, "detecting", f"{self._unit}s")
         self._start = time.monotonic()
@@ -62,14 +67,6 @@ class RunReport:
 
     def __exit__(self, *error: object) -> None:
         self._progress.__exit__(*error)
-
-    def source(self, argument: str) -> str:
-        """Return --source with how much it is; a single source shows itself, without a password."""
-        return self._only_name or f"{argument}, {self._total}"
-
-    @property
-    def _total(self) -> str:
-        return count(self._num_sources, "image" if self._images_alone else "source")
 
     @property
     def done(self) -> str:
@@ -96,11 +93,7 @@ class RunReport:
         self._progress.update(f"{self._speed():.1f} {self._unit}s/s")
 
     def print_totals(self, by_stage: Mapping[str, float]) -> None:
-        """Print what was found, how fast, and how much was left out.
-
-        Args:
-            by_stage: seconds of each stage; they run side by side.
-        """
+        """Print what was found, how fast, and how much was left out; by_stage: seconds of each."""
         stages = ", ".join(f"{stage} {spent:.1f} s" for stage, spent in by_stage.items())
         speed = f"{time.monotonic() - self._start:.1f} s, {self._speed():.1f} {self._unit}s/s"
         say(self.found_line(), f"{self.done} in {speed}; side by side: {stages}")
