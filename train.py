@@ -13,6 +13,7 @@ if __name__ == "__main__":
 import logging
 
 import backend
+from backend.devices import check_device
 from backend.select import choose
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
@@ -29,7 +30,7 @@ from utils.processes.launch import launch
 from utils.processes.ranks import joined
 from utils.processes.suspend import StopRequests, listening
 from utils.processes.world import ALONE, World
-from utils.report.loggers.events import check_loggers
+from utils.report.events import check_loggers
 from utils.state.folder import RunLock
 from utils.state.resume import (
     ResumePoint,
@@ -37,8 +38,7 @@ from utils.state.resume import (
     require_same_point,
     resumed_config,
 )
-from utils.state.run import Job, batch_recipe, require_equal_data
-from utils.state.start_checks import check_command
+from utils.state.run import Job, require_equal_data, train_recipe
 from utils.tasks.table import check_flags, find_task, task_of_flags, task_of_model
 from utils.text import count
 from utils.weights.load import load_weights
@@ -54,7 +54,7 @@ def main() -> None:
             task = task_of_flags(values)
             config = TrainConfig(**task.completed(values, given))
             check_loggers(config.loggers)
-            check_command(config)
+            check_device(config.device, choose(config.backend))
             check_flags(task, config)
             hyp = read_hyperparameters(config.hyp, config.override)
         else:
@@ -67,10 +67,10 @@ def main() -> None:
         require_transforms(config.albumentations, (height, config.image_size))
         if config.evolve:
             return evolve(config, hyp, stop)
-        launch(config, stop)
+        launch(config.backend, config.device, config.nproc, config.check_processes, stop)
         if config.bind_numa:
             log.info(bind_numa(config.device))
-        with joined(config) as world:
+        with joined(config.backend, config.device, config.timeout) as world:
             stop.take_signals()  # a framework may have installed its own handlers
             stop.agree = world.any
             require_same_point(point, world)
@@ -125,29 +125,18 @@ def train_loader(job: Job) -> TrainLoader:
     """Make the loader of a training."""
     config = job.config
     workers = loader_workers(config.workers, config.device)
-    size, batch, augment = config.image_size, config.batch_size, config.augmentation(job.hyp)
+    recipe = train_recipe(config, job.hyp, job.items)
+    augment = recipe.augment
     idle_window = [MOSAIC_WINDOW] if config.mosaic_window and not augment.mosaic else []
     for name in (*augment.without_effect(), *idle_window):
         log.info("%s has no effect: it changes only mosaics, and there are none (mosaic: 0)", name)
-    recipe = batch_recipe(config)
     if config.rect and augment.mosaic:
         log.info("--rect: images keep their shape, there are no mosaics")
     has_mosaics = augment.mosaic > 0 and not config.rect
     has_polygons = table_of(job.train_samples).polygons_norm is not None
     if reason := why_nothing_is_pasted(augment.copy_paste, has_mosaics, has_polygons):
         log.warning("copy_paste %g: nothing is pasted: %s", augment.copy_paste, reason)
-    loader = TrainLoader(
-        job.train_samples,
-        size,
-        batch,
-        augment,
-        config.seed,
-        workers,
-        config.cache,
-        job.world,
-        recipe,
-        job.items,
-    )
+    loader = TrainLoader(job.train_samples, recipe, workers, config.cache, job.world)
     if config.repeat_factor:
         log.info("--repeat-factor: an epoch shows %s", count(loader.num_images, "image"))
     return loader

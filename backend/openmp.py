@@ -16,7 +16,6 @@ from backend.cores import cores_of_rank
 # Long enough for the gaps of a training step, short beside the turn that a thread gets on a core.
 SPINS = 10_000
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
-MOST_LANES = 8  # calls of a runtime at once
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_THREAD_LIMIT")
 DIVIDED = "DUET_CORES_DIVIDED"  # OMP_NUM_THREADS is a limit of ours, and no wish of the user
 
@@ -42,31 +41,6 @@ def default_threads() -> int:
     """
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return int(asked) if asked.isdecimal() and int(asked) else cores_of_rank()
-
-
-def usable_threads() -> int:
-    """Return how many threads the runtimes of exported files may have: the process's cores.
-
-    Where OMP_NUM_THREADS asks for fewer, it holds for them as for the framework.
-    """
-    return min(default_threads(), cores_of_rank())
-
-
-def runtime_lanes() -> int:
-    """Return how many batches to have in a runtime at once, if several come.
-
-    A batch on one thread waits for no other: of YOLOv5n at 640 px four at once on four cores take
-    two thirds of the processor time that one after the other takes on four threads.
-    """
-    return min(usable_threads(), MOST_LANES)
-
-
-def runtime_threads(side_by_side: bool) -> int:
-    """Return how many threads a call of a runtime may take.
-
-    side_by_side: other calls run at the same time, in `runtime_lanes`.
-    """
-    return usable_threads() // runtime_lanes() if side_by_side else usable_threads()
 
 
 def thread_variables() -> dict[str, str]:

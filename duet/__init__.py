@@ -46,7 +46,7 @@ def begin(
     """Choose the framework and read weights; return them. Errors as in `load`."""
     # What these need may be absent while Python reads this file: utils/processes/start.py.
     from backend import use
-    from utils.state.start_checks import check_device
+    from backend.devices import check_device
     from utils.weights.detecting import load_to_detect
 
     check_device(device)

@@ -17,7 +17,6 @@ from models.graph import IMAGE, ModelSpec, coarsest_stride, plan_layers
 from models.heads.base import Head
 from utils.data.loading.memory import require_memory
 from utils.errors import UserError
-from utils.state.start_checks import check_image_size
 from utils.text import count
 
 
@@ -190,6 +189,15 @@ def require_image_size(image_size: int, stride: int, trains: bool) -> None:
         raise UserError(
             f"--img {image_size} is one cell of the model's stride {stride}, too few for the "
             f"statistics of BatchNorm in training; use {2 * stride} or more"
+        )
+
+
+def check_image_size(size: int, stride: int, flag: str = "--img") -> None:
+    """Raise UserError unless a flag's size is a multiple of a model's stride."""
+    if size % stride:
+        fitting = -(-size // stride) * stride
+        raise UserError(
+            f"{flag} {size} is no multiple of the model's stride {stride}; use {fitting}"
         )
 
 

@@ -22,13 +22,13 @@ from models.graph import read_model_yaml
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import class_names_of, make_predictor, with_size
 from utils.data.image.letterbox import fit_letterbox, letterbox
-from utils.data.image.limits import MAX_PIXELS
 from utils.data.image.view import View
 from utils.detect.config import DetectConfig, call_config
 from utils.detect.media.image_file import GivenImage, as_list
 from utils.detect.media.source import Frame
 from utils.detect.results.of_task import result_of
 from utils.detections import SuppressionSettings
+from utils.image_limits import MAX_PIXELS
 from utils.model_yamls import shipped_model
 from utils.weights.checkpoint import Checkpoint, Header
 from utils.weights.detecting import Weights

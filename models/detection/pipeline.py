@@ -19,7 +19,6 @@ import numpy as np
 
 import backend
 from backend.checks import CPU
-from backend.openmp import runtime_lanes
 from models.inference.image_detector import ImageDetector
 from utils.detect.media.source import Frame, Source
 from utils.detect.pipeline.background import (
@@ -41,9 +40,9 @@ Track = Callable[[Any, Frame, Fraction | None], tuple[Any, np.ndarray]]
 
 def num_lanes(device: str, weights: Sequence[Weights] = ()) -> int:
     """Return how many batches to have in the network at once: of weights, on a device."""
-    overlap = [one.side_by_side for one in weights if isinstance(one, ExportedWeights)]
-    if overlap:
-        return runtime_lanes() if all(overlap) else 1
+    of_files = [one.lanes for one in weights if isinstance(one, ExportedWeights)]
+    if of_files:
+        return min(of_files)
     return min(backend.device.host_threads(), MOST_THREADS) if device == CPU else 1
 
 

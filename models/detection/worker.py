@@ -116,7 +116,7 @@ def batch_size_of(weights: Weights, device: str, most: int) -> int:
         metadata = weights.runtime.metadata
         if not metadata.dynamic:
             return min(most, metadata.batch_size)
-        return 1 if weights.side_by_side else most
+        return 1 if weights.lanes > 1 else most
     return 1 if device == CPU else most
 
 

@@ -16,7 +16,7 @@ from backend import nn, ops
 from backend.checks import CPU
 from backend.contract import Tensor
 from backend.select import FRAMEWORKS
-from models.detector import Detector
+from models.detector import Detector, check_image_size
 from models.evaluation.evaluate import DEFAULT_SUPPRESSION
 from models.export.dataset import (
     Dataset,
@@ -52,7 +52,6 @@ from utils.export.metadata import FLOATS, KINDS, PIXELS, Metadata, metadata_as_j
 from utils.export.onnx import require_below_limit
 from utils.export.opening import open_runtime
 from utils.processes.interrupt import ending_at_termination, ending_later
-from utils.state.start_checks import check_image_size
 from utils.text import as_message, count, say
 from utils.weights.checkpoint import Checkpoint, save_checkpoint
 

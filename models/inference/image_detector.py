@@ -15,8 +15,9 @@ import numpy as np
 from backend import autograd
 from models.detector import images_to_tensor
 from models.heads.base import Head
-from utils.data.image.view import Tiling, View, place
+from utils.data.image.view import View, place
 from utils.detections import SuppressionSettings
+from utils.tiling import Tiling
 
 
 class Predictor(Protocol):

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import backend
 from backend.checks import CPU
+from backend.devices import check_device
+from backend.select import choose
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
 from utils.data.loading.batch import Batch
@@ -29,8 +31,7 @@ from utils.processes.command import run_command
 from utils.processes.cores import bind_numa, loader_workers
 from utils.processes.world import ALONE
 from utils.report.stage_timer import StageTimer
-from utils.state.run import batch_recipe
-from utils.state.start_checks import check_command
+from utils.state.run import train_recipe
 from utils.tasks.table import check_flags, task_of_flags
 from utils.text import say
 from utils.weights.checkpoint import Checkpoint
@@ -52,7 +53,7 @@ def main() -> None:
         )
     if config.batch_size == AUTO_BATCH:
         raise UserError("--batch-size -1: give the number of images whose speed is to be measured")
-    check_command(config)
+    check_device(config.device, choose(config.backend))
     check_flags(task, config)
     if config.bind_numa:
         say(bind_numa(config.device))
@@ -67,14 +68,12 @@ def main() -> None:
     task.check_samples(samples, dataset.name, dataset.is_of_folders)
     backend.use(config.backend)
     device = backend.device.resolve(config.device)
+    hyp = read_hyperparameters(config.hyp, config.override)
+    recipe = train_recipe(config, hyp, task.items(config))
 
     def make_loader(workers: int, cache: str = "") -> TrainLoader:
-        augment = config.augmentation(read_hyperparameters(config.hyp, config.override))
-        size, batch, recipe = config.image_size, config.batch_size, batch_recipe(config)
-        return TrainLoader(
-            samples[:CACHED_SAMPLES] if cache else samples, size, batch, augment, config.seed,
-            workers, cache, ALONE, recipe, task.items(config),
-        )  # fmt: skip
+        shown = samples[:CACHED_SAMPLES] if cache else samples
+        return TrainLoader(shown, recipe, workers, cache)
 
     steps = training_steps(config, make_loader, start, dataset.class_names, device)
     model_speed = images_per_second(steps, warm_up=2)

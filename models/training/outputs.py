@@ -34,7 +34,7 @@ from utils.processes.cores import loader_workers
 from utils.processes.ranks import on_main
 from utils.progress import clock, joined
 from utils.project import PROJECT, from_here
-from utils.report.loggers.events import EpochEnds, RunBegins, RunEnds
+from utils.report.events import EpochEnds, RunBegins, RunEnds
 from utils.report.plots.images import plot_batch
 from utils.report.plots.label_statistics import plot_correlogram, plot_labels
 from utils.report.plots.results import plot_learning_rates, plot_results

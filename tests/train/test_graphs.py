@@ -31,12 +31,12 @@ from tests.train.graph_memory import compile_steps, run_in_graph_memory
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags
 from utils.data.loading.batch import Batch
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.items import BOXES, MaskItems
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.report.stage_timer import StageTimer
-from utils.strengths import AugmentConfig
 
 ON_TORCH = pytest.mark.skipif(backend.use() != "torch", reason="OneFlow compiles no step")
 LOST = 4  # batch, and so the update that it is in
@@ -54,7 +54,7 @@ class Inputs(NamedTuple):
 def inputs_of(data, cfg, items):
     dataset = load_dataset(data)
     samples = load_split(dataset, "train")
-    with TrainLoader(samples, 64, 5, AugmentConfig(), seed=0, workers=0, items=items) as loader:
+    with TrainLoader(samples, TrainRecipe(64, 5, items=items)) as loader:
         whole, other, rest = loader.epoch(0)
     batches = [whole, rest, other, whole, other, whole, rest, other, whole]
     return Inputs(cfg, len(dataset.class_names), batches)

@@ -10,10 +10,10 @@ from pathlib import Path
 from utils.cli.flags import flag, flags_of, require_fraction, whole_from, within
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters
 from utils.cli.run_config import RunConfig
-from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms
 from utils.errors import UserError
 from utils.strengths import AugmentConfig
 from utils.text import count
+from utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
 
 MAX_SEED = 2**63 - 1
 OPTIMIZERS = ("SGD", "Adam", "AdamW")

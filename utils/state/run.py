@@ -19,13 +19,14 @@ from backend.processes import this_process
 from utils.atomic_files import remove_unfinished
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.items import BOXES, BoxItems
 from utils.data.loading.order import BatchRecipe
 from utils.data.sources.samples import Sample, table_of
 from utils.errors import UserError
 from utils.processes.suspend import FILE_VARIABLE, StopRequests
 from utils.processes.world import ALONE, World
-from utils.report.loggers.events import Loggers, make_loggers
+from utils.report.events import Loggers, make_loggers
 from utils.report.results import Results
 from utils.state.files import StateFiles
 from utils.state.folder import RunLock, create_run_folder
@@ -64,11 +65,13 @@ class Job:
         }
 
 
-def batch_recipe(config: TrainConfig) -> BatchRecipe:
-    """Return which samples form a batch, and in which shape, by the flags."""
-    return BatchRecipe(
+def train_recipe(config: TrainConfig, hyp: Hyperparameters, items: BoxItems) -> TrainRecipe:
+    """Return how the samples of a training become batches, by its flags."""
+    order = BatchRecipe(
         config.rect, config.quad, config.image_weights, config.repeat_factor, config.mosaic_window
     )
+    augment = config.augmentation(hyp)
+    return TrainRecipe(config.image_size, config.batch_size, augment, config.seed, order, items)
 
 
 @dataclass(frozen=True)
@@ -153,9 +156,10 @@ def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
     classes = table.class_index.view(np.uint8).data
     boxes = table.boxes_cxcywh_norm.reshape(-1).view(np.uint8).data
     bounds = pairwise(table.starts.tolist())
-    for number, (size, name, (first, end)) in enumerate(
-        zip(table.sizes.tolist(), table.paths.names, bounds, strict=True)
+    for number, (size, path, (first, end)) in enumerate(
+        zip(table.sizes.tolist(), table.paths, bounds, strict=True)
     ):
+        name = path.rpartition("/")[2]
         line = f"{name} {size[0]} {size[1]}\n"
         digest.update(line.encode("utf-8", "surrogateescape"))  # a name may be no UTF-8
         digest.update(classes[8 * first : 8 * end])  # int64

@@ -7,9 +7,9 @@ import pytest
 from utils.cli.absent_flags import VALIDATION
 from utils.cli.flags import flags_of
 from utils.cli.val_config import ValConfig, parse_val_flags
-from utils.data.image.view import Tiling
 from utils.detect.config import parse_detect_flags
 from utils.errors import UserError
+from utils.tiling import Tiling
 
 
 def test_the_public_validation_flags_parse():

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import cv2
 
-from utils.data.image.limits import IMAGE_SUFFIXES
-from utils.data.image.view import Tiling
 from utils.detect.media.feeds import (
     SCHEMES,
     open_camera,
@@ -29,9 +27,11 @@ from utils.detect.media.live import LiveSource
 from utils.detect.media.source import Source
 from utils.detect.media.video import VideoFile
 from utils.errors import UserError, brief
+from utils.image_limits import IMAGE_SUFFIXES
 from utils.optional import import_optional
 from utils.regular_files import read_text_bytes
 from utils.text import count
+from utils.tiling import Tiling
 
 VIDEO_SUFFIXES = (
     ".3gp", ".asf", ".avi", ".flv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg",

@@ -20,10 +20,10 @@ from utils.data.image.header import (
     check_size,
     read_header,
 )
-from utils.data.image.limits import MAX_IMAGE_BYTES
 from utils.data.image.pillow_image import as_bgr, over_white
 from utils.detect.media.source import BrokenSourceError, Frame, Source, require_size
 from utils.errors import UserError
+from utils.image_limits import MAX_IMAGE_BYTES
 from utils.regular_files import read_bytes
 from utils.text import printable
 
