@@ -11,7 +11,6 @@ from utils.errors import UserError
 from utils.yaml_files import MAX_DEPTH, MAX_NODES, read_yaml, write_yaml, yaml_text
 
 SECONDS = 10  # for the largest file that is accepted; it takes about 2 on an idle machine
-MIB = 300  # likewise: it takes about 100
 
 
 def laughs(start: str, link: str, levels: int = 12) -> str:

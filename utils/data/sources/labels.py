@@ -31,9 +31,9 @@ from utils.data.sources.label_file import (
 from utils.data.sources.samples import Places, SampleTable
 from utils.data.sources.scan_memory import Memory, in_pieces, look_up
 from utils.errors import DatasetError
-from utils.ragged import Texts, rows_of
 from utils.polygons import Polygons, join_polygons, starts_of, without_outlines
 from utils.processes.world import ALONE, World
+from utils.ragged import Texts, rows_of
 from utils.text import count, printable
 
 _SHOWN_PROBLEMS = 5

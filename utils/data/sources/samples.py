@@ -14,8 +14,8 @@ from typing import overload
 import numpy as np
 
 from utils.data.records.layout import RecordPlace
-from utils.ragged import Texts, rows_of
 from utils.polygons import Polygons, join_polygons, starts_of
+from utils.ragged import Texts, rows_of
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
