@@ -32,7 +32,7 @@ from utils.data.sources.samples import Sample, table_of
 from utils.errors import brief
 from utils.processes.cores import loader_workers
 from utils.processes.ranks import on_main
-from utils.progress import clock, joined
+from utils.progress import clock
 from utils.project import PROJECT, from_here
 from utils.report.events import EpochEnds, RunBegins, RunEnds
 from utils.report.plots.images import plot_batch
@@ -223,7 +223,7 @@ def conclude_run(
     if best is not None:
         title = f"best: epoch {best.epoch} of {config.epochs}"
         shown = [f"{short} {figures[name]:.3f}" for name, short in head.row_names().items()]
-        say(joined([title, *shown]))
+        say("  ".join([title, *shown]))
     elif state.best_epoch:
         say(f"epoch {state.best_epoch} was the best, but its weights are not here")
     images = sorted(x for x in run.folder.iterdir() if x.suffix in (".png", ".jpg"))
