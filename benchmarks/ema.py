@@ -46,7 +46,7 @@ def build_candidates(cfg: Path, device: str) -> tuple[dict[str, Run], dict[str, 
     from models.detector import Detector
     from models.graph import read_model_yaml
     from models.training.ema import decay_after
-    from models.training.fast import Updates
+    from models.training.updates import Updates
 
     models = [Detector(read_model_yaml(cfg, 80)) for _ in range(3)]
     for model in models:

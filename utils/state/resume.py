@@ -226,9 +226,14 @@ def load_state(path: Path) -> Checkpoint:
             f"--resume {path}: its progress is not written as this version writes it ({error}); "
             f"{OTHER_VERSION}"
         ) from error
+    settings, epoch = dict(checkpoint.header.settings), checkpoint.header.epoch
     if progress["best_epoch"] is None:  # --patience then counts from here
-        progress["best_epoch"] = checkpoint.header.epoch
-    header = dataclasses.replace(checkpoint.header, progress=progress)
+        progress["best_epoch"] = epoch
+    if scores := progress.pop("class_scores"):
+        progress["scores_before_epoch"][str(epoch)] = scores
+    if lowered := [size for size in progress.pop("micro_batches") if size]:
+        settings["micro_batch"] = min(lowered)
+    header = dataclasses.replace(checkpoint.header, settings=settings, progress=progress)
     return dataclasses.replace(checkpoint, header=header)
 
 
