@@ -10,8 +10,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from backend import nn, optim
-from backend.contract import Optim, Optimizer, Tensor
+from backend import multi_tensor, nn, optim
+from backend.contract import Optimizer, Tensor
 from utils.cli.hyperparameters import Hyperparameters
 from utils.errors import UserError
 
@@ -21,9 +21,13 @@ log = logging.getLogger("train")
 
 
 def build_optimizer(
-    name: str, groups: Groups, hyp: Hyperparameters, optimizers: Optim = optim
+    name: str, groups: Groups, hyp: Hyperparameters, together: bool = False
 ) -> Optimizer:
-    """Return the optimizer of --optimizer; UserError for a momentum that cannot be Adam's beta1."""
+    """Return the optimizer of --optimizer; UserError for a momentum that cannot be Adam's beta1.
+
+    together: it updates all tensors in one pass.
+    """
+    optimizers = multi_tensor if together else optim
     if name == "SGD":
         return optimizers.SGD(groups)
     for key in ("momentum", "warmup_momentum"):

@@ -19,7 +19,7 @@ from models.training.multi_scale import MultiScale
 from models.training.optimizer import build_optimizer, freeze_layers, parameter_groups
 from models.training.schedule import NOMINAL_BATCH, Schedule
 from models.training.step_watch import LossScale, StepWatch
-from models.training.updates import PLAIN, choose_updates
+from models.training.updates import choose_updates
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.quads import QUAD
@@ -85,17 +85,18 @@ def build_state(
     freeze_layers(model, len(model.spec.layers), config.freeze)
     if drops:
         model.head.drop(config.dropout)
-    updates = PLAIN
-    if config.multi_tensor_optimizer:
-        number = len(nn.float_tensors(model)())
-        updates = choose_updates(config.optimizer, number, device, dtype)
-    ema = updates.average_of(model)
+    number = len(nn.float_tensors(model)())
+    together = config.multi_tensor_optimizer and choose_updates(
+        config.optimizer, number, device, dtype
+    )
+    ema = ModelEMA(model, together)
     parallel = parallelize(model, config.sync_bn, config.half_gradients)
     fused_on = device if config.bbox_iou_optim else None
     strengths = config.label_smoothing, config.autobalance
     loss = model.head.make_loss(hyp, config.image_size, fused_on, *strengths)
     groups = parameter_groups(model, schedule.weight_decay)
     loss_scale = LossScale.of_precision(execution.dtype)
+    how = "fast" if together else "plain"
     multi_scale = None
     if config.multi_scale:
         multi_scale = MultiScale.of_model(config.image_size, model.stride, config.seed)
@@ -103,7 +104,7 @@ def build_state(
         model=model,
         ema=ema,
         loss=loss,
-        optimizer=build_optimizer(config.optimizer, groups, hyp, updates.optimizers),
+        optimizer=build_optimizer(config.optimizer, groups, hyp, together),
         schedule=schedule,
         device=device,
         dtype=dtype,
@@ -113,7 +114,7 @@ def build_state(
         # A total is for as many images as those of --quad were made of.
         step_loss=loss_scale.scaled(execution.loss_of(loss), QUAD if config.quad else 1),
         loss_scale=loss_scale,
-        means={"compiled": execution.compiled, **loss.means, **updates.means},
+        means={"compiled": execution.compiled, **loss.means, "optimizer": how, "average": how},
         watch=StepWatch(model.head.loss_names),
         table=EpochTable(model.head.loss_names, model.head.row_names()),
         seed=config.seed,

@@ -8,16 +8,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from itertools import cycle, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from backend import autograd, multi_tensor, nn, ops, optim
 from backend.checks import CPU
-from backend.contract import Optim, Tensor
+from backend.contract import Tensor
 from backend.proof import find_problem
 from models.heads.base import LossTerms
-from models.training.ema import Average, ModelEMA
+from models.training.ema import ModelEMA
 from utils.report.stage_timer import StageTimer
 
 Arrays = Mapping[str, np.ndarray]
@@ -34,54 +34,29 @@ EARLIER_UPDATES = 2000  # of the EMA, which then keeps two thirds of what it had
 log = logging.getLogger("train")
 
 
-class Updates(NamedTuple):
-    """What updates the weights, and what updates their EMA."""
-
-    optimizers: Optim
-    average: Average
-
-    @property
-    def means(self) -> dict[str, str]:
-        """How each of them computes, "fast" or "plain", by name."""
-        plain = {"optimizer": self.optimizers is optim, "average": self.average is ops.ema_update_}
-        return {name: "plain" if is_plain else "fast" for name, is_plain in plain.items()}
-
-    def average_of(self, model: Any) -> ModelEMA:
-        """Make the EMA of a model that is where it stays; pack both for a fast update."""
-        ema = ModelEMA(model, self.average)
-        if self.average is not ops.ema_update_:
-            nn.pack(model)
-            nn.pack(ema.model)
-        return ema
-
-
-PLAIN = Updates(optim, ops.ema_update_)
-
-
-def choose_updates(name: str, number: int, device: str, dtype: str) -> Updates:
-    """Return the fast updates if they agree with the plain ones, else these; a line says which.
+def choose_updates(name: str, number: int, device: str, dtype: str) -> bool:
+    """Return whether the updates of many tensors agree with the plain ones; a line logs it.
 
     Args:
         name: of the optimizer.
         number: how many tensors the model has.
     """
-    fast = Updates(multi_tensor, multi_tensor.ema_update_)
     # A GPU's kernels take long lists in chunks, a CPU one tensor at a time.
     tried = len(SHAPES) if device == CPU else max(number, len(SHAPES))
     problem = find_problem(
-        lambda: try_updates(fast, name, tried, device, dtype),
-        lambda: try_updates(PLAIN, name, tried, device, dtype),
+        lambda: try_updates(True, name, tried, device, dtype),
+        lambda: try_updates(False, name, tried, device, dtype),
         TOLERANCE[dtype],
     )
     if problem:
         log.info("--multi_tensor_optimizer: the plain path is used (%s)", problem)
-        return PLAIN
+        return False
     described = multi_tensor.describe(name, device)
     log.info("--multi_tensor_optimizer: %s; equal to the plain path", described)
-    return fast
+    return True
 
 
-def try_updates(updates: Updates, name: str, number: int, device: str, dtype: str) -> Arrays:
+def try_updates(together: bool, name: str, number: int, device: str, dtype: str) -> Arrays:
     """Return weights, state and EMAs of tensors after three steps and a lost one.
 
     One tensor has no gradient.
@@ -98,12 +73,12 @@ def try_updates(updates: Updates, name: str, number: int, device: str, dtype: st
     weights = {key: autograd.variable(array, device) for key, array in draw().items()}
     keys = list(weights)
     groups = [({key: weights[key] for key in keys[half::2]}, (0.1, 0.0)[half]) for half in (0, 1)]
-    optimizer = getattr(updates.optimizers, name)(groups)
+    optimizer = getattr(multi_tensor if together else optim, name)(groups)
     followed: Any = nn.Module()
     for key, array in draw().items():
         nn.register_buffer(followed, key, array)
     followed = nn.place(followed, device, dtype)
-    ema = updates.average_of(followed)
+    ema = ModelEMA(followed, together)
     ema.updates = EARLIER_UPDATES
     for step, (rates, momentum) in enumerate(zip(RATES, MOMENTA, strict=True)):
         gradients = {key: array for key, array in draw().items() if key != keys[0]}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from backend import multi_tensor, nn, ops, optim
-from models.training import updates
-from models.training.updates import PLAIN, Updates
+from models.training import ema, updates
+from models.training.ema import ModelEMA
 from tests.conformance.checks_modules import build
 from tests.conformance.judging import Backend, uniform
 from utils.cli.recipe_config import OPTIMIZERS
@@ -25,8 +25,7 @@ def models():
     for model in models:
         change(model, 100)
         nn.set_trainable([model.stem.conv.weight], False)
-    packed = Updates(multi_tensor, multi_tensor.ema_update_)
-    return models, [PLAIN.average_of(models[0]), packed.average_of(models[1])]
+    return models, [ModelEMA(models[0]), ModelEMA(models[1], together=True)]
 
 
 def change(model, seed):
@@ -78,7 +77,7 @@ def chosen(name, caplog):
     with caplog.at_level(logging.INFO, logger="train"):
         found = updates.choose_updates(name, NUMBER, "cpu", "float32")
     (line,) = caplog.messages
-    return found is not PLAIN, line
+    return found, line
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -133,6 +132,7 @@ def test_a_wrong_or_missing_kernel_leaves_the_updates_to_the_plain_path(
     wrong, reason, caplog, monkeypatch
 ):
     monkeypatch.setattr(updates, "multi_tensor", wrong)
+    monkeypatch.setattr(ema, "multi_tensor", wrong)
     is_fast, line = chosen("SGD", caplog)
     assert not is_fast
     assert line.startswith(f"--multi_tensor_optimizer: the plain path is used ({reason}")
