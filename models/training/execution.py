@@ -90,12 +90,10 @@ def choose_execution(
     compiles: bool,
     drops: bool,
 ) -> Execution:
-    """Decide what the flags mean here, and log it in one line.
+    """Decide what --amp, --layout and --compile mean here, and log it in one line.
 
     Args:
         dtype: of the weights.
-        precision, layout: as --amp and --layout have them.
-        compiles: --compile is given.
         drops: the model has dropout.
 
     Raises:
@@ -175,10 +173,8 @@ def choose_layout(asked: str, device: str, dtype: str) -> bool:
 def choose_step_threads(gflops: float, device: str) -> None:
     """Give this process fewer threads than cores if its steps on a CPU are small, and log it.
 
-    The number follows from settings and cores alone, so a run that resumes on its machine has it
-    again, and with it the same sums.
-
-    gflops: of the forward pass of a step.
+    The number follows from the GFLOPs of a forward pass and the cores alone, so a run that resumes
+    on its machine has it again, and with it the same sums.
     """
     most = backend.device.host_threads()
     if device != CPU or openmp.are_asked_for():

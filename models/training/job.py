@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from functools import partial
 
 import backend
 from backend.checks import CPU
 from models.blocks.registry import count_gflops
+from models.evaluation.evaluate import DEFAULT_SUPPRESSION
 from models.graph import plan_layers
 from models.training.checkpointing import rebuild_model, restore
 from models.training.execution import choose_step_threads
@@ -55,7 +57,8 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
             best = train(run, state, train_loader, loader)
         conclude_run(run, state, best)
     cached = {"training": train_loader.cached, "validation": loader.cached}
-    write_work(run, state, train_loader.num_images, cached)
+    suppression = asdict(DEFAULT_SUPPRESSION)
+    write_work(run, state, train_loader.num_images, cached, suppression)
 
 
 @contextmanager

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from backend import nn
 from backend.processes import this_process
@@ -11,9 +15,9 @@ from models.evaluation.evaluate import Validation, evaluate, in_precision
 from models.training.checkpointing import capture
 from models.training.outputs import (
     BestEpoch,
+    columns_of,
     plot_trained_batch,
     plotted_batches,
-    report_epoch,
     why_run_ended,
     write_results,
 )
@@ -25,11 +29,16 @@ from utils.processes import watchdog
 from utils.processes.suspend import Suspended
 from utils.processes.world import World
 from utils.progress import Progress
+from utils.report.results import result_row
 from utils.report.stage_timer import StageTimer
 from utils.state.progress import is_over
 from utils.state.resume import load_state
 from utils.state.run import Run
 from utils.text import count
+
+OF_VALIDATION = ("metrics/", "val/")  # columns of results.csv
+
+log = logging.getLogger("train")
 
 
 def train(
@@ -158,6 +167,29 @@ def end_epoch(run: Run, state: TrainState, validation: Validation | None) -> Bes
     keep_weights(run, state, is_best)
     write_results(run)
     return BestEpoch(state.epoch, validation.result) if validation and is_best else None
+
+
+def report_epoch(
+    run: Run, state: TrainState, losses: np.ndarray, validation: Validation | None
+) -> None:
+    """Add a row to results.csv, and log it as a line on screen."""
+    settings = state.schedule.at(state.batch_number - 1)
+    rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
+    head = state.model.head
+    found = dict.fromkeys(head.figure_names, math.nan)
+    val_losses = [math.nan] * len(head.loss_names)
+    if validation is not None:
+        found, val_losses = head.figures(validation.result), validation.losses.tolist()
+    figures = [found[name] for name in head.figure_names]
+    columns, epoch = columns_of(head), state.epoch - 1
+    row = result_row(columns, epoch, losses, figures, val_losses, rates, state.timer)
+    if validation is None:
+        row = {name: x for name, x in row.items() if not name.startswith(OF_VALIDATION)}
+    run.add_epoch(state.epoch, row)
+    numbers = [*losses.tolist(), *(found[name] for name in head.row_names())]
+    seconds, wait = row["seconds/epoch"], row["seconds/data_wait"]
+    for line in state.table.lines(state.epoch, state.schedule.epochs, numbers, seconds, wait):
+        log.info("%s", line)
 
 
 def keep_class_scores(state: TrainState, scores: tuple[float, ...]) -> None:

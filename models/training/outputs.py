@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
-import math
 import shlex
 import sys
 import textwrap
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +16,6 @@ import backend
 from backend.processes import this_process
 from models.blocks.registry import count_gflops
 from models.detector import count_parameters
-from models.evaluation.evaluate import DEFAULT_SUPPRESSION, Validation
 from models.graph import plan_layers
 from models.heads.base import Head
 from models.training.state import GRADIENT_NORM_LIMIT, TrainState
@@ -36,14 +32,13 @@ from utils.project import PROJECT, from_here
 from utils.report.plots.images import plot_batch
 from utils.report.plots.label_statistics import plot_correlogram, plot_labels
 from utils.report.plots.results import plot_learning_rates, plot_results
-from utils.report.results import result_columns, result_row
+from utils.report.results import result_columns
 from utils.state.progress import why_ended
 from utils.state.run import Run
 from utils.text import count, say
 from utils.yaml_files import write_yaml
 
 PLOTTED_BATCHES = 3
-OF_VALIDATION = ("metrics/", "val/")  # columns of results.csv
 PLOTTED_RATES = 2000  # batches of the schedule that are drawn
 COLUMNS, NAME_WIDTH = 80, 9  # of the summary
 MEANS = {"box_iou": "box IoU", "optimizer": "optimizer", "average": "EMA"}  # its words
@@ -112,17 +107,10 @@ def summary_lines(run: Run, state: TrainState) -> list[str]:
         ],
         "results": [str(run.folder)],
     }
-    wrapper = textwrap.TextWrapper(
-        COLUMNS,
-        subsequent_indent=" " * NAME_WIDTH,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return [
-        line
-        for name, texts in parts.items()
-        for line in wrapper.wrap(f"{name:<{NAME_WIDTH}}{', '.join(texts)}")
-    ]
+    wrapper = textwrap.TextWrapper(COLUMNS, subsequent_indent=" " * NAME_WIDTH)
+    wrapper.break_long_words = wrapper.break_on_hyphens = False
+    texts = [f"{name:<{NAME_WIDTH}}{', '.join(words)}" for name, words in parts.items()]
+    return [line for text in texts for line in wrapper.wrap(text)]
 
 
 def plot_start(run: Run, state: TrainState) -> None:
@@ -165,29 +153,6 @@ def columns_of(head: Head) -> list[str]:
     return result_columns(head.loss_names.values(), head.figure_names)
 
 
-def report_epoch(
-    run: Run, state: TrainState, losses: np.ndarray, validation: Validation | None
-) -> None:
-    """Add a row to results.csv, and log it as a line on screen."""
-    settings = state.schedule.at(state.batch_number - 1)
-    rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
-    head = state.model.head
-    found = dict.fromkeys(head.figure_names, math.nan)
-    val_losses = [math.nan] * len(head.loss_names)
-    if validation is not None:
-        found, val_losses = head.figures(validation.result), validation.losses.tolist()
-    figures = [found[name] for name in head.figure_names]
-    columns, epoch = columns_of(head), state.epoch - 1
-    row = result_row(columns, epoch, losses, figures, val_losses, rates, state.timer)
-    if validation is None:
-        row = {name: x for name, x in row.items() if not name.startswith(OF_VALIDATION)}
-    run.add_epoch(state.epoch, row)
-    numbers = [*losses.tolist(), *(found[name] for name in head.row_names())]
-    seconds, wait = row["seconds/epoch"], row["seconds/data_wait"]
-    for line in state.table.lines(state.epoch, state.schedule.epochs, numbers, seconds, wait):
-        log.info("%s", line)
-
-
 @on_main
 def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
     """Draw the curves; print what the best epoch reached, and where everything lies."""
@@ -228,26 +193,31 @@ def validation_command(run: Run, device: str, name: str) -> list[str]:
     config = run.job.config
     weights = from_here(run.folder / "weights" / f"{name}.safetensors")
     program = from_here(Path(sys.executable)), from_here(PROJECT / "val.py")
-    flags = {
-        "--backend": backend.use(), "--weights": weights, "--data": config.data,
-        "--img": config.image_size, "--batch-size": 2 * config.batch_size, "--device": device,
-    }  # fmt: skip
-    if config.train_part is not None:
-        flags["--split"] = config.train_part
-    switches = ["--single-cls"] if config.single_class else []
-    words = (*program, *itertools.chain.from_iterable(flags.items()), *switches)
+    words = [
+        *program, "--backend", backend.use(), "--weights", weights, "--data", config.data,
+        "--img", config.image_size, "--batch-size", 2 * config.batch_size, "--device", device,
+        *(["--split", config.train_part] if config.train_part is not None else []),
+        *(["--single-cls"] if config.single_class else []),
+    ]  # fmt: skip
     return [str(word) for word in words]
 
 
 @on_main
-def write_work(run: Run, state: TrainState, train_images: int, cached: Mapping[str, str]) -> None:
+def write_work(
+    run: Run,
+    state: TrainState,
+    train_images: int,
+    cached: Mapping[str, str],
+    suppression: Mapping[str, Any],
+) -> None:
     """Write work.json: what another run must have done too for compare.py to compare their times.
 
     Args:
         train_images: of an epoch.
         cached: how many images a cache took, by split.
+        suppression: settings of NMS in a validation.
     """
-    config, data = run.job.config, run.job.data
+    config = run.job.config
     every = state.epoch if config.no_val else 1
     work = {
         "device": state.device.partition(":")[0],  # "cpu" or "cuda"
@@ -263,7 +233,7 @@ def write_work(run: Run, state: TrainState, train_images: int, cached: Mapping[s
         "cached": dict(cached),
         "epochs": state.epoch,
         "plotted_batches": plotted_batches(config.no_plots),
-        "validation": {"images": len(data.val), "every": every, **asdict(DEFAULT_SUPPRESSION)},
+        "validation": {"images": len(run.job.data.val), "every": every, **suppression},
         "hyperparameters": as_document(run.job.hyp),
         "settings": run_settings(config),
     }
