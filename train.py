@@ -25,7 +25,7 @@ from utils.processes.launch import launch
 from utils.processes.ranks import joined
 from utils.processes.suspend import StopRequests, listening
 from utils.processes.world import ALONE, World
-from utils.report.loggers.events import check_loggers
+from utils.report.events import check_loggers
 from utils.state.folder import RunLock
 from utils.state.job import Job, Session, read_data, require_equal_data, train_loader
 from utils.state.resume import (
@@ -37,7 +37,7 @@ from utils.state.resume import (
 from utils.tasks.table import complete_flags, find_task
 from utils.weights.load import load_weights
 
-WINGS = ("utils.evolution.search",)  # of --evolve
+WINGS = ("utils.evolution.search",)  # modules whose `evolve` searches hyper-parameters
 
 log = logging.getLogger("train")
 
@@ -60,10 +60,10 @@ def main() -> None:
         require_transforms(config.albumentations, (height, config.image_size))
         if config.evolve:
             return import_module(WINGS[0]).evolve(config, hyp, stop)
-        launch(config, stop)
+        launch(config.backend, config.device, config.nproc, config.check_processes, stop)
         if config.bind_numa:
             log.info(bind_numa(config.device))
-        with joined(config) as world:
+        with joined(config.backend, config.device, config.timeout) as world:
             stop.take_signals()  # a framework may have installed its own handlers
             stop.agree = world.any
             require_same_point(point, world)

@@ -32,10 +32,10 @@ log = logging.getLogger("val")
 def main() -> None:
     config = parse_val_flags()
     check_device(config.device, choose(config.backend))
-    launch(config)
+    launch(config.backend, config.device, config.nproc, config.check_processes)
     if config.bind_numa:
         log.info(bind_numa(config.device))
-    with joined(config) as world:
+    with joined(config.backend, config.device, config.timeout) as world:
         run(config, world)
 
 

@@ -28,11 +28,12 @@ from models.export.dataset import (
     table,
     warning_of_score,
 )
+from models.export.exported import ExportedPredictor
 from models.export.graph_process import write_graph
 from models.export.verify import Trial, chosen_images, make_trials, verify
 from models.heads.base import Head
-from models.inference.exported import ExportedPredictor
-from models.inference.predictor import class_names_of, fold_batch_norm, load_detector, trained_size
+from models.inference.predictor import class_names_of
+from models.stored import fold_batch_norm, load_detector
 from utils.atomic_files import atomic_file
 from utils.data.sources.samples import table_of
 from utils.errors import UserError
@@ -93,7 +94,7 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     require_below_limit(checkpoint.ema, config.half)
     model = load_detector(checkpoint, CPU)
     if not config.is_size_given:
-        size = model.head.task.input_size(trained_size(checkpoint))
+        size = model.head.task.input_size(checkpoint.trained_size)
         config = dataclasses.replace(config, sizes=(size,), is_size_given=True)
     metadata = metadata_for(config, checkpoint, model)
     if dataset is not None:

@@ -143,9 +143,10 @@ def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
     classes = table.class_index.view(np.uint8).data
     boxes = table.boxes_cxcywh_norm.reshape(-1).view(np.uint8).data
     bounds = pairwise(table.starts.tolist())
-    for number, (size, name, (first, end)) in enumerate(
-        zip(table.sizes.tolist(), table.paths.names, bounds, strict=True)
+    for number, (size, path, (first, end)) in enumerate(
+        zip(table.sizes.tolist(), table.paths, bounds, strict=True)
     ):
+        name = path.rpartition("/")[2]
         line = f"{name} {size[0]} {size[1]}\n"
         digest.update(line.encode("utf-8", "surrogateescape"))  # a name may be no UTF-8
         digest.update(classes[8 * first : 8 * end])  # int64

@@ -14,7 +14,7 @@ from utils.atomic_files import remove_unfinished
 from utils.cli.run_config import as_document
 from utils.cli.train_config import run_settings
 from utils.processes.suspend import FILE_VARIABLE
-from utils.report.loggers.events import EpochEnds, Loggers, RunBegins, RunEnds, make_loggers
+from utils.report.events import EpochEnds, Loggers, RunBegins, RunEnds, make_loggers
 from utils.report.results import Results
 from utils.state.files import StateFiles
 from utils.state.folder import create_run_folder

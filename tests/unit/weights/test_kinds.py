@@ -13,8 +13,7 @@ import backend
 from backend import autograd, nn, ops
 from models.detector import Detector
 from models.graph import parse_model, read_model_yaml
-from models.inference.predictor import load_detector
-from models.stored import detector_of_weights
+from models.stored import detector_of_weights, load_detector
 from models.training.start import transfer_weights
 from tests.foreign_files import (
     SMALL_DOCUMENT,

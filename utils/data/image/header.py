@@ -13,7 +13,6 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import ImageFileDirectory_v2, TiffImageFile
 
-from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
 from utils.data.image.orientation import (
     EXCHANGES_SIDES,
     UPRIGHT,
@@ -29,6 +28,7 @@ from utils.data.image.pillow_image import (
     recognise_other,
 )
 from utils.errors import UserError
+from utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
 from utils.regular_files import open_regular
 
 _ORIENTATION = 0x0112  # the tag, of EXIF and of a TIFF
