@@ -15,7 +15,7 @@ import backend
 from backend import amp, ops
 from backend.checks import CPU
 from backend.contract import Tensor
-from models.detector import gains_from_channels_last
+from models.blocks.conv import gains_from_channels_last
 from models.heads.base import Pass
 from models.inference.image_detector import Predictor
 from utils.errors import UserError
