@@ -22,7 +22,7 @@ from utils.data.augment.sample import (
     finish,
 )
 from utils.data.augment.tiles import NUM_TILES, NUM_TILES_OF_NINE
-from utils.data.image.decoding import LabelledImage, letterbox_labelled
+from utils.data.image.labelled import LabelledImage, letterbox_labelled
 from utils.data.image.letterbox import FILL, fit_long_side, resize
 from utils.data.loading.reading import read_image
 from utils.data.randomness import sample_generator

@@ -22,7 +22,7 @@ from utils.data.augment.sample import (
     draw_scene,
     finish,
 )
-from utils.data.image.decoding import LabelledImage, SourceImage
+from utils.data.image.labelled import LabelledImage, SourceImage
 from utils.data.randomness import sample_generator
 
 WORDS = {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from utils.boxes import covered_parts
-from utils.data.image.decoding import LabelledImage
+from utils.data.image.labelled import LabelledImage
 from utils.polygons import join_polygons
 
 # The public recipe's ratio is drawn from Beta(32, 32): the 32nd smallest of 63 uniform draws.

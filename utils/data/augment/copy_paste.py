@@ -17,7 +17,7 @@ from utils.boxes import covered_parts
 from utils.data.augment.geometry import multiply
 from utils.data.augment.objects import Objects, join_objects, warp_polygons
 from utils.data.augment.tiles import Canvas, draw_tiles
-from utils.data.image.decoding import SourceImage
+from utils.data.image.labelled import SourceImage
 from utils.polygons import Polygons
 
 MAX_COVERED = 0.3  # of another object's box; all choices stored of the public recipe fit it

@@ -13,7 +13,7 @@ import numpy as np
 
 from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
 from utils.data.augment.tiles import Canvas
-from utils.data.image.decoding import SourceImage
+from utils.data.image.labelled import SourceImage
 from utils.polygons import Polygons, join_polygons, starts_of
 
 _EPSILON = 1e-16

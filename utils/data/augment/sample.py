@@ -22,7 +22,7 @@ from utils.data.augment.tiles import (
     single_canvas,
 )
 from utils.data.augment.transforms import transform
-from utils.data.image.decoding import LabelledImage, SourceImage
+from utils.data.image.labelled import LabelledImage, SourceImage
 from utils.strengths import AugmentConfig
 
 

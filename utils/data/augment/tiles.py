@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from utils.data.augment.geometry import determinant, invert, multiply, warp_corners
-from utils.data.image.decoding import SourceImage
+from utils.data.image.labelled import SourceImage
 from utils.data.image.letterbox import FILL, fit_long_side
 
 NUM_TILES = 4

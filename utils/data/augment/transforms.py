@@ -21,7 +21,7 @@ import numpy as np
 
 from utils.data.augment.geometry import MIN_AREA_RATIO, MIN_SIDE, worth_keeping
 from utils.data.augment.objects import OUTLINE_MARGIN, boxes_within, warp_polygons
-from utils.data.image.decoding import LabelledImage
+from utils.data.image.labelled import LabelledImage
 from utils.errors import UserError, brief
 from utils.json_files import parse_json
 from utils.optional import import_optional

@@ -12,8 +12,7 @@ import cv2
 import numpy as np
 from PIL import Image, ImageOps
 
-from utils.data.image.being_read import read_as
-from utils.data.image.decoding import OtherSizeError, decode_bytes
+from utils.data.image.decoding import OtherSizeError, as_bgr, decode_bytes, over_white, read_as
 from utils.data.image.header import (
     BrokenImageError,
     ImageHeader,
@@ -22,7 +21,6 @@ from utils.data.image.header import (
     read_header,
 )
 from utils.data.image.limits import MAX_IMAGE_BYTES
-from utils.data.image.pillow_image import as_bgr, over_white
 from utils.detect.media.source import BrokenSourceError, Frame, Source, require_size
 from utils.errors import UserError
 from utils.regular_files import open_regular

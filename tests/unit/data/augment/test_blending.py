@@ -12,7 +12,7 @@ from utils.data.augment.blending import (
     draw_ratio,
     mix,
 )
-from utils.data.image.decoding import LabelledImage
+from utils.data.image.labelled import LabelledImage
 from utils.data.randomness import sample_generator
 
 

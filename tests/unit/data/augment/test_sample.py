@@ -17,7 +17,7 @@ from utils.data.augment.sample import (
     flip_left_right,
     flip_up_down,
 )
-from utils.data.image.decoding import LabelledImage, SourceImage
+from utils.data.image.labelled import LabelledImage, SourceImage
 from utils.data.randomness import sample_generator
 from utils.errors import UserError
 from utils.strengths import AugmentConfig

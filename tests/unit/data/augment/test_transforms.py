@@ -18,7 +18,7 @@ from utils.data.augment.transforms import (
     require_transforms,
     transform,
 )
-from utils.data.image.decoding import LabelledImage
+from utils.data.image.labelled import LabelledImage
 from utils.errors import UserError
 
 SIZE = 64, 64
