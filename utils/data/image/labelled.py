@@ -8,7 +8,30 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.data.image.letterbox import Letterbox, letterbox, reduced_size
-from utils.polygons import Polygons
+from utils.polygons import Polygons, join_polygons
+
+
+class Objects(NamedTuple):
+    """Objects in pixels of an image or of a canvas."""
+
+    class_index: np.ndarray  # (M,) int64
+    boxes_xyxy: np.ndarray  # (M, 4) float64
+    polygons: Polygons | None  # float64, of the M objects; None when all are boxes
+
+    def select(self, rows: np.ndarray) -> Objects:
+        """Return some of the objects, by index or by a (M,) bool."""
+        polygons = None if self.polygons is None else self.polygons.select(rows)
+        return Objects(self.class_index[rows], self.boxes_xyxy[rows], polygons)
+
+
+def join_objects(first: Objects, second: Objects) -> Objects:
+    """Return the objects of both, those of the first before those of the second."""
+    parts = [(part.polygons, len(part.class_index)) for part in (first, second)]
+    return Objects(
+        np.concatenate((first.class_index, second.class_index)),
+        np.concatenate((first.boxes_xyxy, second.boxes_xyxy)),
+        join_polygons(parts),
+    )
 
 
 class LabelledImage(NamedTuple):
@@ -23,6 +46,11 @@ class LabelledImage(NamedTuple):
     def size(self) -> tuple[int, int]:
         """(height, width)."""
         return self.image.shape[0], self.image.shape[1]
+
+    @property
+    def objects(self) -> Objects:
+        """All that is labelled on it."""
+        return Objects(self.class_index, self.boxes_xyxy, self.polygons)
 
 
 class SourceImage(NamedTuple):
