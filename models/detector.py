@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-import backend
 from backend import nn, ops
-from backend.checks import CPU
 from backend.contract import Tensor
-from models.blocks.conv import Conv
+from models.blocks.conv import Conv, gains_from_channels_last
 from models.graph import IMAGE, ModelSpec, coarsest_stride, plan_layers
 from models.heads.base import Head
 from utils.errors import UserError
@@ -204,14 +202,3 @@ def images_to_tensor(
     if channels_last and pixels.flags.c_contiguous:  # as `np.stack` leaves decoded images
         return ops.normalize_images(ops.tensor(pixels, device).permute(0, 3, 1, 2), dtype, True)
     return ops.normalize_images(ops.tensor(images, device), dtype, channels_last)
-
-
-def gains_from_channels_last(device: str, dtype: str) -> bool:
-    """Return whether convolutions of a dtype are known to be faster in that layout on a device.
-
-    All but float64 on a CPU, by benchmarks/train_step.py; half precision on a GPU, whose matrix
-    units read channels side by side.
-    """
-    if not backend.device.supports("channels_last"):
-        return False
-    return dtype != "float64" if device == CPU else dtype in ("bfloat16", "float16")

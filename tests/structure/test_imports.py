@@ -23,7 +23,7 @@ FLAT_IN_UTILS = {
         "json_files",
         "yaml_files",
         "xml_files",
-        "activations",
+        "activation",
         "array_cache",
     ),
     *("memory", "model_yamls", "boxes", "detections", "polygons", "ragged", "strengths"),

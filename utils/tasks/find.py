@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from utils.cli.flags import flags_of
@@ -49,6 +49,22 @@ def task_of_flags(
     name, cfg, weights = values["task"], values["cfg"], values["weights"]
     asks_weights = weights and not name and not cfg
     return find_task(name, cfg, stored_model(weights) if asks_weights else {})
+
+
+def complete_flags(
+    values: Mapping[str, Any],
+    given: Collection[str],
+    stored_model: Callable[[str], Mapping[str, Any]],
+) -> TrainConfig:
+    """Return the settings of a new training: those of the flags, and else its task's.
+
+    Raises:
+        UserError: a flag that its task does not use.
+    """
+    task = task_of_flags(values, stored_model)
+    config = TrainConfig(**task.completed(values, given))
+    check_flags(task, config)
+    return config
 
 
 def task_of_model(document: Mapping[str, Any]) -> Task:

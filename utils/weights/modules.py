@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from utils.activations import DEFAULT_ACTIVATION, NamedActivation, parse_activation
+from utils.activation import DEFAULT_ACTIVATION, NamedActivation, parse_activation
 from utils.errors import UserError, brief
 from utils.weights.pickle_reader import Record
 from utils.weights.tensors import Contents, StoredArray, is_tensor
