@@ -108,7 +108,7 @@ def plan_layers(spec: ModelSpec) -> list[LayerPlan]:
     Raises:
         UserError: names the layer that cannot be made, or from which on it is too much.
     """
-    image = LayerPlan(lambda: None, 0, spec.image_channels, 1)
+    image = LayerPlan(lambda: None, spec.image_channels, 1)
     plans: list[LayerPlan] = []
     blocks = 0
     for index, layer in enumerate(spec.layers):

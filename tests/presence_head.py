@@ -14,7 +14,7 @@ import numpy as np
 
 from backend import nn, ops
 from models.blocks import registry
-from models.blocks.registry import Block, LayerPlan, LayerRequest
+from models.blocks.registry import Block, Cost, LayerPlan, LayerRequest
 from models.heads.base import Head, Loss, LossSettings, LossTerms
 from utils.report.task_reports import REPORTS, TaskReport
 from utils.tasks import table
@@ -60,9 +60,9 @@ class PresenceHead(Head):
         classes, channels, stride = request.args[0], request.in_channels[0], request.in_strides[0]
         return LayerPlan(
             lambda: cls(classes, channels, stride),
-            (classes + 1) * (channels + 1),
             classes + 1,
             stride,
+            ((stride, Cost((classes + 1) * channels, biases=classes + 1)),),
         )
 
     def forward(self, *maps: Any) -> tuple[Any, ...]:

@@ -34,11 +34,7 @@ class LevelsPlan(NamedTuple):
     anchors: tuple[tuple[float, ...], ...]  # as `CellHead` takes them
     outputs: int  # channels of a level
     costs: tuple[tuple[int, Cost], ...]  # each with the stride that it computes at
-
-    @property
-    def numbers(self) -> int:
-        """In the arrays of the head."""
-        return sum(map(len, self.anchors)) + sum(cost.numbers for _, cost in self.costs)
+    buffered: int  # numbers of the anchors
 
 
 class CellHead(Head):
@@ -98,7 +94,7 @@ class CellHead(Head):
             (stride, Cost(outputs * channels, biases=outputs))
             for channels, stride in zip(request.in_channels, request.in_strides, strict=True)
         )
-        return LevelsPlan(anchors, outputs, costs)
+        return LevelsPlan(anchors, outputs, costs, sum(map(len, anchors)))
 
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
         """Map (B, C_i, H_i, W_i) each to raw maps (B, A, H_i, W_i, 5 + C + added)."""

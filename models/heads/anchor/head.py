@@ -52,7 +52,7 @@ class AnchorHead(CellHead):
             return cls(request.args[0], levels.anchors, request.in_channels, request.in_strides)
 
         stride = min(request.in_strides)
-        return LayerPlan(make, levels.numbers, levels.outputs, stride, levels.costs)
+        return LayerPlan(make, levels.outputs, stride, levels.costs, levels.buffered)
 
     def join_passes(
         self, raw: Sequence[Any], width: int, confidence_threshold: float

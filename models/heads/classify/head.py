@@ -168,7 +168,6 @@ class ClassifyHead(Head):
         product = Cost(HIDDEN_CHANNELS * num_classes, biases=num_classes)
         return LayerPlan(
             lambda: cls(num_classes, in_channels, stride),
-            convolution.numbers + product.numbers,
             HIDDEN_CHANNELS,
             stride,
             ((stride, convolution), (ONCE, product)),

@@ -111,7 +111,6 @@ class MaskHead(CellHead):
         channels = request.scale_width(channels)
         levels = cls.plan_levels(request, num_masks)
         costs = Protonet.costs(request.in_strides[0], request.in_channels[0], channels, num_masks)
-        numbers = levels.numbers + sum(cost.numbers for _, cost in costs)
         sources = request.in_channels, request.in_strides
 
         def make() -> MaskHead:
@@ -119,7 +118,7 @@ class MaskHead(CellHead):
 
         # Prototypes have four numbers where the first map has a cell.
         outputs, stride = levels.outputs + 4 * num_masks, min(request.in_strides)
-        return LayerPlan(make, numbers, outputs, stride, (*levels.costs, *costs))
+        return LayerPlan(make, outputs, stride, (*levels.costs, *costs), levels.buffered)
 
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
         """Map (B, C_i, H_i, W_i) each to raw maps (B, A, H_i, W_i, 5 + C + M), and prototypes

@@ -232,7 +232,7 @@ def test_a_trial_has_the_flags_of_its_search(task, given, tmp_path):
     hyp = read_hyperparameters(config.hyp, config.override)
     FakeProcess.failing = {0: 1}  # the figures of another task are not needed
     with mock.patch("sys.argv", ["train.py", *words]), pytest.raises(UserError, match="failed"):
-        evolve(TASKS["detect"], config, hyp, StopRequests())
+        evolve(task, config, hyp, StopRequests())
     trial = TrainConfig(**task.completed(*read_train_flags(FakeProcess.commands[0][3:])))
     for name in COMMON.keys() - OWN:
         assert getattr(trial, name) == getattr(config, name), name
