@@ -157,9 +157,9 @@ def _load_modules() -> None:
 
 
 def names_of(base: type) -> list[str]:
-    """Return the names of all blocks whose class derives from a base."""
+    """Return the sorted names of all blocks whose class derives from a base."""
     _load_modules()
-    return [name for name, block in _BLOCKS.items() if issubclass(block.kind, base)]
+    return sorted(name for name, block in _BLOCKS.items() if issubclass(block.kind, base))
 
 
 def find_block(name: object) -> Block:

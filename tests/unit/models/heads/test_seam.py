@@ -77,8 +77,11 @@ def test_only_a_head_with_anchors_asks_for_them():
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([[-1, 1, "Conv", [8]]], r"layers \[\] are .*Detect.* or Presence; the last layer"),
-        ([[-1, 1, "Presence", ["nc"]]] * 2, r"layers \[2, 3\] are .*Detect.* or Presence"),
+        (
+            [[-1, 1, "Conv", [8]]],
+            r"layers \[\] are .*Detect or Presence or Segment; the last layer",
+        ),
+        ([[-1, 1, "Presence", ["nc"]]] * 2, r"layers \[2, 3\] are .*Detect or Presence"),
         ([[-1, 1, "Presence", [4]]], r"Presence \[4\]: its first arg must be nc, 5"),
     ],
 )
