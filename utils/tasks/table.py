@@ -118,7 +118,7 @@ CLASSIFICATION = Task(
         "close_mosaic": NO_MOSAICS,
         "mosaic_window": NO_MOSAICS,
         "single_class": "a classifier of one class has nothing to tell apart",
-        "confidence_threshold": "the five most probable classes are reported, whatever their scores",
+        "confidence_threshold": "the five most probable classes are listed, whatever their scores",
         "classes": "a classifier scores all its classes",
         "iou_threshold": NO_BOXES,
         "class_agnostic": NO_BOXES,
