@@ -18,8 +18,8 @@ from backend.checks import CPU
 from backend.processes import local_world_size, this_process
 from models.training.multi_scale import MultiScale
 from models.training.start import build_model
-from models.training.state import TrainState, build_state
-from models.training.step import settle, train_step
+from models.training.state import TrainState, build_state, settle
+from models.training.step import train_step
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.image.labelled import LabelledImage
 from utils.data.loading.batch import Batch, join_targets

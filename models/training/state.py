@@ -145,3 +145,18 @@ def parallelize(model: Any, sync_bn: bool, half_gradients: bool) -> Any:
         if asked:
             log.info("%s has no effect: there is one process", flag)
     return model
+
+
+def settle(state: TrainState) -> None:
+    """Read whether the last update happened, unless that is known, and take it back if not.
+
+    Raises:
+        UserError: too many updates in a row were skipped; see `StepWatch.settle`.
+    """
+    happened = state.watch.settle(state.loss_scale.can_fall)
+    if happened is None:
+        return
+    state.loss_scale.update(happened)
+    if not happened:
+        state.optimizer.uncount_step()
+        state.ema.uncount_update()

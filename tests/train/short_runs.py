@@ -21,6 +21,7 @@ from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.processes.suspend import StopRequests
 from utils.state.resume import find_resume_point, resumed_config
+from utils.tasks.table import complete_flags
 
 
 class Killed(BaseException):
@@ -62,7 +63,7 @@ def start(arguments: list[str], stop: StopRequests | None = None) -> Path:
     values, given = read_train_flags(arguments)
     point = find_resume_point(values, given)
     if point is None:
-        config = TrainConfig(**values)
+        config = complete_flags(values, given)
         hyp = read_hyperparameters(config.hyp, config.override)
     else:
         config, hyp = resumed_config(values, given, point.header)
