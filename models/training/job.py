@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 
@@ -53,28 +52,26 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
     with val_loader(job, state.model.stride) as loader, closing(run.loggers):
         loader.build_in(partial(backend.device.host_bytes, device=state.device))
         run.log_start(state.epoch, resumed=state.batch_number > 0)
-        with naming_memory_flags(config, images_at_a_time(config, ranks)):
+        try:
             best = train(run, state, train_loader, loader)
+        except Exception as error:
+            if backend.device.is_out_of_memory(error):
+                raise out_of_memory(config, images_at_a_time(config, ranks)) from error
+            raise
         conclude_run(run, state, best)
     cached = {"training": train_loader.cached, "validation": loader.cached}
-    suppression = asdict(DEFAULT_SUPPRESSION)
-    write_work(run, state, train_loader.num_images, cached, suppression)
+    of_loaders = {"train_images": train_loader.num_images, "cached": cached}
+    write_work(run, state, of_loaders, asdict(DEFAULT_SUPPRESSION))
 
 
-@contextmanager
-def naming_memory_flags(config: TrainConfig, at_a_time: int) -> Iterator[None]:
-    """Turn the error of memory that ran out into a UserError that names the flags against it."""
-    try:
-        yield
-    except Exception as error:
-        if not backend.device.is_out_of_memory(error):
-            raise
-        raise UserError(
-            f"out of memory with {count(at_a_time, 'image')} at a time (--batch-size "
-            f"{config.batch_size}, --micro-batch {config.micro_batch}) and --img "
-            f"{config.image_size}; go on with --resume and --micro-batch {max(at_a_time // 2, 1)}, "
-            "or start anew with a smaller --batch-size, --img or model"
-        ) from error
+def out_of_memory(config: TrainConfig, at_a_time: int) -> UserError:
+    """Return the error of memory that ran out, which names the flags against it."""
+    return UserError(
+        f"out of memory with {count(at_a_time, 'image')} at a time (--batch-size "
+        f"{config.batch_size}, --micro-batch {config.micro_batch}) and --img {config.image_size}; "
+        f"go on with --resume and --micro-batch {max(at_a_time // 2, 1)}, or start anew with a "
+        "smaller --batch-size, --img or model"
+    )
 
 
 def images_at_a_time(config: TrainConfig, ranks: int) -> int:

@@ -214,11 +214,7 @@ def stop(run: Run, state: TrainState) -> None:
 
 
 def save_state(run: Run, state: TrainState, is_best: bool = False, also: str = "") -> None:
-    """Write everything that the rest of the run depends on.
-
-    Args:
-        also: a further name of the file, which stays.
-    """
+    """Write everything that the rest of the run depends on, also under a name that stays."""
     with watchdog.phase("saving"):
         checkpoint = capture(run, state, is_best)
         if this_process().is_main:

@@ -15,8 +15,6 @@ from utils.cli.train_config import parse_train_flags
 from utils.state.job import Job, TrainData
 from utils.state.run import Run
 
-CACHED = {"training": "part", "validation": "all"}
-
 
 @pytest.fixture
 def record(tmp_path):
@@ -30,7 +28,7 @@ def record(tmp_path):
         model.initialize(seed=0)
         state = build_state(config, hyp, model, batches=3, device="cpu")
         job = Job(config, hyp, TrainData(("a", "b", "c"), [], []))
-        write_work(Run(job, tmp_path), state, 12, CACHED, {})
+        write_work(Run(job, tmp_path), state, {}, {})
         return json.loads((tmp_path / "work.json").read_text())
 
     return record

@@ -76,12 +76,7 @@ def read_data(
     check: Callable[[SampleTable, str, bool], None],
     world: World = ALONE,
 ) -> TrainData:
-    """Read the splits of --data.
-
-    Args:
-        items: of the task.
-        check: as `Task.check_samples`.
-    """
+    """Read the splits of --data with the items and the check of the task."""
     dataset = load_dataset(
         config.data, single_class=config.single_class, train_part=config.train_part
     )
