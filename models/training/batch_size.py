@@ -17,8 +17,8 @@ import backend
 from backend.checks import CPU
 from backend.processes import local_world_size, this_process
 from models.training.multi_scale import MultiScale
-from models.training.start import build_model
-from models.training.state import TrainState, build_state, settle
+from models.training.start import build_model, build_state
+from models.training.state import TrainState, settle
 from models.training.step import train_step
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.image.labelled import LabelledImage

@@ -10,7 +10,8 @@ from typing import Any
 import train
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.training.state import TrainState, build_state
+from models.training.start import build_state
+from models.training.state import TrainState
 from tests.small import write_small_dataset, write_tiny_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags

@@ -19,7 +19,8 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.base import LossTerms
 from models.training import execution
-from models.training.state import build_state, settle
+from models.training.start import build_state
+from models.training.state import settle
 from models.training.step import train_step
 from tests.small import (
     write_outlined_dataset,

@@ -8,7 +8,7 @@ import pytest
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.training.outputs import write_work
-from models.training.state import build_state
+from models.training.start import build_state
 from tests.small import write_small_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags
