@@ -25,7 +25,8 @@ from backend import autograd, nn, ops
 from models.detector import Detector, images_to_tensor
 from models.graph import read_model_yaml
 from models.heads.base import LossTerms
-from models.training.state import TrainState, build_state
+from models.training.start import build_state
+from models.training.state import TrainState
 from models.training.step import train_step
 from tests.losses import arrays_of
 from tests.parity.table import DTYPES, Settings
