@@ -95,7 +95,7 @@ class Detected:
 
 def build(flags: argparse.Namespace, device: str) -> Detected:
     """Return what is measured, with the flags of detect.py."""
-    from models.detection.job import make_detector
+    from models.detection.settings import make_detector
     from models.inference.predictor import class_names_of
 
     config = DetectConfig(

@@ -79,7 +79,7 @@ def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
     Raises:
         UserError: weights, a device or settings that cannot be used.
     """
-    shared = {field.name for field in fields(DetectConfig)} & {one.name for one in fields(config)}
+    shared = {field.name for field in fields(DetectConfig)} & vars(config).keys()
     settings = {name: getattr(config, name) for name in shared} | {"weights": (source.weights,)}
     weights = load_to_detect(source.weights, config.runtime, several=True)
     detector = make_detector(DetectConfig(**settings), [weights])
@@ -87,7 +87,7 @@ def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
     side = detector.image_size
     detector.predictor.require_memory((most, 3, side, side), trains=False)
     detector.detect([np.full((side, side, 3), FILL, np.uint8)])
-    class_names = class_names_of(weights, detector.predictor.head.num_classes)
+    class_names = class_names_of(weights, detector.head.num_classes)
     runtime = weights.runtime.name if isinstance(weights, ExportedWeights) else None
     about = {
         "name": source.name,

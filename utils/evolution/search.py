@@ -33,7 +33,6 @@ from utils.processes.process_family import (
     wait_for_descendants,
 )
 from utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended
-from utils.progress import joined
 from utils.project import PROJECT, from_here
 from utils.report.plots.results import plot_evolution
 from utils.report.results import read_results
@@ -227,7 +226,7 @@ class Search:
         best = self._study.best()
         if best is not None:
             parts.append(f"best {best.value:.4f} of trial {best.number + 1}")
-        log.info("%s", joined(parts))
+        log.info("%s", "  ".join(parts))
         for trial in self._study.trials(*WORDS):
             is_best = best is not None and trial.number == best.number
             for path in self._place(trial.number).glob("weights/*"):

@@ -144,23 +144,19 @@ class Masks:
     """
 
     def __init__(self, runs: Ragged, size: tuple[int, int]) -> None:
-        self._runs, self._size = runs, size
+        self._rows, self._size = runs.rows(), size
 
     def __len__(self) -> int:
-        return self._runs.num_rows
+        return len(self._rows)
 
     def __getitem__(self, index: int) -> np.ndarray:
-        rows = self._runs.rows()
-        return mask_of_runs(rows[operator.index(index)], self._size)
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        return (mask_of_runs(row, self._size) for row in self._runs.rows())
+        return mask_of_runs(self._rows[operator.index(index)], self._size)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        masks = np.empty((len(self), *self._size), bool)
-        for index, mask in enumerate(self):
-            masks[index] = mask
-        return masks if dtype is None else masks.astype(dtype, copy=False)
+        masks = np.empty((len(self), *self._size), dtype or bool)
+        for index, row in enumerate(self._rows):
+            masks[index] = mask_of_runs(row, self._size)
+        return masks
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -243,11 +243,3 @@ def test_a_video_is_finished_when_the_next_begins_and_cameras_when_all_is_done(t
     assert files_in(tmp_path) == sorted(names)
     for name, number in names.items():
         assert len(list(VideoFile(tmp_path / name, 10**6).frames())) == number
-
-
-@pytest.mark.parametrize("stem", ["x" * 251, "人" * 83, "a\udce9", "a\nb"])
-def test_odd_names_of_sources_give_files(tmp_path, stem):
-    found = write(tmp_path, make_result(Path(f"{stem}.jpg"), PERSON), **ALL)
-    assert len(found) == 5
-    assert len(json.loads((tmp_path / "detections.json").read_text())["images"]) == 1
-    assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 1
