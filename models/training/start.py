@@ -6,9 +6,9 @@ import dataclasses
 import json
 import logging
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from backend import nn
-from models.blocks.registry import find_block
 from models.detector import Detector, require_image_size
 from models.graph import (
     ModelSpec,
@@ -17,19 +17,26 @@ from models.graph import (
     plan_layers,
     read_model_yaml,
 )
-from models.heads.base import Head
 from models.stored import spec_of_weights
+from models.training.autoanchor import with_anchors
 from utils.cli.train_config import TrainConfig
 from utils.data.anchors.fit import label_sizes
 from utils.json_files import parse_json
 from utils.state.job import Job
-from utils.tasks.table import find_task
+from utils.tasks.find import adopted, find_task
 from utils.text import count
 from utils.weights.checkpoint import Checkpoint
-from utils.weights.transfer import match_classes, transfer_arrays
+from utils.weights.transfer import ClassRows, match_classes, transfer_arrays
 
 NEW_HEAD = "the head starts from new weights; --remap-classes keeps those that fit, class by class"
 SAME_HEAD = "equally many, so the head keeps them in order; --remap-classes pairs them by name"
+
+# The arrays of a head that have a row for each class, by its task; after the 5 numbers of a box.
+CLASS_ROWS: dict[str, Callable[[Any], ClassRows]] = {
+    "detect": lambda head: ClassRows("m.", before=5, after=head.num_added),
+    "segment": lambda head: ClassRows("m.", before=5, after=head.num_added),
+    "classify": lambda head: ClassRows("linear."),
+}
 
 log = logging.getLogger("train")
 
@@ -57,18 +64,17 @@ def build_model(
 
 
 def fit_to_labels(spec: ModelSpec, job: Job) -> ModelSpec:
-    """Return the model as its head wants it for the labels of a new training; all ranks get one.
+    """Return the model with anchors that fit the labels of a new training; all ranks get one.
 
     Raises:
-        UserError: the flags do not go with what the head needs.
+        UserError: the flags do not go with what the anchors need.
     """
-    head: type[Head] = find_block(spec.layers[-1].block).kind
     plans = plan_layers(spec)
     strides = [plans[source].stride for source in spec.layers[-1].sources]
     fitted, world = "", job.session.world
     if world.process.is_main:  # one process decides: another's processor may round otherwise
         sizes_wh = label_sizes(job.data.train, job.config.image_size)
-        fitted = json.dumps(head.fitted(spec.document, strides, sizes_wh, job.hyp, job.config))
+        fitted = json.dumps(with_anchors(spec.document, strides, sizes_wh, job.hyp, job.config))
     document = parse_json(world.of_main(fitted))
     return spec if document == spec.document else parse_model(document)
 
@@ -82,7 +88,7 @@ def spec_to_train(config: TrainConfig, start: Checkpoint | None, num_classes: in
         given = read_model_yaml(config.cfg or task.model)
     else:
         given = spec_of_weights(start)
-    return parse_model(task.adopted(given.document, config.cutoff), num_classes)
+    return parse_model(adopted(task, given.document, config.cutoff), num_classes)
 
 
 def transfer_weights(
@@ -104,7 +110,7 @@ def transfer_weights(
     head = model.head_name
     rows = classes = None
     if remap_classes:
-        own = model.head.class_rows()
+        own = CLASS_ROWS[model.head.task.name](model.head)
         rows = dataclasses.replace(own, prefix=head + own.prefix)
         classes = match_classes(class_names, start.header.class_names)
         found = len(classes.new_index)

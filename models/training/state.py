@@ -12,7 +12,7 @@ from backend import dist, nn, use
 from backend.contract import Optimizer, Tensor
 from backend.processes import this_process
 from models.detector import Detector
-from models.heads.base import Loss, LossTerms
+from models.heads.base import Loss, LossSettings, LossTerms
 from models.training.ema import ModelEMA
 from models.training.execution import Execution, choose_execution
 from models.training.multi_scale import MultiScale
@@ -83,17 +83,21 @@ def build_state(
     if execution.channels_last:
         nn.lay_channels_last(model)
     freeze_layers(model, len(model.spec.layers), config.freeze)
-    if drops:
-        model.head.drop(config.dropout)
+    model.head.dropout = config.dropout
     number = len(nn.float_tensors(model)())
     together = config.multi_tensor_optimizer and choose_updates(
         config.optimizer, number, device, dtype
     )
     ema = ModelEMA(model, together)
     parallel = parallelize(model, config.sync_bn, config.half_gradients)
-    fused_on = device if config.bbox_iou_optim else None
-    strengths = config.label_smoothing, config.autobalance
-    loss = model.head.make_loss(hyp, config.image_size, fused_on, *strengths)
+    settings = LossSettings(
+        hyp.loss_gains(),
+        config.image_size,
+        device if config.bbox_iou_optim else None,
+        config.label_smoothing,
+        config.autobalance,
+    )
+    loss = model.head.make_loss(settings)
     groups = parameter_groups(model, schedule.weight_decay)
     loss_scale = LossScale.of_precision(execution.dtype)
     how = "fast" if together else "plain"

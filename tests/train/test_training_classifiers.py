@@ -26,8 +26,8 @@ from utils.errors import UserError
 from utils.processes.suspend import Suspended
 from utils.processes.world import ALONE
 from utils.state.resume import find_resume_point, resumed_config
-from utils.tasks.detection import DETECTION
-from utils.tasks.table import check_flags
+from utils.tasks.find import check_flags
+from utils.tasks.table import DETECTION
 from utils.weights.checkpoint import Checkpoint, load_checkpoint
 from utils.weights.load import load_weights
 
@@ -42,7 +42,7 @@ def start(arguments, stop=None):
     values, given = read_train_flags(arguments)
     point = find_resume_point(values, given)
     if point is None:
-        task = train.task_of_flags(values)
+        task = train.task_of_flags(values, train.stored_model)
         config = TrainConfig(**task.completed(values, given))
         check_flags(task, config)
         hyp = read_hyperparameters(config.hyp, config.override)
