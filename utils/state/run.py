@@ -156,8 +156,7 @@ def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
     for number, (size, path, (first, end)) in enumerate(
         zip(table.sizes.tolist(), table.paths, bounds, strict=True)
     ):
-        name = path.rpartition("/")[2]
-        line = f"{name} {size[0]} {size[1]}\n"
+        line = f"{path.rpartition('/')[2]} {size[0]} {size[1]}\n"
         digest.update(line.encode("utf-8", "surrogateescape"))  # a name may be no UTF-8
         digest.update(classes[8 * first : 8 * end])  # int64
         digest.update(boxes[16 * first : 16 * end])  # four float32
