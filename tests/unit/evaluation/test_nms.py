@@ -138,8 +138,8 @@ def test_images_together_keep_what_each_keeps_box_by_box(kind, lengths):
 
 
 def test_heaps_of_boxes_are_searched_to_the_end_in_bounded_memory():
-    # Boxes that coincide but for a pixel's part, in 8 heaps of 2,000: 8 million pairs an image, 1 GB
-    # if listed at once. The last of an image lies elsewhere.
+    # Boxes that coincide but for a pixel's part, in 8 heaps of 2,000: 8 million pairs an image, 1
+    # GB if listed at once. The last of an image lies elsewhere.
     random = generator(6)
     left = 30.0 * (np.arange(16000) // 2000)
     corner = np.stack((left, np.zeros(16000)), axis=1) + random.normal(0, 0.3, (16000, 2))

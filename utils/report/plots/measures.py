@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from utils.colours import COLOURS
-from utils.evaluation.coco.by_confidence import CONFIDENCE_GRID, ByConfidence
+from utils.evaluation.coco.by_confidence import CONFIDENCE_GRID
 from utils.evaluation.coco.confusion import CONFIDENCE_ABOVE, IOU_ABOVE, Confusion
 from utils.evaluation.coco.metric import MetricResult
 from utils.evaluation.coco.precision import RECALL_GRID
@@ -66,15 +66,13 @@ def plot_over_confidence(result: MetricResult, folder: Path, of: str = "") -> No
     both = result.precision + result.recall
     f1 = np.divide(2 * result.precision * result.recall, both, out=0 * both, where=both > 0)
     shown = result.num_ground_truth > 0
-    figures: dict[str, tuple[Callable[[ByConfidence], np.ndarray], np.ndarray]] = {
-        "Precision": (lambda by: by.precision, result.precision),
-        "Recall": (lambda by: by.recall, result.recall),
-        "F1": (lambda by: by.f1, f1),
-    }
-    for name, (curve, at_best) in figures.items():
-        mean = float(at_best[shown].mean()) if shown.any() else 0.0
+    at_best = (result.precision, result.recall, f1)
+    for name, curve, figures in zip(
+        ("Precision", "Recall", "F1"), result.by_confidence, at_best, strict=True
+    ):
+        mean = float(figures[shown].mean()) if shown.any() else 0.0
         title = f"{name} at {result.confidence:.3f}"
-        curves = Curves(CONFIDENCE_GRID, curve(result.by_confidence), at_best, mean, title)
+        curves = Curves(CONFIDENCE_GRID, curve, figures, mean, title)
         figure, axes = _draw(result, curves)
         if shown.any():
             axes.axvline(result.confidence, color=INK, linewidth=0.8, linestyle=":")
