@@ -17,9 +17,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from utils.array_cache import state_of_files
-from utils.data.image.being_read import read_as
+from utils.data.image.decoding import read_as
 from utils.data.image.header import BrokenImageError, read_image_size
-from utils.data.image.limits import MAX_PIXELS
 from utils.data.records.layout import RecordPlace
 from utils.data.sources.label_file import (
     BrokenLabelError,
@@ -31,6 +30,7 @@ from utils.data.sources.label_file import (
 from utils.data.sources.samples import Places, SampleTable
 from utils.data.sources.scan_memory import Memory, in_pieces, look_up
 from utils.errors import DatasetError
+from utils.image_limits import MAX_PIXELS
 from utils.polygons import Polygons, join_polygons, starts_of, without_outlines
 from utils.processes.world import ALONE, World
 from utils.ragged import Texts, rows_of
