@@ -19,7 +19,7 @@ FLAT_IN_UTILS = {
     *("__init__", "errors", "text", "progress", "html", "colours", "optional", "project"),
     *("atomic_files", "regular_files", "json_files", "yaml_files", "xml_files", "array_cache"),
     *("model_yamls", "boxes", "detections", "polygons", "ragged", "strengths"),
-    *("image_limits", "tiling", "transform_list"),
+    *("activation", "image_limits", "tiling", "transform_list"),
 }
 # Large packages that not every command needs.
 OPTIONAL = {"cv2", "fontTools", "matplotlib", "pycocotools", "torchvision"}
