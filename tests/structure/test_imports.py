@@ -16,18 +16,10 @@ from utils.project import PROJECT
 LAYERS = ("backend", "utils", "models", "scripts", "benchmarks", "tests")
 # What every room uses.
 FLAT_IN_UTILS = {
-    *("__init__", "errors", "text", "progress", "html", "colours", "optional", "project"),
-    *(
-        "atomic_files",
-        "regular_files",
-        "json_files",
-        "yaml_files",
-        "xml_files",
-        "activation",
-        "array_cache",
-    ),
-    *("memory", "model_yamls", "boxes", "detections", "polygons", "ragged", "strengths"),
-    *("image_limits", "tiling", "transform_list"),
+    *"__init__ errors text progress html colours optional project activation".split(),
+    *"atomic_files regular_files json_files yaml_files xml_files array_cache memory".split(),
+    *"model_yamls boxes detections polygons ragged strengths image_limits tiling".split(),
+    "transform_list",
 }
 # Large packages that not every command needs.
 OPTIONAL = {"cv2", "fontTools", "matplotlib", "pycocotools", "torchvision"}
