@@ -23,7 +23,7 @@ from utils.detect.media.source import Source
 from utils.detect.pipeline.background import StageSeconds, num_threads
 from utils.detect.pipeline.reading import Read, Reader
 from utils.detect.results.image_result import ImageResult
-from utils.detect.results.of_task import result_of
+from utils.detect.results.of_task import RESULTS
 from utils.detect.tracker import SourceTrackers
 from utils.detections import SuppressionSettings
 from utils.optional import import_optional
@@ -100,7 +100,7 @@ class TrainedDetector:
             batch_frames = frames[start : start + config.batch_size]
             found = detector.detect([frame.image for frame in batch_frames])
             results += [
-                result_of(detector.head.task.name, frame, one, self.class_names)
+                RESULTS[detector.head.task.name].of(frame, one, self.class_names)
                 for frame, one in zip(batch_frames, found, strict=True)
             ]
         return results
@@ -176,8 +176,8 @@ class TrainedDetector:
                     ids = None
                     if config.track:
                         found, ids = trackers.update(found, read.frame, read.source.rate)
-                    yield result_of(
-                        detector.head.task.name, read.frame, found, self.class_names, ids
+                    yield RESULTS[detector.head.task.name].of(
+                        read.frame, found, self.class_names, ids
                     )
 
     def _config(self, **options: Any) -> DetectConfig:

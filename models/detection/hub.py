@@ -26,7 +26,7 @@ from utils.data.image.view import View
 from utils.detect.config import DetectConfig, call_config
 from utils.detect.media.image_file import GivenImage, as_list
 from utils.detect.media.source import Frame
-from utils.detect.results.of_task import result_of
+from utils.detect.results.of_task import RESULTS
 from utils.detections import SuppressionSettings
 from utils.image_limits import MAX_PIXELS
 from utils.model_yamls import shipped_model
@@ -91,8 +91,8 @@ class HubModel:
         rows = detector.predict(views)
         predicted = time.perf_counter()
         results: list[Any] = [  # of boxes: `Task.require`
-            result_of(
-                detector.head.task.name, frame, detector.finish([view], [found]), self._class_names
+            RESULTS[detector.head.task.name].of(
+                frame, detector.finish([view], [found]), self._class_names
             )
             for frame, view, found in zip(frames, views, rows, strict=True)
         ]

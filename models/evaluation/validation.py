@@ -16,13 +16,13 @@ import backend
 from backend.checks import CPU
 from models.evaluation.evaluate import Validation, evaluate, evaluate_tiled
 from models.heads.base import Sink
-from models.inference.image_detector import ImageDetector, Predictor
+from models.inference.image_detector import ImageDetector
 from models.inference.predictor import (
     make_predictor,
     suppression_settings,
     with_size,
 )
-from models.inference.predictors import OneClass
+from models.inference.predictors import OneClass, Predictor
 from utils.cli.val_config import STUDY, ValConfig
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.coco_annotations import CocoAnnotations

@@ -14,9 +14,9 @@ from backend import amp, autograd, dist, fused, openmp, use
 from backend.checks import CPU
 from backend.contract import Tensor
 from models.blocks.registry import count_gflops
-from models.detector import choose_layout
 from models.graph import ModelSpec, plan_layers
 from models.heads.base import Loss, LossTerms
+from models.inputs import choose_layout
 from models.training.fast import graph_problem
 from utils.cli.train_config import TrainConfig
 from utils.errors import UserError

@@ -10,8 +10,7 @@ from backend import nn
 from backend.processes import this_process
 from models.evaluation.evaluate import Validation, evaluate
 from models.heads.base import Loss
-from models.inference.image_detector import Predictor
-from models.inference.predictors import HalfPrecision
+from models.inference.predictors import HalfPrecision, Predictor
 from models.training.checkpointing import capture
 from models.training.outputs import (
     BestEpoch,

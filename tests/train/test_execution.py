@@ -7,7 +7,7 @@ import pytest
 
 import backend
 from backend import amp, autograd, dist, nn, ops
-from models.detector import images_to_tensor
+from models.inputs import images_to_tensor
 from models.training.execution import choose_precision
 from models.training.loop import evaluated_model
 from models.training.step import settle, train_step
