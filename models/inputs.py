@@ -8,7 +8,6 @@ import backend
 from backend import ops
 from backend.checks import CPU
 from backend.contract import Tensor
-from utils.errors import UserError
 
 
 def images_to_tensor(
@@ -35,18 +34,3 @@ def gains_from_channels_last(device: str, dtype: str) -> bool:
     if not backend.device.supports("channels_last"):
         return False
     return dtype != "float64" if device == CPU else dtype in ("bfloat16", "float16")
-
-
-def choose_layout(asked: str, device: str, dtype: str) -> bool:
-    """Return whether --layout means channels-last; UserError if the backend has no such layout.
-
-    dtype: in which the network computes.
-    """
-    if asked == "auto":
-        return gains_from_channels_last(device, dtype)
-    if asked == "channels-last" and not backend.device.supports("channels_last"):
-        raise UserError(
-            f"--layout channels-last: the {backend.use()} backend has one layout only; use "
-            "--layout auto, or --backend torch"
-        )
-    return asked == "channels-last"

@@ -15,8 +15,8 @@ from typing import Any
 from backend import fused, nn, ops
 from backend.contract import Tensor
 from models.blocks.registry import Cost, LayerPlan, LayerRequest, plan_layer, register
+from utils.activation import DEFAULT_ACTIVATION, LEAKY, parse_activation
 from utils.errors import UserError, brief
-from utils.weights.activation import DEFAULT_ACTIVATION, LEAKY, parse_activation
 
 Activation = Callable[[Tensor], Tensor]
 

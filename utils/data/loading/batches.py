@@ -13,8 +13,8 @@ import cv2
 import numpy as np
 
 from backend.processes import Process
-from utils.data.image.decoding import LabelledImage, SourceImage, reduced_size
-from utils.data.image.letterbox import Letterbox
+from utils.data.image.labelled import LabelledImage, SourceImage
+from utils.data.image.letterbox import Letterbox, reduced_size
 from utils.data.loading.batch import Batch, Targets, join_targets
 from utils.data.loading.image_cache import ImageCache
 from utils.data.loading.items import BOXES, BoxItems

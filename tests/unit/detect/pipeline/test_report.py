@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.unit.detect.pipeline.fake_sources import FakeSource
-from utils import progress
 from utils.detect.media.source import Frame
 from utils.detect.pipeline.report import FEW, Done, RunReport
 from utils.detect.results.result import Result
@@ -51,14 +50,15 @@ def test_few_images_have_a_line_each(caplog):
 @pytest.mark.parametrize(
     ("sources", "line"),
     [
-        ([FakeSource(0, "video", 90)], "detecting: 10 of 90 frames, 4:00 left, 0.3 frames/s"),
-        ([FakeSource(0, "live", None)], "detecting: 10 frames, 0:30, 0.3 frames/s"),
-        ([FakeSource(n, "video", 90) for n in "12"], "detecting: 10 frames, 0:30, 0.3 frames/s"),
+        ([FakeSource(0, "video", 90)], "detecting: 10 of 90 frames, 04:00 left, 0.3 frames/s"),
+        ([FakeSource(0, "live", None)], "detecting: 10 frames, 00:30, 0.3 frames/s"),
+        ([FakeSource(n, "video", 90) for n in "12"], "detecting: 10 frames, 00:30, 0.3 frames/s"),
     ],
 )
 def test_a_log_has_a_line_every_half_minute(caplog, monkeypatch, sources, line):
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
     with RunReport(sources, "a") as report:
         for _ in range(12):
             now[0] += 3
