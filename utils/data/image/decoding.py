@@ -63,9 +63,9 @@ def decode_bytes(content: np.ndarray, size: tuple[int, int], reduction: int = 1)
     # In a turned image the squares that a decoder averages need not start at the left and top.
     decoded_smaller = header.kind == "JPEG" and header.orientation == UPRIGHT
     try:
-        image = turned_upright(
-            _decode(content, header, reduction if decoded_smaller else 1), header.orientation
-        )
+        image = _decode(content, header, reduction if decoded_smaller else 1)
+        if header.orientation != UPRIGHT:
+            image = turned_upright(image, header.orientation)
         if not decoded_smaller:
             image = average_squares(image, reduction)
     except Exception as error:  # Pillow promises no list of what a damaged image raises
