@@ -170,8 +170,7 @@ class TrainBatches:
     def _decode(self, index: int, sample: Sample, reduction: int) -> np.ndarray:
         image = self._recent.pop(index, None)
         if image is None:
-            with _naming_image(sample.image_path):  # any tile of a mosaic may fail
-                image = _cached(self.cache, index, partial(decode, sample, reduction))
+            image = _cached(self.cache, index, partial(decode, sample, reduction))
         if self.num_recent:
             self._recent[index] = image
             if len(self._recent) > self.num_recent:
@@ -286,18 +285,14 @@ def fill_images(
     return join_targets(targets)
 
 
-class _NamedError(RuntimeError):
-    """A failure that names its image."""
-
-
 @contextmanager
 def _naming_image(image_path: Path) -> Iterator[None]:
-    """Add the image's path to any failure inside that does not name an image yet."""
+    """Add the image's path to any failure inside that does not name an image."""
     try:
         yield
-    except (DatasetError, _NamedError):
+    except DatasetError:
         raise
     except UserError as error:
         raise DatasetError(f"{image_path}: {error}") from error
     except Exception as error:
-        raise _NamedError(f"{image_path}: {type(error).__name__}: {error}") from error
+        raise RuntimeError(f"{image_path}: {type(error).__name__}: {error}") from error
