@@ -26,7 +26,6 @@ from benchmarks.paste_and_warp import plain_item
 from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
 from utils.cli.flags import from_one
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, TrainRecipe, fill_images
 from utils.data.loading.image_cache import create_cache
@@ -39,6 +38,7 @@ from utils.data.sources.samples import Sample, table_of
 from utils.data.sources.splits import images_of
 from utils.processes.command import run_command
 from utils.processes.host_memory import keep_freed_images
+from utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
 
 DRAWN_SIZE = (480, 640)
 # Decoding takes as long as there is data. With grain of this standard deviation a JPEG has 160 KB

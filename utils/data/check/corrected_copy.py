@@ -21,13 +21,13 @@ import numpy as np
 from utils.boxes import xyxy_to_cxcywh
 from utils.data.check.checking import Check
 from utils.data.check.inspection import KINDS, CheckedImage, Row, is_unlabelled, read_rows
-from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.records.command.packing import dataset_yaml_text, new_folder, refuse_existing
 from utils.data.sources.class_folders import ClassFolders
 from utils.data.sources.dataset_yaml import DatasetSpec
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.label_file import label_path
 from utils.errors import DatasetError
+from utils.image_limits import IMAGE_SUFFIXES
 from utils.text import count, printable
 
 BROKEN = ("missing_image", "unreadable_image", "truncated_image", "image_size")

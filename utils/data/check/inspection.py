@@ -20,7 +20,6 @@ from utils.boxes import xyxy_to_cxcywh
 from utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes, read_as
 from utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerprint, fingerprint_of
 from utils.data.image.header import BrokenImageError, check_size, read_header
-from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS
 from utils.data.image.orientation import UPRIGHT
 from utils.data.sources.annotated_images import OVERSHOOT, AnnotatedImage
 from utils.data.sources.class_folders import ClassImage
@@ -35,6 +34,7 @@ from utils.data.sources.labels import ImageFile, ImageSource
 from utils.data.sources.record_images import RecordImage
 from utils.data.sources.splits import MOST_DECODED, image_bytes
 from utils.errors import brief
+from utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS
 from utils.regular_files import open_regular
 from utils.text import count
 

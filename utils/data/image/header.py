@@ -21,7 +21,6 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import ImageFileDirectory_v2, TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
 from utils.data.image.orientation import (
     EXCHANGES_SIDES,
     UPRIGHT,
@@ -29,6 +28,7 @@ from utils.data.image.orientation import (
     undone_by,
 )
 from utils.errors import UserError
+from utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
 from utils.optional import import_optional
 from utils.regular_files import open_regular
 

@@ -13,11 +13,11 @@ from utils.boxes import cxcywh_to_xyxy
 from utils.data.image.decoding import OtherSizeError, decode_bytes, read_as
 from utils.data.image.header import BrokenImageError
 from utils.data.image.labelled import Objects
-from utils.data.image.limits import MAX_IMAGE_BYTES
 from utils.data.records.layout import read_record
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.errors import DatasetError
+from utils.image_limits import MAX_IMAGE_BYTES
 from utils.regular_files import read_bytes
 
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from utils.cli.flags import from_one, new_parser
-from utils.data.image.limits import MAX_PIXELS
 from utils.data.records.command.packing import (
     dataset_yaml_text,
     new_folder,
@@ -30,6 +29,7 @@ from utils.data.sources.labels import ImageSource, scan_samples
 from utils.data.sources.record_images import RecordImage, read_index
 from utils.data.sources.splits import images_of
 from utils.errors import DatasetError
+from utils.image_limits import MAX_PIXELS
 from utils.processes.command import run_command
 from utils.progress import Progress
 from utils.regular_files import read_bytes

@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.records.layout import SUFFIX as RECORD_SUFFIX
 from utils.data.sources.record_images import RecordImage, find_record_files, read_record_images
 from utils.errors import DatasetError
+from utils.image_limits import IMAGE_SUFFIXES
 from utils.regular_files import read_text_bytes
 
 MAX_LIST_BYTES = 1 << 28  # millions of images

@@ -31,7 +31,6 @@ from utils.data.image.fingerprint import (
     near_duplicates,
 )
 from utils.data.image.header import BrokenImageError
-from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS
 from utils.data.records.layout import read_record
 from utils.data.sources.annotated_images import annotated_images, read_annotations
 from utils.data.sources.class_folders import ClassFolders, class_images
@@ -42,6 +41,7 @@ from utils.data.sources.labels import ImageSource, image_of, require_same_images
 from utils.data.sources.samples import SampleTable
 from utils.data.sources.scan_memory import Memory, in_pieces, look_up
 from utils.errors import DatasetError, UserError
+from utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS
 from utils.processes import watchdog
 from utils.processes.world import ALONE, World
 from utils.progress import Progress

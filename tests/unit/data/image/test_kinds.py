@@ -24,11 +24,11 @@ from tests.unit.data.image.kinds_of_images import (
 from utils.data.image.decoding import decode_bytes
 from utils.data.image.header import BrokenImageError, read_image_size, recognise
 from utils.data.image.letterbox import reduced_size
-from utils.data.image.limits import IMAGE_SUFFIXES, MAX_PIXELS
 from utils.data.sources.labels import scan_samples
 from utils.detect.media.image_file import decode_image
 from utils.detect.media.source import BrokenSourceError
 from utils.errors import DatasetError
+from utils.image_limits import IMAGE_SUFFIXES, MAX_PIXELS
 from utils.optional import INSTALL
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import logging
-import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -14,39 +11,30 @@ from typing import Any
 import numpy as np
 
 import backend
-from backend.checks import CPU
-from models.inference.exported import input_size, log_limits
+from models.detection.settings import configured
 from models.inference.image_detector import ImageDetector
-from models.inference.predictor import (
-    augmented,
-    class_names_of,
-    make_predictor,
-    suppression_settings,
-    with_size,
-)
+from models.inference.predictor import class_names_of, make_predictor, with_size
 from utils.cli.flags import whole_from
 from utils.data.image.letterbox import FILL
-from utils.detect.call_config import call_config, whole
-from utils.detect.config import DetectConfig
+from utils.detect.config import DetectConfig, call_config, whole
 from utils.detect.media.finding import file_source, find_sources
 from utils.detect.media.image_file import GivenImage, as_list
 from utils.detect.media.source import Source
 from utils.detect.pipeline.background import StageSeconds, num_threads
 from utils.detect.pipeline.reading import Read, Reader
 from utils.detect.results.image_result import ImageResult
+from utils.detect.results.of_task import result_of
 from utils.detect.tracker import SourceTrackers
-from utils.evaluation.nms import SuppressionSettings
+from utils.detections import SuppressionSettings
 from utils.optional import import_optional
 from utils.text import printable
 from utils.weights.detecting import Weights
-
-SURELY_FIT = 1 << 25  # values of images; asking takes 2 ms, as long as a small network
 
 log = logging.getLogger("detect")
 
 
 class TrainedDetector:
-    """Trained weights on a device, ready to detect; made by `models.load`.
+    """Trained weights on a device, ready to detect; made by `duet.load`.
 
     Threads may share one. What is found in an image depends neither on other threads nor, with
     batch=1, on the other images given.
@@ -84,7 +72,7 @@ class TrainedDetector:
         predictor = make_predictor(weights, self.device, half=half)
         self.stride = predictor.stride
         self.class_names = class_names_of(weights[0], predictor.head.num_classes)
-        self._weights, self._task = weights, predictor.head.task
+        self._weights = weights
         self._max_pixels = max_pixels or DetectConfig.max_pixels
         self._detector = ImageDetector(
             predictor, self.device, DetectConfig.image_size, SuppressionSettings()
@@ -112,7 +100,7 @@ class TrainedDetector:
             batch_frames = frames[start : start + config.batch_size]
             found = detector.detect([frame.image for frame in batch_frames])
             results += [
-                detector.task.result(frame, one, self.class_names)
+                result_of(detector.head.task.name, frame, one, self.class_names)
                 for frame, one in zip(batch_frames, found, strict=True)
             ]
         return results
@@ -188,36 +176,14 @@ class TrainedDetector:
                     ids = None
                     if config.track:
                         found, ids = trackers.update(found, read.frame, read.source.rate)
-                    yield detector.task.result(read.frame, found, self.class_names, ids)
+                    yield result_of(
+                        detector.head.task.name, read.frame, found, self.class_names, ids
+                    )
 
     def _config(self, **options: Any) -> DetectConfig:
-        config, task = call_config(len(self.class_names), **options), self._task
-        task.check(config)
-        config = with_size(config, task, self._weights)
-        log_limits(config, self._weights)
-        size = input_size(config, self._detector.predictor)
-        return dataclasses.replace(config, image_size=size)
-
-
-def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any) -> ImageDetector:
-    """Return a detector with the settings of a call, of the same network and its lock.
-
-    Args:
-        suppression: fields of `SuppressionSettings` that differ from those of config.
-
-    Raises:
-        UserError: images of the size take more memory than this machine has.
-    """
-    settings = suppression_settings(config, multi_label=False)
-    detector = copy.copy(detector)
-    detector.image_size, detector.tiling = config.image_size, config.tiling
-    detector.suppression = dataclasses.replace(settings, **suppression)
-    shape = (config.batch_size, 3, config.image_size, config.image_size)
-    if detector.device == CPU and math.prod(shape) > SURELY_FIT:
-        detector.predictor.require_memory(shape, trains=False)
-    if config.augment:
-        detector.predictor = augmented(detector.predictor)
-    return detector
+        config = call_config(len(self.class_names), **options)
+        self._detector.head.task.check(config)
+        return with_size(config, self._detector.predictor, self._weights)
 
 
 def _warn(read: Read) -> None:

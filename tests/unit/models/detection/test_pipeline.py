@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from backend import device
+from models.detection.pipeline import Lanes, Pipeline, num_lanes
 from models.inference.image_detector import ImageDetector
-from models.inference.pipeline import Lanes, Pipeline, num_lanes
 from models.inference.predictor import make_predictor
 from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
 from utils.detect.media.source import BrokenSourceError, Frame

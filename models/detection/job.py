@@ -6,24 +6,15 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
-import backend
-from models.inference.exported import input_size, log_limits
-from models.inference.image_detector import ImageDetector
-from models.inference.pipeline import Pipeline, num_lanes
-from models.inference.predictor import (
-    class_names_of,
-    make_predictor,
-    suppression_settings,
-    with_size,
-)
-from utils.cli.detection_config import require_known
+from models.detection.pipeline import Pipeline
+from models.detection.settings import make_detector
+from models.inference.predictor import class_names_of
 from utils.detect.config import DetectConfig
 from utils.detect.media.finding import are_several
 from utils.detect.media.source import Source
-from utils.detect.pipeline.report import Done, RunReport
+from utils.detect.pipeline.report import Done, RunReport, Window
 from utils.detect.results.run_files import RunFiles
 from utils.detect.tracker import SourceTrackers
-from utils.detect.window import Window
 from utils.errors import UserError
 from utils.processes.interrupt import ending_at_termination
 from utils.state.folder import create_run_folder
@@ -47,11 +38,11 @@ def run_detection(
     detector = make_detector(config, weights, are_several(sources, config.tiling))
     class_names = class_names_of(weights[0], detector.predictor.head.num_classes)
     folder = create_run_folder(config.project, config.name, config.exist_ok)
-    report = RunReport(sources)
+    report = RunReport(sources, config.source)
     track = None
     if config.track:
         track = SourceTrackers(config.confidence_threshold, config.class_agnostic).update
-    log.info("weights: %s; source: %s", " ".join(config.weights), report.source(config.source))
+    log.info("weights: %s; source: %s", " ".join(config.weights), report.sources)
     add = with_window(report.add, config)
     try:
         with ending_at_termination(), report, RunFiles(folder, config, class_names) as files:
@@ -63,31 +54,10 @@ def run_detection(
     if not report.num_frames:
         with contextlib.suppress(OSError):  # labels of an earlier run may be in it
             folder.rmdir()
-        raise UserError(f"--source {report.source(config.source)}: nothing in it could be read")
+        raise UserError(f"--source {report.sources}: nothing in it could be read")
     report.print_totals(pipeline.seconds.by_stage)
     say(f"results in {folder}")
     return report.num_broken
-
-
-def make_detector(
-    config: DetectConfig, weights: Sequence[Weights], several: bool = True
-) -> ImageDetector:
-    """Build the models on the device that the flags ask for.
-
-    Args:
-        several: batches can be computed side by side.
-    """
-    device = backend.device.resolve(config.device)
-    log.info(backend.device.describe(device))
-    predictor = make_predictor(weights, device, config.augment, config.half)
-    task = predictor.head.task
-    task.check(config)
-    image_size = input_size(with_size(config, task, weights), predictor)
-    log_limits(config, weights)
-    require_known("--classes", config.classes, predictor.head.num_classes)
-    suppression = suppression_settings(config, multi_label=False)
-    lanes = num_lanes(device, weights) if several else 1
-    return ImageDetector(predictor, device, image_size, suppression, config.tiling, lanes)
 
 
 def with_window(report: Callable[[Done], None], config: DetectConfig) -> Callable[[Done], None]:

@@ -18,20 +18,19 @@ import numpy as np
 
 import backend
 from backend.checks import CPU
-from models.inference.api import configured
+from models.detection.pipeline import Lanes
+from models.detection.settings import configured, make_detector
 from models.inference.image_detector import ImageDetector
-from models.inference.job import make_detector
-from models.inference.pipeline import Lanes
 from models.inference.predictor import class_names_of
+from utils.data.image.image_file import encode_image, suffix_that_holds
 from utils.data.image.letterbox import FILL
 from utils.data.image.view import View
-from utils.detect.call_config import call_config
-from utils.detect.config import DetectConfig
+from utils.detect.config import DetectConfig, call_config
 from utils.detect.media.image_file import decode_image
 from utils.detect.media.source import BrokenSourceError, Frame
 from utils.detect.pipeline.background import num_threads
-from utils.detect.results.image_file import encode_image, suffix_that_holds
 from utils.detect.results.image_result import ImageResult
+from utils.detect.results.of_task import result_of
 from utils.errors import UserError
 from utils.serve.config import ModelSource, ServeConfig
 from utils.serve.frames import pack_frame, read_frame
@@ -70,7 +69,7 @@ class ServedModel:
         if query.get("max_det", 1) > most:
             raise UserError(f"max_det {query['max_det']}; at most {most:,} are accepted")
         config = call_config(len(self.class_names), **{**self.about["defaults"], **query})
-        self.detector.task.check(config)
+        self.detector.head.task.check(config)
         return configured(self.detector, replace(config, image_size=self.detector.image_size))
 
 
@@ -80,7 +79,7 @@ def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
     Raises:
         UserError: weights, a device or settings that cannot be used.
     """
-    shared = {field.name for field in fields(DetectConfig)} & {one.name for one in fields(config)}
+    shared = {field.name for field in fields(DetectConfig)} & vars(config).keys()
     settings = {name: getattr(config, name) for name in shared} | {"weights": (source.weights,)}
     weights = load_to_detect(source.weights, config.runtime, several=True)
     detector = make_detector(DetectConfig(**settings), [weights])
@@ -88,11 +87,11 @@ def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
     side = detector.image_size
     detector.predictor.require_memory((most, 3, side, side), trains=False)
     detector.detect([np.full((side, side, 3), FILL, np.uint8)])
-    class_names = class_names_of(weights, detector.predictor.head.num_classes)
+    class_names = class_names_of(weights, detector.head.num_classes)
     runtime = weights.runtime.name if isinstance(weights, ExportedWeights) else None
     about = {
         "name": source.name,
-        "task": detector.task.name,
+        "task": detector.head.task.name,
         "class_names": class_names,
         "image_size": side,
         "runs_in": runtime or backend.device.describe(detector.device),
@@ -117,7 +116,7 @@ def batch_size_of(weights: Weights, device: str, most: int) -> int:
         metadata = weights.runtime.metadata
         if not metadata.dynamic:
             return min(most, metadata.batch_size)
-        return 1 if weights.side_by_side else most
+        return 1 if weights.lanes > 1 else most
     return 1 if device == CPU else most
 
 
@@ -224,7 +223,7 @@ class Worker:
     def _finish(self, model: ServedModel, job: Job, rows: Any, batch: int) -> None:
         kind, frame = job.asked["answer"], Frame(job.image, "image")
         found = job.detector.finish([job.view], [rows])
-        result = job.detector.task.result(frame, found, model.class_names).finite()
+        result = result_of(job.detector.head.task.name, frame, found, model.class_names)
         body, media_type = b"", "application/json"
         if kind != "json":
             suffix = suffix_that_holds(SUFFIXES[kind], result.image)  # a large JPEG becomes PNG

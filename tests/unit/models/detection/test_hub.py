@@ -10,8 +10,8 @@ from PIL import Image, ImageShow
 
 import backend
 import hubconf
-from models.inference.hub import hub_views
-from models.inference.hub_results import HubResults
+from models.detection.hub import hub_views
+from models.detection.hub_results import HubResults
 from tests.shared_files import shared_path
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 from utils.detect.media.source import Frame

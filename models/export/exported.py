@@ -1,4 +1,4 @@
-"""An exported file -> a predictor; and its size and NMS compared with the flags."""
+"""An exported file -> a predictor: a wing of `models/inference/predictor.py`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,33 @@ from typing import Any
 import numpy as np
 
 from backend import ops
-from backend.processes import this_process
 from models.blocks.registry import find_block
-from models.detector import require_image_size
 from models.heads.base import Head
 from models.inference.image_detector import Predictor
-from utils.cli.detection_config import DetectionConfig
-from utils.detect.config import DetectConfig
+from models.inference.predictor import log_once
 from utils.errors import UserError, brief
 from utils.export.metadata import FLOATS, PIXELS, Metadata, Outputs, Runtime, fault_of_returned
-from utils.text import printable
 from utils.weights.detecting import ExportedWeights, Weights
 
-log = logging.getLogger("models")
+LIMITS = {"confidence_threshold": "--conf", "iou_threshold": "--iou", "max_detections": "--max-det"}
+
+
+def predictor_of(weights: Weights, half: bool) -> Predictor | None:
+    """Return the predictor of an exported file; None for other weights.
+
+    half: --half, which has no effect here; a line says so.
+    """
+    if not isinstance(weights, ExportedWeights):
+        return None
+    path, metadata = weights.path, weights.runtime.metadata
+    log_once("%s runs in %s", path, weights.runtime.name, level=logging.INFO)
+    if half:
+        log_once("--half: %s computes in %s, as it was exported", path, metadata.precision)
+    within = metadata.suppression
+    if limits := [f"{flag} {within[name]:g}" for name, flag in LIMITS.items() if name in within]:
+        text = "%s has NMS in it, and flags that would keep more have no effect: %s"
+        log_once(text, path, ", ".join(limits))
+    return ExportedPredictor(weights.runtime, path)
 
 
 class ExportedPredictor:
@@ -116,45 +130,3 @@ def head_of(metadata: Metadata, path: str = "") -> Head:
         )
     head: Head = kind.without_network(len(metadata.class_names))
     return head
-
-
-def input_size(config: DetectionConfig, predictor: Predictor) -> int:
-    """Return the long side of what the network takes: that of --img, or of a fixed size.
-
-    Raises:
-        UserError: --img is no multiple of the stride, or neither its default nor the fixed size.
-    """
-    if predictor.fixed_size is None:
-        require_image_size(config.image_size, predictor.stride, trains=False)
-        return config.image_size
-    height, width = predictor.fixed_size
-    longest, asked = max(height, width), config.image_size
-    if asked not in (longest, DetectConfig.image_size):
-        raise UserError(
-            f"--img {asked}: the exported file takes only images of {height} x {width} px (height "
-            "x width); leave --img out, or export it with --dynamic"
-        )
-    return longest
-
-
-def log_limits(config: DetectionConfig, weights: Sequence[Weights]) -> None:
-    """Log on the first rank which flags ask for more than the NMS in a file lets through."""
-    asked = {
-        "--conf": (config.confidence_threshold, "confidence_threshold", False),
-        "--iou": (config.iou_threshold, "iou_threshold", True),
-        "--max-det": (config.max_detections, "max_detections", True),
-    }
-    for file in weights:
-        if not isinstance(file, ExportedWeights) or not this_process().is_main:
-            continue
-        within = file.runtime.metadata.suppression
-        beyond = [
-            f"{flag} {value:g} (in the file {within[name]:g})"
-            for flag, (value, name, above) in asked.items()
-            if name in within and (value > within[name] if above else value < within[name])
-        ]
-        if beyond:
-            log.warning(
-                "%s has NMS in it, which has removed what these flags would keep: %s",
-                printable(file.path), ", ".join(beyond),
-            )  # fmt: skip

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from backend import ops
-from models.inference.exported import ExportedPredictor, input_size, log_limits
+from models.export.exported import ExportedPredictor
 from models.inference.image_detector import ImageDetector
-from models.inference.predictor import make_predictor
-from models.inference.predictors import Ensemble
+from models.inference.predictor import make_predictor, with_size
+from models.inference.predictors import Augmented, Ensemble
 from tests.tiny_weights import tiny_checkpoint
 from utils.detect.config import DetectConfig
 from utils.errors import UserError
@@ -154,22 +154,24 @@ def test_half_precision_is_that_of_the_file(caplog):
 
 
 def test_another_size_is_refused_with_that_of_the_file():
+    fixed, free = ExportedPredictor(Runtime()), ExportedPredictor(Runtime(dynamic=True))
     config = DetectConfig(weights=("a",), image_size=64)
     with pytest.raises(UserError, match="--img 64: the exported file takes only images of 32 x 48"):
-        input_size(config, ExportedPredictor(Runtime()))
-    assert input_size(config, ExportedPredictor(Runtime(dynamic=True))) == 64
+        with_size(config, fixed, [])
+    assert with_size(config, free, []).image_size == 64
     config = DetectConfig(weights=("a",), image_size=65)
     with pytest.raises(UserError, match="--img 65 is no multiple of the model's stride 16"):
-        input_size(config, ExportedPredictor(Runtime(dynamic=True)))
+        with_size(config, free, [])
 
 
-def test_flags_beyond_the_nms_of_a_file_are_told(caplog):
+def test_a_file_cannot_see_an_image_in_several_sizes():
+    with pytest.raises(UserError, match="--augment: an exported file .*; leave it out"):
+        Augmented(ExportedPredictor(Runtime()))
+
+
+def test_the_limits_of_the_nms_in_a_file_are_logged(caplog):
     within = {"confidence_threshold": 0.25, "iou_threshold": 0.45, "max_detections": 100}
-    file = weights(Runtime(suppression=within))
-    log_limits(DetectConfig(weights=("a",), max_detections=100), [file])
-    assert not caplog.records
-    log_limits(DetectConfig(weights=("a",), confidence_threshold=0.1, iou_threshold=0.6), [file])
+    make_predictor([weights(Runtime(suppression=within))], "cpu")
     (record,) = caplog.records
-    assert "--conf 0.1 (in the file 0.25)" in record.getMessage()
-    assert "--iou 0.6 (in the file 0.45)" in record.getMessage()
-    assert "--max-det 1000 (in the file 100)" in record.getMessage()
+    assert "a.onnx has NMS in it" in record.getMessage()
+    assert "--conf 0.25, --iou 0.45, --max-det 100" in record.getMessage()

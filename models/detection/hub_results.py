@@ -159,12 +159,7 @@ class HubResults:
 
     def pandas(self) -> Tables:
         """Return tables, as `results.pandas().xyxy[0]` wants them; UserError without pandas."""
-
-        columns = {"xyxy": CORNERS, "xywh": CENTRE_AND_SIZE}
-        return Tables(*(
-            [one.table_of(_boxes(one, kind), columns[kind[:4]]) for one in self._results]
-            for kind in Tables._fields
-        ))  # fmt: skip
+        return Tables(*([_table(one, kind) for one in self._results] for kind in Tables._fields))
 
 
 def _boxes(result: Result, kind: str) -> np.ndarray:
@@ -176,6 +171,15 @@ def _boxes(result: Result, kind: str) -> np.ndarray:
         return boxes
     height, width = result.image.shape[:2]
     return boxes / np.array([width, height, width, height], np.float32)
+
+
+def _table(result: Result, kind: str) -> Any:
+    """Return a table of what was found, with boxes in the format that a field names."""
+    table = result.to_pandas()
+    table[list(CORNERS)] = _boxes(result, kind).astype(np.float64)
+    if kind.startswith("xywh"):
+        return table.rename(columns=dict(zip(CORNERS, CENTRE_AND_SIZE, strict=True)))
+    return table
 
 
 def _tensor(result: Result, kind: str) -> Tensor:

@@ -9,11 +9,11 @@ import pytest
 
 import detect
 import hubconf
-from models import load
+from duet import load
 from tests.tiny_tasks import write_tiny_classifier
 from tests.tiny_weights import noise
+from utils.data.image.image_file import save_image
 from utils.detect.results.class_result import ClassResult
-from utils.detect.results.image_file import save_image
 from utils.errors import UserError
 
 IMAGES = [noise(64, 96, 1), noise(96, 64, 2), noise(33, 70, 3), noise(64, 96, 4)]
@@ -111,5 +111,5 @@ def test_flags_that_mean_nothing_to_a_classifier_are_refused(run, tmp_path, flag
 
 
 def test_the_hub_says_what_takes_a_classifier(weights):
-    with pytest.raises(UserError, match="results are boxes.*`from models import load`"):
+    with pytest.raises(UserError, match="results are boxes.*`from duet import load`"):
         hubconf.custom(str(weights), device="cpu")

@@ -9,10 +9,7 @@ import sys
 
 import pytest
 
-from utils.errors import UserError
 from utils.project import PROJECT
-from utils.state import start_checks
-from utils.state.start_checks import check_device
 
 # Runs one command after the other; prints how each ended and its errors. Both frameworks are there
 # but fail as soon as one is imported.
@@ -70,17 +67,3 @@ def test_a_command_refuses_flags_before_a_framework_or_rank_starts(ends, number)
     assert code == 2
     assert printed.startswith("error: ") and REFUSED[number][1] in printed
     assert len(printed.splitlines()) <= 2
-
-
-def test_a_gpu_is_refused_where_no_driver_is_to_be_seen(monkeypatch):
-    monkeypatch.setattr(start_checks, "sees_driver", lambda: False)
-    for device in ("0", "cuda:1", "0,1"):
-        with pytest.raises(UserError, match=f"--device '{device}' is not there: this machine"):
-            check_device(device)
-    for other in ("", "cpu"):
-        check_device(other)
-    monkeypatch.setattr(start_checks, "sees_driver", lambda: True)
-    check_device("0,1")
-    for wrong in ("gpu", "0,,1", "cuda", "-1", "cuda:x", " "):
-        with pytest.raises(UserError, match="cpu, a GPU's number such as 0, or 0,1 is needed"):
-            check_device(wrong)

@@ -7,10 +7,10 @@ import pytest
 
 import detect
 import hubconf
-from models import load
+from duet import load
 from tests.tiny_tasks import write_tiny_segmenter
 from tests.tiny_weights import noise
-from utils.detect.results.image_file import save_image
+from utils.data.image.image_file import save_image
 from utils.errors import UserError
 
 IMAGES = [noise(64, 96, 1), noise(96, 64, 2), noise(33, 70, 3), noise(64, 96, 4)]

@@ -15,21 +15,20 @@ import numpy as np
 
 import backend
 from backend import nn
+from models.detection.hub_results import HubResults
+from models.detection.settings import configured
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.inference.api import configured
-from models.inference.exported import input_size
-from models.inference.hub_results import HubResults
 from models.inference.image_detector import ImageDetector
-from models.inference.predictor import class_names_of, make_predictor
+from models.inference.predictor import class_names_of, make_predictor, with_size
 from utils.data.image.letterbox import fit_letterbox, letterbox
-from utils.data.image.limits import MAX_PIXELS
 from utils.data.image.view import View
-from utils.detect.call_config import call_config
-from utils.detect.config import DetectConfig
+from utils.detect.config import DetectConfig, call_config
 from utils.detect.media.image_file import GivenImage, as_list
 from utils.detect.media.source import Frame
-from utils.evaluation.nms import SuppressionSettings
+from utils.detect.results.of_task import result_of
+from utils.detections import SuppressionSettings
+from utils.image_limits import MAX_PIXELS
 from utils.model_yamls import shipped_model
 from utils.weights.checkpoint import Checkpoint, Header
 from utils.weights.detecting import Weights
@@ -92,7 +91,9 @@ class HubModel:
         rows = detector.predict(views)
         predicted = time.perf_counter()
         results: list[Any] = [  # of boxes: `Task.require`
-            detector.task.result(frame, detector.finish([view], [found]), self._class_names)
+            result_of(
+                detector.head.task.name, frame, detector.finish([view], [found]), self._class_names
+            )
             for frame, view, found in zip(frames, views, rows, strict=True)
         ]
         end = time.perf_counter()
@@ -145,7 +146,7 @@ class HubModel:
             batch=max(num_images, 1),
         )
         if self._detector.predictor.fixed_size is not None:
-            input_size(config, self._detector.predictor)
+            with_size(config, self._detector.predictor, self._weights)
         return configured(self._detector, config, multi_label=bool(self.multi_label))
 
 

@@ -1,4 +1,4 @@
-"""`python -m models.serving FLAGS`: the process that predicts for `python -m utils.serve`.
+"""`python -m models.detection FLAGS`: the process that predicts for `python -m utils.serve`.
 
 It takes the flags of the server. Requests come in on its standard input and answers go out on its
 standard output, in frames; it ends when the input does.
@@ -30,7 +30,7 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
     config = parse_serve_flags()
     backend.use(config.backend)
-    from models.inference.worker import Worker, load_model
+    from models.detection.worker import Worker, load_model
 
     models = [load_model(source, config) for source in config.models]
     Worker(models, config, answers).run(sys.stdin.buffer)

@@ -1,4 +1,4 @@
-"""The loggers of --loggers: what they are told of a run, and that none can end it.
+"""The events of a run, and the loggers of --loggers that receive them besides the run's files.
 
 A class of your own that has the methods of `RunLogger` is one: `--loggers mymodule:MyLogger`, where
 Python finds mymodule; it is made without arguments.
@@ -7,6 +7,7 @@ Python finds mymodule; it is made without arguments.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,11 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from utils.errors import UserError
 
-LOGGERS = {
-    "tensorboard": "utils.report.loggers.packages:TensorBoardLogger",
-    "wandb": "utils.report.loggers.packages:WandbLogger",
-    "mlflow": "utils.report.loggers.packages:MlflowLogger",
-}
+WINGS = ("utils.report.loggers",)  # packages with more loggers, each in a table LOGGERS by name
 METHODS = ("run_begins", "epoch_ends", "run_ends", "close")
 
 log = logging.getLogger("train")
@@ -31,7 +28,7 @@ class RunBegins(NamedTuple):
     settings: Mapping[str, Any]  # as opt.yaml has them
     hyperparameters: Mapping[str, Any]  # as hyp.yaml has them
     class_names: Sequence[str]
-    epochs_done: int  # the epoch behind them may be told a second time
+    epochs_done: int  # the epoch behind them may be sent a second time
     resumed: bool  # after an interruption
 
 
@@ -73,21 +70,20 @@ def make_loggers(names: Sequence[str]) -> Loggers:
     Raises:
         UserError: a name is none, a package is absent, or a class has not all methods.
     """
-    return Loggers({name: _make(name) for name in names})
+    return Loggers({name: _make(name, _class_of(name)) for name in names})
 
 
 def check_loggers(names: Sequence[str]) -> None:
     """Raise UserError for what `make_loggers` refuses, without an instance of a user's class."""
     for name in names:
-        if name in LOGGERS:
-            _make(name)
-        else:
-            _class_of(name)
+        kind = _class_of(name)
+        if ":" not in name:
+            _make(name, kind)
 
 
-def _make(name: str) -> RunLogger:
+def _make(name: str, kind: Any) -> RunLogger:
     try:
-        logger: RunLogger = _class_of(name)()
+        logger: RunLogger = kind()
     except UserError:
         raise
     except Exception as error:  # of a class that is not ours
@@ -97,10 +93,14 @@ def _make(name: str) -> RunLogger:
 
 def _class_of(name: str) -> Any:
     """Return the class that module:Class names, or that of a known package."""
-    module, separator, attribute = LOGGERS.get(name, name).partition(":")
+    module, separator, attribute = name.partition(":")
     if not separator:
-        known = ", ".join(LOGGERS)
-        raise UserError(f"--loggers {name}; accepted: {known}, or module:Class of your own")
+        wings = [importlib.import_module(wing) for wing in WINGS if importlib.util.find_spec(wing)]
+        known = {key: kind for wing in wings for key, kind in wing.LOGGERS.items()}
+        if name not in known:
+            accepted = ", ".join([*known, "module:Class of your own"])
+            raise UserError(f"--loggers {name}; accepted: {accepted}")
+        return known[name]
     try:
         kind = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # a module that is not ours may raise any
@@ -110,8 +110,8 @@ def _class_of(name: str) -> Any:
         ) from error
     if missing := [method for method in METHODS if not callable(getattr(kind, method, None))]:
         raise UserError(
-            f"--loggers {name} lacks {', '.join(missing)}; utils/report/loggers/events.py says "
-            "what a logger has"
+            f"--loggers {name} lacks {', '.join(missing)}; utils/report/events.py shows the "
+            "methods of a logger"
         )
     return kind
 
@@ -123,19 +123,19 @@ class Loggers:
         self._loggers = dict(loggers or {})
 
     def run_begins(self, event: RunBegins) -> None:
-        self._tell("run_begins", event)
+        self._send("run_begins", event)
 
     def epoch_ends(self, event: EpochEnds) -> None:
-        self._tell("epoch_ends", event)
+        self._send("epoch_ends", event)
 
     def run_ends(self, event: RunEnds) -> None:
-        self._tell("run_ends", event)
+        self._send("run_ends", event)
 
     def close(self) -> None:
-        self._tell("close")
+        self._send("close")
         self._loggers.clear()
 
-    def _tell(self, method: str, *event: Any) -> None:
+    def _send(self, method: str, *event: Any) -> None:
         """Pass an event to all; a full disk or an unreachable server must not end a training."""
         for name, logger in list(self._loggers.items()):
             try:

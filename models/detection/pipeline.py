@@ -26,12 +26,11 @@ from utils.detect.pipeline.background import (
     StageSeconds,
     Writer,
     num_threads,
-    runtime_lanes,
 )
 from utils.detect.pipeline.reading import Read, Reader
 from utils.detect.pipeline.report import Done
-from utils.detect.results.names import Place
-from utils.detect.results.run_files import RunFiles, Share
+from utils.detect.results.of_task import result_of
+from utils.detect.results.run_files import Place, RunFiles, Share
 from utils.weights.detecting import ExportedWeights, Weights
 
 Made = TypeVar("Made")
@@ -41,9 +40,9 @@ Track = Callable[[Any, Frame, Fraction | None], tuple[Any, np.ndarray]]
 
 def num_lanes(device: str, weights: Sequence[Weights] = ()) -> int:
     """Return how many batches to have in the network at once: of weights, on a device."""
-    overlap = [one.side_by_side for one in weights if isinstance(one, ExportedWeights)]
-    if overlap:
-        return runtime_lanes() if all(overlap) else 1
+    of_files = [one.lanes for one in weights if isinstance(one, ExportedWeights)]
+    if of_files:
+        return min(of_files)
     return min(backend.device.host_threads(), MOST_THREADS) if device == CPU else 1
 
 
@@ -150,7 +149,7 @@ class Pipeline:
             found, ids = self.detector.finish(read.prepared, rows), None
             if self._track is not None:
                 found, ids = self._track(found, frame, read.source.rate)
-            result = self.detector.task.result(frame, found, self.class_names, ids)
+            result = result_of(self.detector.head.task.name, frame, found, self.class_names, ids)
         done = Done(read.source, result, input_size=read.prepared[0].placement.input_size)
         if self._files is None or place is None:
             return Written(done)
