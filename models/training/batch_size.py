@@ -22,8 +22,8 @@ from models.training.state import TrainState, build_state
 from models.training.step import settle, train_step
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.image.labelled import LabelledImage
-from utils.data.loading.batch import Batch
-from utils.data.loading.items import BOXES, BoxItems, join_targets
+from utils.data.loading.batch import Batch, join_targets
+from utils.data.loading.items import BOXES, BoxItems
 from utils.data.loading.memory import free_memory
 from utils.data.loading.quads import QUAD
 from utils.data.sources.samples import table_of

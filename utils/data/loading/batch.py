@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +52,30 @@ class Targets(NamedTuple):
         """Return all arrays, those of the masks last."""
         own = [self.image_index, self.class_index, self.boxes_cxcywh_norm]
         return own if self.masks is None else [*own, *self.masks]
+
+
+def join_targets(parts: Sequence[Targets]) -> Targets:
+    """Return the objects of images, each with its own targets, as those of a batch.
+
+    Without images there are no masks either.
+    """
+    empty = np.zeros(0, np.int64)
+    counts = np.array([len(part.class_index) for part in parts], np.int64)
+    image_index = np.repeat(np.arange(len(parts)), counts)
+    class_index = np.concatenate([empty, *(part.class_index for part in parts)])
+    boxes = np.concatenate(
+        [np.zeros((0, 4), np.float32), *(part.boxes_cxcywh_norm for part in parts)]
+    )
+    masks = [part.masks for part in parts if part.masks is not None]
+    if not masks:
+        return Targets(image_index, class_index, boxes)
+    offsets = np.cumsum([0, *(len(mask.maps) for mask in masks)])[:-1]
+    map_index = [m.map_index + offset for m, offset in zip(masks, offsets.tolist(), strict=True)]
+    maps = np.concatenate([mask.maps for mask in masks])
+    joined = TargetMasks(
+        maps, np.concatenate(map_index), np.concatenate([mask.value for mask in masks])
+    )
+    return Targets(image_index, class_index, boxes, joined)
 
 
 class Batch(NamedTuple):

@@ -15,9 +15,9 @@ import numpy as np
 
 from utils.data.image.labelled import LabelledImage, SourceImage
 from utils.data.image.letterbox import Letterbox, reduced_size
-from utils.data.loading.batch import Batch, Targets
+from utils.data.loading.batch import Batch, Targets, join_targets
 from utils.data.loading.image_cache import ImageCache
-from utils.data.loading.items import BOXES, BoxItems, join_targets
+from utils.data.loading.items import BOXES, BoxItems
 from utils.data.loading.order import SQUARE, BatchRecipe, Epoch, aspect_order, draws_of, rectangle
 from utils.data.loading.quads import QUAD, draw_enlarged, join_quads
 from utils.data.loading.reading import decode, objects_of

@@ -194,27 +194,3 @@ class ClassItems(BoxItems):
 
 BOXES = BoxItems()
 CLASSES = ClassItems()
-
-
-def join_targets(parts: Sequence[Targets]) -> Targets:
-    """Return the objects of images, each with its own targets, as those of a batch.
-
-    Without images there are no masks either.
-    """
-    empty = np.zeros(0, np.int64)
-    counts = np.array([len(part.class_index) for part in parts], np.int64)
-    image_index = np.repeat(np.arange(len(parts)), counts)
-    class_index = np.concatenate([empty, *(part.class_index for part in parts)])
-    boxes = np.concatenate(
-        [np.zeros((0, 4), np.float32), *(part.boxes_cxcywh_norm for part in parts)]
-    )
-    masks = [part.masks for part in parts if part.masks is not None]
-    if not masks:
-        return Targets(image_index, class_index, boxes)
-    offsets = np.cumsum([0, *(len(mask.maps) for mask in masks)])[:-1]
-    map_index = [m.map_index + offset for m, offset in zip(masks, offsets.tolist(), strict=True)]
-    maps = np.concatenate([mask.maps for mask in masks])
-    joined = TargetMasks(
-        maps, np.concatenate(map_index), np.concatenate([mask.value for mask in masks])
-    )
-    return Targets(image_index, class_index, boxes, joined)

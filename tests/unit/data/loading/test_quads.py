@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from tests.shared_files import shared_path
-from utils.data.loading.batch import TargetMasks, Targets
-from utils.data.loading.items import join_targets
+from utils.data.loading.batch import TargetMasks, Targets, join_targets
 from utils.data.loading.quads import draw_enlarged, join_quads
 
 
