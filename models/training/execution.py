@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import backend
-from backend import amp, autograd, dist, fused, openmp, use
+from backend import amp, autograd, cores, dist, fused, use
 from backend.checks import CPU
 from backend.contract import Tensor
 from models.blocks.registry import count_gflops
@@ -151,7 +151,7 @@ def choose_step_threads(config: TrainConfig, spec: ModelSpec, device: str, ranks
     ranks: that share a batch.
     """
     most = backend.device.host_threads()
-    if device != CPU or openmp.are_asked_for():
+    if device != CPU or cores.are_asked_for():
         return
     images = -(-config.batch_size // ranks)
     images = min(images, config.micro_batch or images)
