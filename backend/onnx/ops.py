@@ -135,6 +135,10 @@ def take_at(x: Tensor, places: Sequence[np.ndarray]) -> Tensor:
 
 def upsample_nearest_2x(x: Tensor) -> Tensor:
     batch, channels, height, width = x.shape
+    if x.dtype == "float64":  # of which ONNX Runtime has no Resize
+        twice = cat([x.reshape(batch, channels, height, width, 1)] * 2, dim=4)
+        rows = twice.reshape(batch, channels, height, 1, 2 * width)
+        return cat([rows] * 2, dim=3).reshape(batch, channels, 2 * height, 2 * width)
     scales = constant(np.array([1, 1, 2, 2], np.float32))
     shape = batch, channels, height * 2, width * 2
     return apply(
@@ -169,6 +173,8 @@ def _numbers_to(end: int) -> Tensor:
 
 def resize_bilinear(x: Tensor, height: int, width: int) -> Tensor:
     checks.resized_sides(x.shape, height, width)
+    if x.dtype == "float64":
+        return _resize_by_products(x, height, width)
     shape = (*x.shape[:2], height, width)
     return apply(
         "Resize",
@@ -178,6 +184,22 @@ def resize_bilinear(x: Tensor, height: int, width: int) -> Tensor:
         mode="linear",
         coordinate_transformation_mode="half_pixel",
     )
+
+
+def _resize_by_products(x: Tensor, height: int, width: int) -> Tensor:
+    """Resize float64, of which ONNX Runtime has no Resize: rows, then columns."""
+    if any(isinstance(side, Size) for side in (*x.shape[2:], height, width)):
+        raise ValueError("float64 images of free sizes cannot be resized; cast them to float32")
+    for size in (width, height):
+        parts = constant(_parts_of(x.shape[3], size).T)
+        x = apply("MatMul", (x, parts), (*x.shape[:3], size), x.dtype).permute(0, 1, 3, 2)
+    return x
+
+
+def _parts_of(old: int, new: int) -> np.ndarray:
+    """Return (new, old): how much of each old pixel of a line is in each new one."""
+    centres = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
+    return np.maximum(1 - np.abs(centres[:, None] - np.arange(old)), 0)
 
 
 def flip_columns(x: Tensor) -> Tensor:

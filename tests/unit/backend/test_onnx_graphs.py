@@ -116,6 +116,14 @@ def test_a_side_that_an_earlier_tensor_has_is_asked_of_it_once() -> None:
     assert not isinstance(enlarged.shape[3], Size) and enlarged.shape[3] == width
 
 
+def test_a_resize_of_free_sides_in_float64_is_refused() -> None:
+    given = images()
+    with pytest.raises(ValueError, match="float64 images of free sizes"):
+        ops.resize_bilinear(ops.cast(given, "float64"), 2, 3)
+    with pytest.raises(ValueError, match="float64 images of free sizes"):
+        ops.resize_bilinear(constant(np.ones((1, 3, 4, 4))), given.shape[2], 3)
+
+
 def test_a_free_side_is_not_padded_to_a_number() -> None:
     with pytest.raises(ValueError, match="a side of free size cannot be padded to 9"):
         ops.pad_to(images(), 9, 6, 0.5)
