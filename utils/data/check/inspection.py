@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -25,17 +24,15 @@ from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS
 from utils.data.image.orientation import UPRIGHT
 from utils.data.sources.annotated_images import OVERSHOOT, AnnotatedImage
 from utils.data.sources.class_folders import ClassImage
+from utils.data.sources.drawn_split import MOST_DECODED
+from utils.data.sources.image_source import ImageSource, read_image_bytes
 from utils.data.sources.label_file import (
     COORDINATE_TOLERANCE,
     BrokenLabelError,
     box_of_polygon,
     lines_of,
-    read_label_bytes,
 )
-from utils.data.sources.labels import ImageFile, ImageSource
-from utils.data.sources.record_images import RecordImage
-from utils.data.sources.splits import MOST_DECODED, image_bytes
-from utils.errors import brief
+from utils.errors import DatasetError, brief
 from utils.regular_files import open_regular
 from utils.text import count
 
@@ -169,7 +166,7 @@ def inspect(
         found.append(Finding("no_label_file", split, path, f"there is no {source.labels_at}"))
     try:
         fingerprint, is_turned = read_as(source.path, partial(_look_at, source, size))
-    except (BrokenImageError, OtherSizeError) as error:
+    except (BrokenImageError, DatasetError, OtherSizeError) as error:
         finding = Finding("truncated_image", split, path, str(error))
         return CheckedImage(split, source, size), [*found, finding]
     if is_turned and not isinstance(source, ClassImage):  # of a class nothing lies anywhere
@@ -205,7 +202,7 @@ def _kind_of_fault(source: ImageSource, max_pixels: int) -> str:
 
 def _look_at(source: ImageSource, size: tuple[int, int]) -> tuple[Fingerprint, bool]:
     """Return the fingerprint of an image that can be decoded, and whether EXIF turns it."""
-    content = image_bytes(source)
+    content = read_image_bytes(source.path, source.place)
     found = fingerprint_of(content, MOST_DECODED)
     # It is flat, or cannot be decoded, which is an error here. Large ones take much memory.
     if found.look == UNKNOWN and size[0] * size[1] <= MOST_DECODED:
@@ -261,9 +258,7 @@ def read_rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> li
                 text = f"{MOST_FAULTS:,} faults; the rest is not checked"
                 return [*found, Row("", "broken_label", text)]
     except BrokenLabelError as error:
-        is_other = isinstance(image, AnnotatedImage) and not image.annotations.broken.get(
-            image.index
-        )
+        is_other = isinstance(image, AnnotatedImage) and not image.annotations.broken[image.index]
         return [Row("", "other_shape" if is_other else "broken_label", str(error))]
     return found
 
@@ -271,21 +266,14 @@ def read_rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> li
 def is_unlabelled(image: ImageSource) -> bool:
     """Return whether an image lacks a label file, and nothing else says what it shows."""
     try:
-        return _label_bytes(image) is None
+        return image.label_bytes() is None
     except BrokenLabelError:
         return False
 
 
-def _label_bytes(image: ImageSource) -> bytes | None:
-    """Return the content of an image's label file; None when it lacks one, b"" if it needs none."""
-    if isinstance(image, RecordImage):
-        return image.entry.labels
-    return read_label_bytes(Path(image.labels_at)) if isinstance(image, ImageFile) else b""
-
-
 def _rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> Iterator[Row]:
     if not isinstance(image, AnnotatedImage):
-        yield from rows_of_text(_label_bytes(image) or b"", num_classes)
+        yield from rows_of_text(image.label_bytes() or b"", num_classes)
         return
     class_index, boxes, polygons = image.read_objects(size)
     boxes_cxcywh = xyxy_to_cxcywh(boxes).tolist()

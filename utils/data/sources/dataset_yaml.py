@@ -12,14 +12,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from utils.data.sources.annotated_images import format_of
+from utils.data.sources.annotations import format_of
 from utils.data.sources.class_folders import ClassFolders, as_classes
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.names import SPLIT_NAMES
 from utils.data.sources.image_files import expand_glob, has_images, is_glob, no_images_text
 from utils.errors import DatasetError, brief
 from utils.text import count
-from utils.yaml_files import read_yaml
+from utils.yaml_files import read_yaml, yaml_text
 
 SPLITS = ("train", "val", "test")
 ONE_CLASS = "item"  # the public name of all classes together
@@ -71,6 +71,11 @@ def read_dataset_yaml(path: Path, splits: Sequence[str]) -> DatasetSpec:
     """
     document = read_yaml("--data", path, "a dataset YAML has the keys path, train, val and names")
     return _DatasetYaml(path, document).spec(splits)
+
+
+def dataset_yaml_text(entries: Mapping[str, str], class_names: Sequence[str]) -> str:
+    """Return a dataset YAML that names an entry of its own folder for each split."""
+    return yaml_text({"path": ".", **entries, "names": dict(enumerate(class_names))})
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import overload
+from typing import NamedTuple, overload
 
 import numpy as np
 
-from utils.data.records.layout import RecordPlace
 from utils.packed_texts import Paths, Texts, rows_of
 from utils.polygons import Polygons, join_polygons, starts_of
+
+
+class RecordPlace(NamedTuple):
+    """Where an image lies in a file of many: all that is needed to read and check it."""
+
+    path: Path
+    number: int  # from 0
+    offset: int  # bytes from the start of the file
+    length: int
+    checksum: int  # CRC-32
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by

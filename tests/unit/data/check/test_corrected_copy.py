@@ -8,7 +8,7 @@ import pytest
 from tests.unit.data.check.planted import GOOD, LABELS, write_dataset, write_planted
 from utils.data.check.checking import check_dataset
 from utils.data.check.corrected_copy import refuse_place, write_corrected
-from utils.data.records.command.packing import pack_samples
+from utils.data.records.packing import pack_samples
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.errors import DatasetError

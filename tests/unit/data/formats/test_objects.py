@@ -68,7 +68,7 @@ SAME_OUTLINE = {
 def test_the_same_objects_have_the_labels_of_a_label_file_bit_for_bit(tmp_path, name):
     objects = [SAME_BOX[name], *([SAME_OUTLINE[name]] if name in SAME_OUTLINE else [])]
     found = read_case(tmp_path, name, objects)
-    assert found.broken == {} and found.left_out == {}
+    assert not any(found.broken) and found.left_out == {}
     assert found.paths == (str(tmp_path / "a.jpg"), str(tmp_path / "b.jpg"))
     first, second = annotated_images(found, found.class_names, tmp_path)
     number = found.class_names.index("dog")
@@ -140,7 +140,7 @@ SHAPES = [
 @pytest.mark.parametrize(("name", "shape", "box", "points"), SHAPES)
 def test_a_shape_is_a_box_and_an_outline(tmp_path, name, shape, box, points):
     found = read_case(tmp_path, name, [shape])
-    assert not found.broken and not found.left_out and found.starts.tolist() == [0, 1, 2]
+    assert not any(found.broken) and not found.left_out and found.starts.tolist() == [0, 1, 2]
     np.testing.assert_allclose(found.boxes_xyxy[0], box, atol=1e-9)
     assert found.polygons.num_points[0] == points
     if points:
@@ -191,7 +191,7 @@ LEFT_OUT = [
 @pytest.mark.parametrize(("name", "shapes", "kinds"), LEFT_OUT)
 def test_what_is_not_trained_on_is_left_out_and_counted(tmp_path, name, shapes, kinds):
     found = read_case(tmp_path, name, shapes)
-    assert not found.broken and found.starts.tolist() == [0, 0, 1]
+    assert not any(found.broken) and found.starts.tolist() == [0, 0, 1]
     assert found.left_out == kinds
 
 
@@ -261,7 +261,7 @@ BROKEN = [
 @pytest.mark.parametrize(("name", "shape", "reason"), BROKEN)
 def test_a_shape_that_cannot_be_read_refuses_its_image_alone(tmp_path, name, shape, reason):
     found = read_case(tmp_path, name, [SAME_BOX[name], shape])
-    assert list(found.broken) == [0] and len(found.broken[0]) < 300
+    assert 0 < len(found.broken[0]) < 300 and not any(found.broken[1:])
     assert re.search(reason, found.broken[0]), found.broken[0]
     assert found.starts[2] - found.starts[1] == 1
     assert found.boxes_xyxy[-1].tolist() in ([20, 10, 60, 40], [0.1, 0.1, 0.3, 0.4])
@@ -311,7 +311,7 @@ def test_a_coco_file_cut_short_anywhere_is_refused(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"shapes": [], "shapes": []}', "\0"])
 def test_a_broken_file_of_one_image_refuses_that_image(tmp_path, text):
-    assert set(read_text(tmp_path, LABELME, text, CASES[LABELME].more).broken) == {0}
+    assert any(read_text(tmp_path, LABELME, text, CASES[LABELME].more).broken)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_a_broken_file_of_one_image_refuses_that_image(tmp_path, text):
 )
 def test_a_size_that_is_not_given_is_unknown(tmp_path, name, text):
     found = read_text(tmp_path, name, text)
-    assert found.sizes[0].tolist() == list(UNKNOWN) and not found.broken
+    assert found.sizes[0].tolist() == list(UNKNOWN) and not any(found.broken)
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def test_labelme_shapes_of_one_label_and_group_are_one_object(tmp_path):
 def test_labelme_masks_are_bounded(tmp_path, monkeypatch):
     shape = labelme_shape("mask", [[10, 5], [13, 8]], mask=png(RING))
     monkeypatch.setattr(labelme_format, "MAX_MASK_PIXELS", 20)
-    assert not read_case(tmp_path, LABELME, [shape] * 2).broken
+    assert not any(read_case(tmp_path, LABELME, [shape] * 2).broken)
     assert "3x3 px is too large" in read_case(tmp_path, LABELME, [shape] * 3).broken[0]
     monkeypatch.setattr(labelme_format, "MAX_RUNS", 3)
     assert "runs is noise" in read_case(tmp_path, LABELME, [shape]).broken[0]

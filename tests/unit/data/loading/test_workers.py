@@ -149,15 +149,15 @@ from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
 from utils.processes.command import run_command
 import numpy as np, pathlib, signal
-from utils.data.sources import labels
-read_image_size = labels.read_image_size
+from utils.data.sources import image_source
+read_image_size = image_source.read_image_size
 def crash_or_read(path, max_pixels):
     if path.stem == "00003":
         signal.raise_signal(signal.SIGSEGV)
     return read_image_size(path, max_pixels)
 def main():
     if sys.argv[2] == "scan":
-        labels.read_image_size = crash_or_read
+        image_source.read_image_size = crash_or_read
     samples = scan_samples(list_images([pathlib.Path(sys.argv[1])]), num_classes=5).samples
     backend.use(None)
     print(samples[CRASHING_INDEX].image_path, flush=True)

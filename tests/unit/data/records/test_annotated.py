@@ -13,7 +13,7 @@ from tests.outlines import assert_same_polygons, make_polygons
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from utils.data.loading.loader import TrainLoader
 from utils.data.records import __main__ as command
-from utils.data.records.command.packing import label_text
+from utils.data.records.packing import label_text
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.label_file import parse_labels
 from utils.data.sources.samples import Sample

@@ -16,8 +16,8 @@ from tests.unit.data.batch_digest import EVERYTHING, digest
 from tests.unit.data.records.record_files import index_entry, records_of, write_image_file
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.records import __main__ as command
-from utils.data.records.command.packing import pack_samples
 from utils.data.records.layout import forget_open_files, read_table
+from utils.data.records.packing import pack_samples
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from utils import array_cache
-from utils.data.sources import class_folders, scan_memory
+from utils.data.sources import image_source, scan_memory
 from utils.data.sources.class_folders import ClassFolders, similar_names
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import images_of, load_split
@@ -167,7 +167,7 @@ def test_what_a_scan_found_is_kept_and_follows_the_class(tmp_path, monkeypatch):
     assert load_split(load_dataset(data), "train").class_index.tolist() == [0, 1]
     reads = []
     monkeypatch.setattr(
-        class_folders, "read_image_size", lambda path, limit: reads.append(path) or (12, 16)
+        image_source, "read_image_size", lambda path, limit: reads.append(path) or (12, 16)
     )
     assert load_split(load_dataset(data), "train").class_index.tolist() == [0, 1]
     assert reads == []
