@@ -12,8 +12,8 @@ import numpy as np
 from utils.atomic_files import atomic_text_file
 from utils.colours import RGB, class_colour
 from utils.data.check.checking import Check
-from utils.data.check.crops import Crop, crop_grid
 from utils.data.check.inspection import KINDS, CheckedImage, Finding, count_objects
+from utils.data.image.crops import Crop, crop_grid
 from utils.data.loading.reading import decode, pixel_boxes
 from utils.data.sources.samples import Sample
 from utils.errors import DatasetError

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from utils.detections import Detections, GroundTruth
-from utils.evaluation.audit.findings import (
+from models.evaluation.audit.findings import (
     KINDS,
     LEAST_SCORE,
     MISPLACED,
@@ -18,6 +17,7 @@ from utils.evaluation.audit.findings import (
     examine,
     unseen_scores,
 )
+from utils.detections import Detections, GroundTruth
 
 CAT, DOG = 0, 1
 SIZE = (400, 400)

@@ -9,13 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from utils.atomic_files import atomic_text_file
-from utils.colours import RGB
-from utils.data.check.crops import Crop, crop_grid
-from utils.data.loading.reading import decode, pixel_boxes
-from utils.data.sources.samples import Sample
-from utils.errors import DatasetError
-from utils.evaluation.audit.findings import (
+from models.evaluation.audit.findings import (
     KINDS,
     MISPLACED,
     NOTHING,
@@ -24,6 +18,12 @@ from utils.evaluation.audit.findings import (
     UNSEEN,
     Finding,
 )
+from utils.atomic_files import atomic_text_file
+from utils.colours import RGB
+from utils.data.image.crops import Crop, crop_grid
+from utils.data.loading.reading import decode, pixel_boxes
+from utils.data.sources.samples import Sample
+from utils.errors import DatasetError
 from utils.html import html_page, paragraph, section
 from utils.text import count, printable
 
