@@ -83,8 +83,7 @@ def test_the_page_has_the_first_crops_of_each_kind(tmp_path, audit):
     text = audit_page(audit._replace(findings=FINDINGS[:1] * 5, split="train"), top=3)
     assert text.count("<figure ") == text.count("<img ") == 3
     assert "5 findings on 1 image are worth a look" in text and "labelled: 5<" in text
-    words = "may have learned the mistakes of its own training set"
-    assert words in text and words not in audit_page(audit, top=1)
+    assert "learns those of its training set" in text
     audit.samples[0].image_path.unlink()
     text = audit_page(audit, top=8)
     assert text.count("<figure ") == 4 and text.count("no image") == 2
