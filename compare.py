@@ -21,11 +21,12 @@ from pathlib import Path
 from utils.atomic_files import remove_unfinished
 from utils.comparison import document as documents
 from utils.comparison.load import describe_machine, load_average, require_same_machine
-from utils.comparison.plan import Cell, turns
+from utils.comparison.plan import PLAIN, Cell, turns
 from utils.comparison.report import head, read_document, run_lines, write_reports
-from utils.comparison.runs import carry_out, load_record
+from utils.comparison.runs import carry_out, load_record, refusal_of
 from utils.comparison.settings import Settings, parse_flags
 from utils.comparison.statistics import Document
+from utils.errors import UserError
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
 from utils.state.folder import RunLock, create_run_folder
@@ -84,6 +85,8 @@ class Comparison:
             say(f"{turn.name} ({number} of {len(planned)}) ...")
             sys.stdout.flush()  # it may be a pipe, and a run takes minutes
             runs.append(kept or carry_out(self.settings, turn, self.folder))
+            if number == 1 and turn.cell.variant == PLAIN and (reason := refusal_of(runs[-1])):
+                raise UserError(reason)  # every other run has these flags too
             say(*run_lines(runs[-1], kept is not None))
             write_reports(self.document("running"), self.folder)
             documents.require_equal_work(turn.cell, self.records, self.settings)

@@ -13,27 +13,28 @@ if __name__ == "__main__":
 import sys
 
 import backend
+from backend.devices import check_device
+from backend.select import choose
 from utils.data.sources.class_folders import ClassFolders
 from utils.data.sources.dataset import BUILT_INS, load_dataset
 from utils.detect.config import parse_detect_flags
 from utils.detect.media.finding import are_several, find_sources
-from utils.detect.window import require_window
+from utils.detect.pipeline.report import require_window
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED
-from utils.state.start_checks import check_command
 from utils.weights.detecting import load_all_to_detect
 
 
 def main() -> None:
     config = parse_detect_flags()
-    check_command(config)
+    check_device(config.device, choose(config.backend))
     if config.view_images:
         require_window("--view-img")
     sources = find_sources(place_of(config.source), config.max_pixels, config.video_stride)
     backend.use(config.backend)
     several = are_several(sources, config.tiling)
     weights = load_all_to_detect(config.weights, config.runtime, several)
-    from models.inference.job import run_detection
+    from models.detection.job import run_detection
 
     if run_detection(config, sources, weights):
         sys.exit(EXIT_FAILED)

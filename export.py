@@ -13,6 +13,7 @@ if __name__ == "__main__":
 import sys
 
 import backend
+from backend.devices import check_device
 from backend.select import choose
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
@@ -20,7 +21,6 @@ from utils.export.config import parse_export_flags
 from utils.export.formats import check_export
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED
-from utils.state.start_checks import check_device
 from utils.weights.load import load_weights
 
 

@@ -5,7 +5,7 @@ FOLDER is the folder of this file. Nothing is downloaded.
 
 from __future__ import annotations
 
-import models
+import duet
 from utils import errors
 from utils.processes.start import PACKAGES
 from utils.project import PROJECT
@@ -14,15 +14,15 @@ dependencies = list(PACKAGES)  # torch.hub names those that are missing
 
 
 def custom(path: str, device: str | int | None = None, backend: str | None = None):
-    """Return a model with trained weights: `models/inference/hub.py::HubModel`.
+    """Return a model with trained weights: `models/detection/hub.py::HubModel`.
 
     Args:
         path: a file that docs/en/weights.md lists.
         device: "cpu"; "0", or 0, for the first GPU; None for a GPU if there is one.
         backend: "torch", "oneflow" or "onnx"; None for the order of choice that the README gives.
     """
-    weights = models.begin([path], backend, _device_name(device))
-    from models.inference.hub import HubModel
+    weights = duet.begin([path], backend, _device_name(device))
+    from models.detection.hub import HubModel
 
     return HubModel(weights, _device_name(device))
 
@@ -71,8 +71,8 @@ def _named(
     """Return a public model with the weights of a file, or with initial weights."""
     if path is None and pretrained:
         path = _stored(name)
-    weights = models.begin([path] if path else [], backend, _device_name(device))
-    from models.inference.hub import HubModel, random_weights
+    weights = duet.begin([path] if path else [], backend, _device_name(device))
+    from models.detection.hub import HubModel, random_weights
 
     model = HubModel(weights or [random_weights(name, classes or 80)], _device_name(device))
     if classes not in (None, len(model.names)):

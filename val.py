@@ -13,6 +13,8 @@ if __name__ == "__main__":
 import logging
 
 import backend
+from backend.devices import check_device
+from backend.select import choose
 from utils.cli.val_config import ValConfig, parse_val_flags
 from utils.data.sources.coco_annotations import own_annotations
 from utils.data.sources.dataset import load_dataset
@@ -22,7 +24,6 @@ from utils.processes.cores import bind_numa
 from utils.processes.launch import launch
 from utils.processes.ranks import joined
 from utils.processes.world import World
-from utils.state.start_checks import check_command
 from utils.weights.detecting import load_to_detect
 
 log = logging.getLogger("val")
@@ -30,11 +31,11 @@ log = logging.getLogger("val")
 
 def main() -> None:
     config = parse_val_flags()
-    check_command(config)
-    launch(config)
+    check_device(config.device, choose(config.backend))
+    launch(config.backend, config.device, config.nproc, config.check_processes)
     if config.bind_numa:
         log.info(bind_numa(config.device))
-    with joined(config) as world:
+    with joined(config.backend, config.device, config.timeout) as world:
         run(config, world)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import re
 import resource
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -12,9 +14,38 @@ from backend.checks import CPU
 from backend.processes import this_process
 from backend.select import FRAMEWORKS, BackendError
 
+# The driver's library, by which every framework reaches an NVIDIA GPU; and AMD's device.
+NVIDIA_DRIVER, AMD_DRIVER = "libcuda.so.1", Path("/dev/kfd")
+NAME = re.compile(r"cpu|(cuda:)?\d+")
 CLEAR_REFERENCES, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 RESET_PEAK = "5"  # man 5 proc: sets the peak to what the process has now
 PEAK = "VmHWM:"
+
+
+def check_device(name: str, backend: str = "") -> None:
+    """Raise BackendError for what --device cannot mean, before a framework is imported.
+
+    backend: that computes on it; "" if it is not known yet.
+    """
+    if backend:
+        require_cpu(backend, name)
+    devices = name.split(",")
+    if name and not all(map(NAME.fullmatch, devices)):
+        raise BackendError(f"--device {name!r}: cpu, a GPU's number such as 0, or 0,1 is needed")
+    if set(devices) - {"", CPU} and not sees_driver():
+        raise BackendError(
+            f"--device {name!r} is not there: this machine shows no GPU driver "
+            f"({NVIDIA_DRIVER}); use --device cpu, or install NVIDIA's driver"
+        )
+
+
+def sees_driver() -> bool:
+    """Return whether a driver of GPUs is installed; it may still serve none."""
+    try:
+        ctypes.CDLL(NVIDIA_DRIVER)
+    except OSError:
+        return AMD_DRIVER.exists()
+    return True
 
 
 def own_device(name: str, usable: Sequence[str]) -> str:

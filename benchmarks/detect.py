@@ -69,7 +69,7 @@ class Detected:
             backend.device.synchronize(self.detector.device)
 
     def in_lanes(self, tensors: Sequence[Any]) -> None:
-        from models.inference.pipeline import Lanes
+        from models.detection.pipeline import Lanes
 
         with Lanes(self.detector.lanes) as lanes:
             for done in [lanes.submit(self.forward, tensor) for tensor in tensors]:
@@ -85,7 +85,7 @@ class Detected:
                 self._detect(files)
 
     def _detect(self, files: RunFiles | None) -> None:
-        from models.inference.pipeline import Pipeline
+        from models.detection.pipeline import Pipeline
 
         size = self.config.batch_size
         pipeline = Pipeline(self.detector, self.class_names, files, lambda done: None, size)
@@ -95,7 +95,7 @@ class Detected:
 
 def build(flags: argparse.Namespace, device: str) -> Detected:
     """Return what is measured, with the flags of detect.py."""
-    from models.inference.job import make_detector
+    from models.detection.settings import make_detector
     from models.inference.predictor import class_names_of
 
     config = DetectConfig(

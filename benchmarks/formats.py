@@ -101,7 +101,7 @@ class Measured:
 
     def predictor(self, candidate: Candidate, threads: int | None = None) -> Any:
         """Return what predicts for a candidate, with a number of threads."""
-        from models.inference.exported import ExportedPredictor
+        from models.export.exported import ExportedPredictor
 
         if candidate.path is None:
             return self.model

@@ -26,9 +26,8 @@ from benchmarks.paste_and_warp import plain_item
 from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
 from utils.cli.flags import from_one
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms
 from utils.data.loading.batch import Batch
-from utils.data.loading.batches import TrainBatches, fill_images
+from utils.data.loading.batches import TrainBatches, TrainRecipe, fill_images
 from utils.data.loading.image_cache import create_cache
 from utils.data.loading.order import BatchRecipe, Epoch
 from utils.data.randomness import sample_generator
@@ -39,6 +38,7 @@ from utils.data.sources.samples import Sample, table_of
 from utils.data.sources.splits import images_of
 from utils.processes.command import run_command
 from utils.processes.host_memory import keep_freed_images
+from utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
 
 DRAWN_SIZE = (480, 640)
 # Decoding takes as long as there is data. With grain of this standard deviation a JPEG has 160 KB
@@ -68,7 +68,8 @@ def plain_batch(samples: list[Sample], source: TrainBatches, number: int) -> Bat
     """Return what `source.build` returns, made by the reference."""
     indices = source.indices(Epoch(0), number)
     images = np.empty(source.shape(number), np.uint8)
-    make = partial(plain_item, samples, source.image_size, source.augment, source.seed, 0)
+    recipe = source.recipe
+    make = partial(plain_item, samples, recipe.image_size, recipe.augment, recipe.seed, 0)
     return Batch(images, fill_images(images, indices, make), indices, (), indices)
 
 
@@ -107,9 +108,10 @@ def through_epochs(source: TrainBatches, num_batches: int) -> Run:
 
 def time_window(source: TrainBatches, window: int, device: str, repeats: int) -> list[Timing]:
     """Time mosaics of images near each other, decoded each time and kept for the window."""
-    near = dataclasses.replace(source, recipe=BatchRecipe(mosaic_window=window))
+    order = BatchRecipe(mosaic_window=window)
+    near = dataclasses.replace(source, recipe=dataclasses.replace(source.recipe, order=order))
     kept = dataclasses.replace(near, num_recent=2 * window)
-    whole = near.num_images // near.batch_size
+    whole = near.num_images // near.recipe.batch_size
     for number in range(whole):
         if not np.array_equal(fast_batch(near, number).images, fast_batch(kept, number).images):
             raise SystemExit("other samples with a window: unequal work")
@@ -117,7 +119,8 @@ def time_window(source: TrainBatches, window: int, device: str, repeats: int) ->
         "decoded each time": through_epochs(near, whole),
         "kept": through_epochs(kept, whole),
     }
-    case = f"{source.batch_size} samples, {source.image_size} px, --mosaic-window {window}"
+    recipe = source.recipe
+    case = f"{recipe.batch_size} samples, {recipe.image_size} px, --mosaic-window {window}"
     return time_in_turns(case, candidates, device, repeats)
 
 
@@ -125,7 +128,7 @@ def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> No
     strengths = read_hyperparameters(flags.hyp, flags.override).augmentation()
     transforms = read_transforms(flags.albumentations)
     augment = dataclasses.replace(strengths, transforms=transforms)
-    source = TrainBatches(table_of(samples), flags.img, flags.batch, augment, seed=0)
+    source = TrainBatches(table_of(samples), TrainRecipe(flags.img, flags.batch, augment))
     cache = create_cache("ram", source.image_sizes(), 0.5, "training")
     cached = dataclasses.replace(source, cache=cache)
     whole = len(samples) // flags.batch

@@ -2,7 +2,7 @@
 
     python -m benchmarks.serve --weights yolov5n.onnx --source images/ --img 640 --device cpu
 
-The reference is `models.load`, called with one file after the other. The others are the server with
+The reference is `duet.load`, called with one file after the other. The others are the server with
 as many requests as it answers, then with twice as many a second, of which it refuses half. The
 lines after the table show the latency of the requests that were accepted, and how many were refused
 (429) or lost.
@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-import models
+import duet
 from benchmarks.side_by_side import choose_device, finish, new_parser, rows_of
 from detect import place_of
 from utils.cli.flags import from_one
@@ -143,7 +143,7 @@ def main() -> None:
     flags = parser.parse_args()
     flags.device = device = choose_device(flags)
     watch = LoadWatch()
-    detector = models.load(flags.weights, device=device)
+    detector = duet.load(flags.weights, device=device)
     sources = find_sources(place_of(flags.source), DetectConfig.max_pixels)[: flags.images]
     files = [Path(str(source.name)) for source in sources]
     images = [file.read_bytes() for file in files]

@@ -83,7 +83,7 @@ def require_equal_figures(plain: EvaluationResult, overlapped: EvaluationResult)
 def build_model(flags: argparse.Namespace, class_names: tuple[str, ...], device: str) -> nn.Module:
     from models.detector import Detector
     from models.graph import read_model_yaml
-    from models.inference.predictor import load_detector
+    from models.stored import load_detector
 
     if flags.weights:
         return load_detector(load_weights(flags.weights), device)

@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 
-import backend
 from backend import nn, ops
-from backend.checks import CPU
 from backend.contract import Tensor
-from models.blocks.conv import Conv
+from models.blocks.conv import Conv, gains_from_channels_last
 from models.graph import IMAGE, ModelSpec, coarsest_stride, plan_layers
 from models.heads.base import Head
 from utils.data.loading.memory import require_memory
 from utils.errors import UserError
-from utils.state.start_checks import check_image_size
 from utils.text import count
 
 
@@ -193,6 +190,15 @@ def require_image_size(image_size: int, stride: int, trains: bool) -> None:
         )
 
 
+def check_image_size(size: int, stride: int, flag: str = "--img") -> None:
+    """Raise UserError unless a flag's size is a multiple of a model's stride."""
+    if size % stride:
+        fitting = -(-size // stride) * stride
+        raise UserError(
+            f"{flag} {size} is no multiple of the model's stride {stride}; use {fitting}"
+        )
+
+
 def images_to_tensor(
     images: np.ndarray, device: str, dtype: str = "float32", channels_last: bool | None = None
 ) -> Tensor:
@@ -206,29 +212,3 @@ def images_to_tensor(
     if channels_last and pixels.flags.c_contiguous:  # as `np.stack` leaves decoded images
         return ops.normalize_images(ops.tensor(pixels, device).permute(0, 3, 1, 2), dtype, True)
     return ops.normalize_images(ops.tensor(images, device), dtype, channels_last)
-
-
-def gains_from_channels_last(device: str, dtype: str) -> bool:
-    """Return whether convolutions of a dtype are known to be faster in that layout on a device.
-
-    All but float64 on a CPU, by benchmarks/train_step.py; half precision on a GPU, whose matrix
-    units read channels side by side.
-    """
-    if not backend.device.supports("channels_last"):
-        return False
-    return dtype != "float64" if device == CPU else dtype in ("bfloat16", "float16")
-
-
-def choose_layout(asked: str, device: str, dtype: str) -> bool:
-    """Return whether --layout means channels-last; UserError if the backend has no such layout.
-
-    dtype: in which the network computes.
-    """
-    if asked == "auto":
-        return gains_from_channels_last(device, dtype)
-    if asked == "channels-last" and not backend.device.supports("channels_last"):
-        raise UserError(
-            f"--layout channels-last: the {backend.use()} backend has one layout only; use "
-            "--layout auto, or --backend torch"
-        )
-    return asked == "channels-last"

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from backend import nn
+from backend.checks import as_float32
+from models.blocks.conv import Conv
 from models.detector import Detector
 from models.graph import ModelSpec, parse_model, plan_layers
 from utils.errors import UserError, brief
@@ -63,3 +65,43 @@ def detector_of_weights(weights: Checkpoint) -> Detector:
     if strides and strides != found:
         raise UserError(f"{named}: strides {brief(strides)}, here {found}")
     return model
+
+
+def load_detector(weights: Checkpoint, device: str, fold: bool = False) -> Detector:
+    """Build the model of weights with its EMA, in evaluation mode on a device.
+
+    fold: fold BatchNorm into the convolutions. Errors as in `detector_of_weights`.
+    """
+    model = detector_of_weights(weights)
+    if fold:
+        fold_batch_norm(model)
+    detector: Detector = nn.place(model, device, "float32").eval()
+    return detector
+
+
+def fold_batch_norm(model: nn.Module) -> None:
+    """Make one convolution with a bias of each `Conv`'s convolution and BatchNorm.
+
+    In evaluation the values stay the same to rounding; training is no longer possible. What has no
+    BatchNorm, or had it folded before, stays as it is.
+
+    Args:
+        model: on the CPU.
+    """
+    for part in model.modules():
+        if isinstance(part, Conv) and "running_var" in nn.state_arrays(part.bn):
+            _fold(part)
+
+
+def _fold(part: Conv) -> None:
+    weight, norm = nn.state_arrays(part.conv)["weight"], nn.state_arrays(part.bn)
+    with np.errstate(all="ignore"):  # where weights are no numbers, nor is what BatchNorm returns
+        variance = norm["running_var"].astype(np.float64) + as_float32(part.eps)
+        factor = norm["weight"] / np.sqrt(variance)
+        folded = {
+            "weight": (weight * factor[:, None, None, None]).astype(np.float32),
+            "bias": (norm["bias"] - norm["running_mean"] * factor).astype(np.float32),
+        }
+    convolution = nn.Conv2d(*part.arguments, bias=True)
+    nn.load_state_arrays(convolution, folded)
+    part.conv, part.bn = convolution, nn.Sequential()

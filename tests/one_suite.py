@@ -26,10 +26,13 @@ OF_BOTH = {
         "site",
     ),
 }
-# These use no framework, and nothing in which the two versions of NumPy differ; they are shared out
-# so that both suites end together. Decoding, augmentation, records and caches run in both.
+# These use no framework, or start it in processes that any framework serves, and nothing in which
+# the two versions of NumPy differ; they are shared out so that both suites end together. Decoding,
+# augmentation, records and caches run in both.
 OF_NONE = {
     "oneflow": (
+        "train/test_compare_command.py",
+        "train/test_evolve_command.py",
         "unit/comparison",
         "unit/data/audit",
         "unit/data/check",
@@ -39,8 +42,13 @@ OF_NONE = {
         "unit/processes",
         "unit/report",
         "unit/screen",
+        "unit/serve/test_life.py",
+        "unit/weights/test_limits.py",
+        "unit/weights/test_pickle.py",
     ),
     "torch": (
+        "fuzz",
+        "structure/test_backend_structure.py",
         "structure/test_imports.py",
         "structure/test_one_suite.py",
         "structure/test_one_way.py",

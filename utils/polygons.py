@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from utils.ragged import rows_of
+from utils.ragged import starts_of as starts_of
+
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
 class Polygons:
@@ -42,10 +45,8 @@ class Polygons:
     def select(self, objects: np.ndarray) -> Polygons:
         """Return some of the objects: their indices, in any order, or an (M,) bool."""
         chosen = np.arange(len(self))[objects]
-        num_points = self.num_points[chosen]
-        starts = starts_of(num_points)
-        point = np.arange(starts[-1]) + np.repeat(self.starts[chosen] - starts[:-1], num_points)
-        return Polygons(self.points_xy[point], starts)
+        points = self.points_xy[rows_of(self.starts, chosen)]
+        return Polygons(points, starts_of(self.num_points[chosen]))
 
     def moved(self, scale_xy: Sequence[float], offset_xy: Sequence[float] = (0, 0)) -> Polygons:
         """Multiply x and y by their factors, then add their offsets; float64."""
@@ -56,11 +57,6 @@ class Polygons:
         points = self.points_xy.copy()
         points[:, axis] = length - points[:, axis]
         return Polygons(points, self.starts)
-
-
-def starts_of(num_points: np.ndarray) -> np.ndarray:
-    """Return `Polygons.starts` of the numbers of points of each object."""
-    return np.concatenate(([0], np.cumsum(num_points))).astype(np.int64)
 
 
 def without_outlines(num_objects: int) -> Polygons:

@@ -1,8 +1,8 @@
 """YAML files: plain data read within bounds, and written whole.
 
-Anyone may have written such a file. So nothing of it is built before it is counted, and what is
-not plain is refused: the result holds dicts (keys are texts or whole numbers), lists, texts,
-whole numbers of 64 bits, finite floats, booleans and None, so that JSON can hold it too.
+Anyone may have written such a file. So what is not plain is refused before it is built: the result
+holds dicts (keys are texts or whole numbers), lists, texts, whole numbers of 64 bits, finite
+floats, booleans and None, so that JSON can hold it too.
 """
 
 from __future__ import annotations
@@ -21,15 +21,13 @@ from utils.errors import UserError, brief
 from utils.project import PROJECT
 from utils.regular_files import read_bytes
 
-MAX_BYTES = 1 << 22
+MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
-MAX_NODES = 300_000  # values and keys; an alias counts as all that it stands for
 MAX_NUMBER_LENGTH = 64  # characters
 LARGEST_INTEGER = 2**63 - 1
 
 _RESOLVER = yaml.resolver.Resolver()
 _SCALARS = yaml.constructor.SafeConstructor()
-_QUOTES = "put it in quotes if it is text"
 # libyaml compares each with all before it, and no plain file needs any but the version.
 _DIRECTIVE = re.compile(r"^%(?!YAML )", re.MULTILINE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -118,12 +116,10 @@ def parse_yaml(content: bytes) -> Any:
 
 
 class _Reader:
-    """The parser's events -> values, counted before they are built."""
+    """The parser's events -> values, checked before they are built."""
 
     def __init__(self, text: str) -> None:
         self._events: Iterator[Any] = yaml.parse(text, yaml.CSafeLoader)
-        self._anchors: dict[str, tuple[Any, int]] = {}  # a value and its number of nodes
-        self._nodes = 0
         self._place: list[str | int] = []  # keys and positions, from the outside
 
     def document(self) -> Any:
@@ -143,33 +139,12 @@ class _Reader:
         place = ", ".join([f"line {event.start_mark.line + 1}", *filter(None, [".".join(names)])])
         return ValueError(f"{place}: {text}")
 
-    def _count(self, nodes: int, event: Any) -> None:
-        self._nodes += nodes
-        if self._nodes > MAX_NODES:
-            raise self._refused(
-                event, f"more than {MAX_NODES:,} values; an alias counts as all it stands for"
-            )
-
     def _value(self, event: Any) -> Any:
-        if isinstance(event, yaml.AliasEvent):
-            return self._alias(event)
-        before = self._nodes
-        self._count(1, event)
-        is_scalar = isinstance(event, yaml.ScalarEvent)
-        value = self._scalar(event) if is_scalar else self._collection(event)
-        if event.anchor is not None:
-            self._anchors[event.anchor] = value, self._nodes - before
-        return value
-
-    def _alias(self, event: Any) -> Any:
-        if event.anchor not in self._anchors:
-            name = brief(event.anchor)
-            raise self._refused(event, f"the alias {name} has no anchor that ends before it")
-        value, nodes = self._anchors[event.anchor]
-        self._count(nodes, event)
-        return value
-
-    def _collection(self, event: Any) -> Any:
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event)
+        if isinstance(event, yaml.AliasEvent):  # a few of them can stand for a billion values
+            raise self._refused(event, f"the alias {brief(event.anchor)} is not accepted; repeat "
+                "the value in its place")  # fmt: skip
         is_list = isinstance(event, yaml.SequenceStartEvent)
         own = "seq" if is_list else "map"
         if event.tag not in (None, "!", f"tag:yaml.org,2002:{own}"):
@@ -200,10 +175,8 @@ class _Reader:
         return values
 
     def _key(self, event: Any) -> str | int:
-        if not isinstance(event, yaml.ScalarEvent | yaml.AliasEvent):
-            raise self._refused(event, "a key must be text or a whole number")
-        key = self._value(event)
-        if type(key) not in (str, int):
+        key: Any = self._value(event) if isinstance(event, yaml.ScalarEvent) else []
+        if not isinstance(key, (str, int)) or isinstance(key, bool):
             raise self._refused(
                 event, f"the key {brief(key)} is not text or a whole number; put it in quotes"
             )
@@ -215,23 +188,24 @@ class _Reader:
             if _SURROGATE.search(text):
                 raise self._refused(event, f"{brief(text)} has half of a surrogate pair")
             return text
-        if tag == "timestamp":
-            raise self._refused(event, f"{brief(text)} is a date; {_QUOTES}")
-        if tag == "merge":
-            raise self._refused(event, "'<<' is not accepted; write the keys out")
-        if tag not in ("null", "bool", "int", "float"):
-            raise self._refused(event, f"{brief(text)} has the tag {brief(tag)}; {_QUOTES}")
-        if len(text) > MAX_NUMBER_LENGTH:
-            raise self._refused(event, f"{brief(text)} is too long a number; {_QUOTES}")
+        if tag == "null":
+            return None
         try:
-            value = getattr(_SCALARS, f"construct_yaml_{tag}")(yaml.ScalarNode(tag, text))
+            return _plain(tag, text)
         except (ValueError, LookupError) as error:
-            raise self._refused(event, f"{brief(text)} is no {tag}; {_QUOTES}") from error
-        if tag == "int" and not -LARGEST_INTEGER <= value <= LARGEST_INTEGER:
-            raise self._refused(event, f"{brief(text)} is beyond 64 bits")
-        if tag == "float" and not math.isfinite(value):
-            raise self._refused(event, f"{brief(text)} is no finite number; {_QUOTES}")
-        return value
+            what = "no boolean, whole number of 64 bits or finite number; put text in quotes"
+            raise self._refused(event, f"{brief(text)}, read as {brief(tag)}, is {what}") from error
+
+
+def _plain(tag: str, text: str) -> bool | int | float:
+    """Return a boolean, a whole number of 64 bits or a finite float; ValueError for all else."""
+    if tag not in ("bool", "int", "float") or len(text) > MAX_NUMBER_LENGTH:
+        raise ValueError(tag)
+    construct = getattr(_SCALARS, f"construct_yaml_{tag}")
+    value: bool | int | float = construct(yaml.ScalarNode(tag, text))
+    if not (math.isfinite(value) if tag == "float" else abs(value) <= LARGEST_INTEGER):
+        raise ValueError(text)
+    return value
 
 
 def _tag_of(event: Any) -> str:

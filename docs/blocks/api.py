@@ -2,7 +2,7 @@
 # Needs best.safetensors, best-seg.safetensors, best-cls.safetensors, bus.jpg, images.
 # Numbers agree to 1e-3.
 # --8<-- [start:load]
-from models import load
+from duet import load
 
 detector = load("best.safetensors")
 (result,) = detector("bus.jpg", size=640, max_det=3)  # the three best

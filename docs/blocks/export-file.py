@@ -32,7 +32,7 @@ import numpy as np
 from onnx import numpy_helper
 
 from models.export.verify import chosen_images, make_trials, verify
-from models.inference.predictor import load_detector
+from models.stored import load_detector
 from utils.export.opening import open_runtime
 
 damaged = onnx.load("best.onnx")

@@ -1,6 +1,6 @@
 # Runs on torch and oneflow.
 # Needs best.safetensors, bus.jpg.
-from models import load
+from duet import load
 
 detector = load("best.safetensors")
 pair = load(["best.safetensors", "best.safetensors"])

@@ -2,10 +2,10 @@
 # Runs without a framework.
 import numpy as np
 
-from utils.data.image.view import Tiling
 from utils.detections import Detections, SuppressionSettings
 from utils.evaluation.joining import AGREEMENT, join_views
 from utils.evaluation.nms import suppress_overlapping
+from utils.tiling import Tiling
 
 
 def found(*rows):

@@ -11,6 +11,7 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import TrainConfig
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
@@ -22,6 +23,6 @@ print(f"first weights  {crc32(b''.join(array.tobytes() for array in arrays)):08x
 
 samples = load_split(load_dataset("shapes/shapes.yaml"), "train")
 augment = TrainConfig().augmentation(read_hyperparameters(DEFAULT_HYPERPARAMETERS))
-with TrainLoader(samples, 64, 4, augment, seed=0, workers=0) as loader:
+with TrainLoader(samples, TrainRecipe(64, 4, augment, seed=0)) as loader:
     for number, batch in enumerate(loader.epoch(0)):
         print(f"batch {number}        {crc32(batch.images.tobytes()):08x}")

@@ -5,6 +5,7 @@ import numpy as np
 from backend.processes import Process
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import TrainConfig
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
@@ -16,7 +17,7 @@ augment = TrainConfig().augmentation(read_hyperparameters(DEFAULT_HYPERPARAMETER
 
 def first_batch(rank, ranks):
     world = World(Process(rank, local_rank=rank, world_size=ranks))
-    with TrainLoader(samples, 64, 4, augment, seed=0, workers=0, world=world) as loader:
+    with TrainLoader(samples, TrainRecipe(64, 4, augment, seed=0), world=world) as loader:
         batch = loader.batch(epoch=0, batch_index=0)
     print(f"rank {rank} of {ranks}: images", batch.sample_indices.tolist())
     return batch.images

@@ -9,6 +9,7 @@ from backend import autograd, nn, ops
 from models.detector import Detector, images_to_tensor
 from models.graph import read_model_yaml
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
@@ -17,7 +18,7 @@ from utils.strengths import AugmentConfig
 # 1 to 3: files become samples, samples become a batch. No framework is asked.
 samples = load_split(load_dataset("shapes/shapes.yaml"), "train")
 print(f"{len(samples)} samples, {sum(len(sample.class_index) for sample in samples)} boxes")
-loader = TrainLoader(samples, 128, 4, AugmentConfig(mosaic=1.0), seed=0, workers=0)
+loader = TrainLoader(samples, TrainRecipe(128, 4, AugmentConfig(mosaic=1.0)))
 batch = next(iter(loader.epoch(0)))
 print("images ", type(batch.images).__name__, batch.images.shape, batch.images.dtype)
 print("targets", type(batch.targets.image_index).__name__, batch.targets.boxes_cxcywh_norm.shape)

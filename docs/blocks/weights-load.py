@@ -1,7 +1,7 @@
 # Runs on torch and oneflow.
 # Needs best.safetensors, bus.jpg.
 # Numbers agree to 1e-3.
-from models import load
+from duet import load
 
 detector = load("best.safetensors")
 (result,) = detector("bus.jpg", size=64, conf=0.99)

@@ -13,7 +13,7 @@ if __name__ == "__main__":
 
 import json
 
-import models
+import duet
 from docs.figures.pictures import CLASS_NAMES, shapes_file
 from utils.atomic_files import atomic_text_file
 from utils.cli.flags import new_parser
@@ -31,7 +31,7 @@ def main() -> None:
     parser = new_parser("python -m docs.figures.detect_shapes", "Detect on built-in images.")
     parser.add_argument("weights", help="of the built-in dataset, as `make demo` leaves them")
     weights = parser.parse_args().weights
-    detector = models.load(weights)
+    detector = duet.load(weights)
     if tuple(detector.class_names) != CLASS_NAMES:
         raise UserError(
             f"{weights}: its classes are {brief(list(detector.class_names))}; give weights that "

@@ -15,6 +15,7 @@ import numpy as np
 from backend import autograd, ops
 from models.heads.base import Evaluator, Head, Loss, Sink
 from models.inference.image_detector import ImageDetector, Predictor, network_input
+from models.inference.predictors import HalfPrecision
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import read_ahead
@@ -98,6 +99,11 @@ def evaluate(
         finish_last()
     losses = collector.finish()  # the evaluator has all images only then
     return Validation(evaluator.result(), losses)
+
+
+def in_precision(model: Predictor, device: str, dtype: str, channels_last: bool) -> Predictor:
+    """Return a model of float32 weights as it computes in a dtype; "float32": as it is."""
+    return model if dtype == "float32" else HalfPrecision(model, device, dtype, channels_last)
 
 
 def evaluate_tiled(

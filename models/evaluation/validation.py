@@ -16,12 +16,10 @@ import backend
 from backend.checks import CPU
 from models.evaluation.evaluate import Validation, evaluate, evaluate_tiled
 from models.heads.base import Sink
-from models.inference.exported import input_size, log_limits
 from models.inference.image_detector import ImageDetector, Predictor
 from models.inference.predictor import (
     make_predictor,
     suppression_settings,
-    trained_names,
     with_size,
 )
 from models.inference.predictors import OneClass
@@ -32,6 +30,7 @@ from utils.data.sources.samples import Sample, SampleTable, table_of
 from utils.data.sources.splits import only_classes
 from utils.detections import GroundTruth
 from utils.errors import UserError
+from utils.evaluation.label_files import LabelFiles
 from utils.processes import watchdog
 from utils.processes.cores import loader_workers
 from utils.processes.world import World
@@ -67,16 +66,15 @@ def run_validation(
     model = work.model(weights)
     task = model.head.task
     samples = work.samples_for(model, samples)
-    config = with_size(config, task, weights)
-    config = dataclasses.replace(config, image_size=input_size(config, model))
-    log_limits(config, weights)
-    if is_main and class_names != trained_names(weights[0]) and not config.single_class:
-        trained = ", ".join(trained_names(weights[0]))
+    config = with_size(config, model, weights)
+    trained_names = weights[0].class_names
+    if is_main and class_names != trained_names and not config.single_class:
+        trained = ", ".join(trained_names)
         log.warning("the weights were trained for classes with other names: %s", trained)
     log.info(backend.device.describe(device))
     coco_results = task.coco_results(class_names, samples) if config.save_json else None
     legacy = task.legacy_metric(class_names) if config.legacy_metric else None
-    labels = task.label_files(samples, config.save_conf) if config.save_txt else None
+    labels = LabelFiles(samples, config.save_conf) if config.save_txt else None
     objects_of = None
     annotations = find_annotations(config, task, samples, class_names, own_annotations, is_main)
     if annotations is not None:

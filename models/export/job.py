@@ -16,7 +16,7 @@ from backend import nn, ops
 from backend.checks import CPU
 from backend.contract import Tensor
 from backend.select import FRAMEWORKS
-from models.detector import Detector
+from models.detector import Detector, check_image_size
 from models.evaluation.evaluate import DEFAULT_SUPPRESSION
 from models.export.dataset import (
     Dataset,
@@ -28,11 +28,12 @@ from models.export.dataset import (
     table,
     warning_of_score,
 )
+from models.export.exported import ExportedPredictor
 from models.export.graph_process import write_graph
 from models.export.verify import Trial, chosen_images, make_trials, verify
 from models.heads.base import Head
-from models.inference.exported import ExportedPredictor
-from models.inference.predictor import class_names_of, fold_batch_norm, load_detector, trained_size
+from models.inference.predictor import class_names_of
+from models.stored import fold_batch_norm, load_detector
 from utils.atomic_files import atomic_file
 from utils.data.sources.samples import table_of
 from utils.errors import UserError
@@ -51,7 +52,6 @@ from utils.export.metadata import FLOATS, KINDS, PIXELS, Metadata, metadata_as_j
 from utils.export.onnx import require_below_limit
 from utils.export.opening import open_runtime
 from utils.processes.interrupt import ending_at_termination, ending_later
-from utils.state.start_checks import check_image_size
 from utils.text import as_message, count, say
 from utils.weights.checkpoint import Checkpoint, save_checkpoint
 
@@ -94,7 +94,7 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     require_below_limit(checkpoint.ema, config.half)
     model = load_detector(checkpoint, CPU)
     if not config.is_size_given:
-        size = model.head.task.input_size(trained_size(checkpoint))
+        size = model.head.task.input_size(checkpoint.trained_size)
         config = dataclasses.replace(config, sizes=(size,), is_size_given=True)
     metadata = metadata_for(config, checkpoint, model)
     if dataset is not None:

@@ -21,8 +21,7 @@ from models.export.letterboxed import (
     rows_in_image,
 )
 from models.export.suppressed import detections, efficient_detections, masks_in_boxes
-from models.inference.predictor import fold_batch_norm
-from models.stored import detector_of_weights
+from models.stored import detector_of_weights, fold_batch_norm
 from utils.errors import UserError
 from utils.export.config import ExportConfig
 from utils.export.metadata import DETECTION_COLUMNS, DETECTIONS, EFFICIENT, KINDS, MASKS, ROWS

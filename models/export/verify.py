@@ -11,7 +11,7 @@ import numpy as np
 from backend import autograd, ops
 from backend.checks import CPU
 from models.detector import Detector, images_to_tensor
-from models.inference.exported import ExportedPredictor
+from models.export.exported import ExportedPredictor
 from models.inference.image_detector import network_input
 from utils.boxes import clip_boxes, pairwise_iou
 from utils.data.image.letterbox import Letterbox, fit_letterbox, letterbox, resize_to_detect

@@ -1,1 +1,1 @@
-"""Trained weights at work: images -> detections, for detect.py, `models.load` and val.py."""
+"""Images -> detections, as val.py, training and `models/detection` need them."""

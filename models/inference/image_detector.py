@@ -15,9 +15,9 @@ import numpy as np
 from backend import autograd
 from models.detector import images_to_tensor
 from models.heads.base import Head
-from utils.data.image.view import Tiling, View, place
-from utils.evaluation.nms import SuppressionSettings
-from utils.tasks.task import Task
+from utils.data.image.view import View, place
+from utils.detections import SuppressionSettings
+from utils.tiling import Tiling
 
 
 class Predictor(Protocol):
@@ -90,8 +90,9 @@ class ImageDetector:
         self._network = threading.Semaphore(lanes)
 
     @property
-    def task(self) -> Task:
-        return self.predictor.head.task
+    def head(self) -> Head:
+        """That of the predictor, which knows the task."""
+        return self.predictor.head
 
     def views(self, image: np.ndarray) -> list[View]:
         """Return what the network takes of an image (H, W, 3) uint8 RGB.
@@ -102,7 +103,7 @@ class ImageDetector:
         """
         stride, fixed_size = self.predictor.stride, self.predictor.fixed_size
         size, tiling = (image.shape[0], image.shape[1]), self.tiling
-        whole = self.task.view(image, self.image_size, stride, fixed_size)
+        whole = self.head.task.view(image, self.image_size, stride, fixed_size)
         if tiling is None or max(size) <= tiling.side:
             return [whole]
         height, width = tiling.tile_size(size)
@@ -146,14 +147,14 @@ class ImageDetector:
 
     def finish_view(self, view: View, rows: Any) -> Any:
         """Return what is found in one view, in pixels of its part of the image."""
-        return self.predictor.head.finish(rows, view.placement, self.suppression)
+        return self.head.finish(rows, view.placement, self.suppression)
 
     def join(self, views: Sequence[View], found: Sequence[Any]) -> Any:
         """Return what is found in an image, in its pixels, from what is found in its views."""
         if len(views) == 1:
             return found[0]
         regions_xyxy = np.array([view.region_xyxy for view in views])
-        return self.predictor.head.join(found, regions_xyxy, self.suppression)
+        return self.head.join(found, regions_xyxy, self.suppression)
 
     def detect(self, images: Sequence[np.ndarray]) -> list[Any]:
         """Return what is found in each image (H, W, 3) uint8 RGB."""

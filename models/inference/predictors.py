@@ -15,7 +15,7 @@ import backend
 from backend import amp, ops
 from backend.checks import CPU
 from backend.contract import Tensor
-from models.detector import gains_from_channels_last
+from models.blocks.conv import gains_from_channels_last
 from models.heads.base import Pass
 from models.inference.image_detector import Predictor
 from utils.errors import UserError
@@ -98,8 +98,13 @@ class Augmented(PredictorAround):
     """
 
     def __init__(self, model: Predictor) -> None:
-        """Raise UserError for a model of a task that finds nothing in several passes."""
+        """Raise UserError for an exported file, and for a task without several passes."""
         super().__init__(model)
+        if self.takes_arrays:
+            raise UserError(
+                "--augment: an exported file returns no single maps to choose from; leave it out, "
+                "or give the weights that it was exported from"
+            )
         if not self.head.passes:
             raise UserError(
                 f"--augment: models to {self.head.task.name} cannot join what they find in "
@@ -191,9 +196,6 @@ class Ensemble:
         return [np.concatenate(image) for image in zip(*rows, strict=True)]
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
-        """Raise UserError that names the weights for which the images are too much."""
-        for member, name in zip(self.members, self.names, strict=True):
-            try:
-                member.require_memory(shape, trains)
-            except UserError as error:
-                raise UserError(f"--weights {name}: {error}") from error
+        """Raise UserError if images (B, 3, H, W) take too much."""
+        for member in self.members:
+            member.require_memory(shape, trains)

@@ -22,7 +22,7 @@ from models.stored import spec_of_weights
 from utils.cli.train_config import TrainConfig
 from utils.data.anchors.fit import label_sizes
 from utils.json_files import parse_json
-from utils.state.run import Job
+from utils.state.job import Job
 from utils.tasks.table import find_task
 from utils.text import count
 from utils.weights.checkpoint import Checkpoint
@@ -52,7 +52,7 @@ def build_model(
     if start is not None:
         # A model YAML that was asked for decides on the anchors, or the labels, else the weights.
         keep_anchors = bool(config.cfg) or spec is not asked
-        transfer_weights(config, model, start, class_names, keep_anchors)
+        transfer_weights(model, start, class_names, keep_anchors, config.remap_classes)
     return model
 
 
@@ -65,11 +65,11 @@ def fit_to_labels(spec: ModelSpec, job: Job) -> ModelSpec:
     head: type[Head] = find_block(spec.layers[-1].block).kind
     plans = plan_layers(spec)
     strides = [plans[source].stride for source in spec.layers[-1].sources]
-    fitted = ""
-    if job.world.process.is_main:  # one process decides: another's processor may round otherwise
-        sizes_wh = label_sizes(job.train_samples, job.config.image_size)
+    fitted, world = "", job.session.world
+    if world.process.is_main:  # one process decides: another's processor may round otherwise
+        sizes_wh = label_sizes(job.data.train, job.config.image_size)
         fitted = json.dumps(head.fitted(spec.document, strides, sizes_wh, job.hyp, job.config))
-    document = parse_json(job.world.of_main(fitted))
+    document = parse_json(world.of_main(fitted))
     return spec if document == spec.document else parse_model(document)
 
 
@@ -86,13 +86,16 @@ def spec_to_train(config: TrainConfig, start: Checkpoint | None, num_classes: in
 
 
 def transfer_weights(
-    config: TrainConfig,
     model: Detector,
     start: Checkpoint,
     class_names: Sequence[str],
     keep_anchors: bool,
+    remap_classes: bool = False,
 ) -> None:
-    """Take over the arrays that fit, with --remap-classes class by class, and say which did not."""
+    """Take over the arrays that fit, and log which did not.
+
+    remap_classes: take over the head too, class by class.
+    """
     if start.header.settings.get("fused"):
         log.warning(
             "--weights: BatchNorm was folded into their convolutions, which training cannot undo: "
@@ -100,7 +103,7 @@ def transfer_weights(
         )
     head = model.head_name
     rows = classes = None
-    if config.remap_classes:
+    if remap_classes:
         own = model.head.class_rows()
         rows = dataclasses.replace(own, prefix=head + own.prefix)
         classes = match_classes(class_names, start.header.class_names)
@@ -114,7 +117,7 @@ def transfer_weights(
     for line in transfer.left:
         log.info("  not transferred: %s", line)
     known = start.header.class_names
-    if known and known != tuple(class_names) and not config.remap_classes:
+    if known and known != tuple(class_names) and not remap_classes:
         anchors = f"{head}anchors"
         left = any(line.startswith(head) and not line.startswith(anchors) for line in transfer.left)
         log.info("the weights are for other classes: %s", NEW_HEAD if left else SAME_HEAD)

@@ -15,17 +15,19 @@ from models.detector import Detector
 from models.heads.base import Loss, LossTerms
 from models.training.ema import ModelEMA
 from models.training.execution import Execution, choose_execution
-from models.training.fast import choose_updates
 from models.training.multi_scale import MultiScale
 from models.training.optimizer import build_optimizer, freeze_layers, parameter_groups
 from models.training.schedule import NOMINAL_BATCH, Schedule
 from models.training.step_watch import LossScale, StepWatch
+from models.training.updates import choose_updates
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.quads import QUAD
 from utils.errors import UserError
 from utils.report.console import EpochTable
 from utils.report.stage_timer import StageTimer
+
+GRADIENT_NORM_LIMIT = 10.0
 
 log = logging.getLogger("train")
 
@@ -76,51 +78,53 @@ def build_state(
     nominal = NOMINAL_BATCH if model.head.task.accumulates else config.batch_size
     schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine, nominal)
     model = nn.place(model, device, dtype)
-    execution = choose_execution(config, device, dtype)
+    drops = config.dropout > 0
+    execution = choose_execution(device, dtype, config.amp, config.layout, config.compile, drops)
     if execution.channels_last:
         nn.lay_channels_last(model)
-    freeze_layers(model, config.freeze)
-    if config.dropout:
+    freeze_layers(model, len(model.spec.layers), config.freeze)
+    if drops:
         model.head.drop(config.dropout)
-    updates = choose_updates(config, len(nn.float_tensors(model)()), device, dtype)
-    ema = updates.average_of(model)
-    parallel = parallelize(config, model)
+    number = len(nn.float_tensors(model)())
+    together = config.multi_tensor_optimizer and choose_updates(
+        config.optimizer, number, device, dtype
+    )
+    ema = ModelEMA(model, together)
+    parallel = parallelize(model, config.sync_bn, config.half_gradients)
     fused_on = device if config.bbox_iou_optim else None
     strengths = config.label_smoothing, config.autobalance
     loss = model.head.make_loss(hyp, config.image_size, fused_on, *strengths)
     groups = parameter_groups(model, schedule.weight_decay)
     loss_scale = LossScale.of_precision(execution.dtype)
-    loss_of_step = execution.loss_of(loss)
-    if config.quad:
-        loss_of_step = counting_quads(loss_of_step)
+    how = "fast" if together else "plain"
+    multi_scale = None
+    if config.multi_scale:
+        multi_scale = MultiScale.of_model(config.image_size, model.stride, config.seed)
     return TrainState(
         model=model,
         ema=ema,
         loss=loss,
-        optimizer=build_optimizer(config, hyp, groups, updates.optimizers),
+        optimizer=build_optimizer(config.optimizer, groups, hyp, together),
         schedule=schedule,
         device=device,
         dtype=dtype,
         execution=execution,
         parallel=parallel,
         forward=execution.forward_of(parallel),
-        step_loss=loss_scale.scaled(loss_of_step),
+        # A total is for as many images as those of --quad were made of.
+        step_loss=loss_scale.scaled(execution.loss_of(loss), QUAD if config.quad else 1),
         loss_scale=loss_scale,
-        means={"compiled": execution.compiled, **loss.means, **updates.means},
+        means={"compiled": execution.compiled, **loss.means, "optimizer": how, "average": how},
         watch=StepWatch(model.head.loss_names),
-        multi_scale=(
-            MultiScale.of_model(config.image_size, model.stride, config.seed)
-            if config.multi_scale
-            else None
-        ),
         table=EpochTable(model.head.loss_names, model.head.row_names()),
         seed=config.seed,
+        multi_scale=multi_scale,
         micro_batch=config.micro_batch,
         learnt=loss.state(),
     )
 
 
-def parallelize(config: TrainConfig, model: Detector) -> Any:
+def parallelize(model: Any, sync_bn: bool, half_gradients: bool) -> Any:
     """Return what is called in place of the model; --sync-bn joins its BatchNorm layers.
 
     In one process these stay as they are: what joins them would take longer for the same numbers.
@@ -128,26 +132,16 @@ def parallelize(config: TrainConfig, model: Detector) -> Any:
     Raises:
         UserError: --half-gradients on a backend that cannot send them.
     """
-    if config.half_gradients and not devices.supports("half_gradients"):
+    if half_gradients and not devices.supports("half_gradients"):
         raise UserError(
             f"--half-gradients: the {use()} backend cannot send bfloat16 gradients; leave it out, "
             "or train with --backend torch"
         )
     if this_process().world_size > 1:
-        if config.sync_bn:
+        if sync_bn:
             nn.synchronize_batch_norm(model)
-        return dist.data_parallel(model, config.half_gradients)
-    for flag, asked in (("--sync-bn", config.sync_bn), ("--half-gradients", config.half_gradients)):
+        return dist.data_parallel(model, half_gradients)
+    for flag, asked in (("--sync-bn", sync_bn), ("--half-gradients", half_gradients)):
         if asked:
             log.info("%s has no effect: there is one process", flag)
     return model
-
-
-def counting_quads(loss: Callable[..., LossTerms]) -> Callable[..., LossTerms]:
-    """Return the loss with a total for as many images as those of --quad were made of."""
-
-    def loss_of_quads(*arguments: Any) -> LossTerms:
-        terms = loss(*arguments)
-        return terms._replace(total=terms.total * float(QUAD))
-
-    return loss_of_quads

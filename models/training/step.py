@@ -6,8 +6,6 @@ With --micro-batch a batch is computed in pieces, whose gradients add up to thos
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from functools import partial, reduce
 from typing import Any
 
@@ -19,13 +17,11 @@ from backend.processes import this_process
 from models.detector import images_to_tensor
 from models.heads.base import LossTerms, PassImages, WholeBatch
 from models.training.schedule import StepSettings
-from models.training.state import TrainState
+from models.training.state import GRADIENT_NORM_LIMIT, TrainState
 from models.training.step_watch import BatchName
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import TrainLoader
 from utils.processes import watchdog
-
-GRADIENT_NORM_LIMIT = 10.0
 
 
 def train_step(state: TrainState, batch: Batch, stage: Stage) -> LossTerms:
@@ -48,7 +44,7 @@ def add_gradients(state: TrainState, batch: Batch, ends_update: bool, stage: Sta
     """
     found = []
     whole = WholeBatch(len(batch.images), batch.targets)
-    for piece in pieces_of(batch, state.micro_batch):
+    for piece in batch.pieces(state.micro_batch):
         with stage("to_device"):
             images = network_images(state, piece)
         num_images = len(piece.images)
@@ -132,22 +128,6 @@ def _loss_of_piece(state: TrainState, whole: WholeBatch, raw: Any, targets: Targ
 def _plus(left: LossTerms, right: LossTerms) -> LossTerms:
     by_name = {name: x.detach() + right.by_name[name].detach() for name, x in left.by_name.items()}
     return LossTerms(by_name, left.total.detach() + right.total.detach())
-
-
-def pieces_of(batch: Batch, size: int) -> Iterator[Batch]:
-    """Yield the batch in as few pieces as have at most so many images, of equal size but for one.
-
-    size: 0 for the batch as it is.
-    """
-    images = len(batch.images)
-    number = -(-images // size) if size else 1
-    if number <= 1:
-        yield batch
-        return
-    bounds = [images * index // number for index in range(number + 1)]
-    for start, end in itertools.pairwise(bounds):
-        targets = batch.targets.between(start, end)
-        yield batch._replace(images=batch.images[start:end], targets=targets)
 
 
 def network_images(state: TrainState, batch: Batch) -> Tensor:

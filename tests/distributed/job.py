@@ -29,9 +29,9 @@ FAILING_STEP = 3
 def main() -> None:
     config = parse_train_flags()
     with listening("", None) as stop:
-        launch(config, stop)
+        launch(config.backend, config.device, config.nproc, config.check_processes, stop)
         plan = json.loads(os.environ["JOB"])
-        with joined(config) as world:
+        with joined(config.backend, config.device, config.timeout) as world:
             stop.take_signals()
             stop.agree = world.any
             assert ops.device_of(ops.zeros((1,))) == "cpu"

@@ -35,6 +35,7 @@ from tests.small_classes import write_class_folders, write_tiny_classifier
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import parse_train_flags
 from utils.data.loading.batch import Batch
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import Sample
@@ -100,7 +101,7 @@ def learn(folder: Path, case: str, device: str = "cpu") -> Arrays:
     model = Detector(read_model_yaml(config.cfg, len(dataset.class_names)))
     model.initialize(config.seed)
     items, strengths = model.head.task.items(config), hyp.augmentation()
-    loader = TrainLoader(samples, 64, BATCH, strengths, 0, 0, world=world, items=items)
+    loader = TrainLoader(samples, TrainRecipe(64, BATCH, strengths, items=items), world=world)
     state = build_state(config, hyp, model, len(loader), device, "float64")
     if case == "accumulating" and world.process.world_size == 1:
         nn.synchronize_batch_norm(state.model)  # the same formulas: clipping makes rounding 1e-8

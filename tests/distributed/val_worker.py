@@ -17,6 +17,7 @@ import backend
 import val
 from backend.processes import this_process
 from tests.unit.data.batch_digest import EVERYTHING
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.loader import TrainLoader
 from utils.processes.command import run_command
 from utils.processes.world import World
@@ -25,7 +26,7 @@ from utils.processes.world import World
 def digest_training(samples: Any, world: World, cache: str) -> list[str]:
     """Return digests of the images of every batch of two epochs, of all ranks together."""
     digests = []
-    with TrainLoader(samples, 64, 3, EVERYTHING, 0, 1, cache, world=world) as loader:
+    with TrainLoader(samples, TrainRecipe(64, 3, EVERYTHING), 1, cache, world) as loader:
         for epoch in range(2):
             for batch in loader.epoch(epoch):
                 images = np.concatenate(world.all_gather(batch.images))

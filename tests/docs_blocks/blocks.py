@@ -37,8 +37,8 @@ RUNS_ON = {
     "on oneflow": ("oneflow",),
     "without a framework": BOTH,
 }
-LINKED = ("train.py", "val.py", "detect.py", "export.py", "compare.py", "hubconf.py", "models",
-          "data")  # fmt: skip
+LINKED = ("train.py", "val.py", "detect.py", "export.py", "compare.py", "hubconf.py", "duet",
+          "models", "data")  # fmt: skip
 PART = "# --8<-- ["  # a part that a page includes begins here
 SMALL = "# Runs small here: "
 LINE = re.compile(

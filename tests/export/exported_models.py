@@ -13,7 +13,7 @@ from backend import ops
 from backend.checks import CPU
 from models.export.job import metadata_for
 from models.export.verify import Comparison, make_trials, verify
-from models.inference.predictor import load_detector
+from models.stored import load_detector
 from utils.export.config import parse_export_flags
 from utils.export.onnx import write_onnx
 from utils.export.opening import open_runtime

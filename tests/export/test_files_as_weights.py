@@ -1,4 +1,4 @@
-"""The files of export.py are weights: detect.py, val.py and `models.load` find what the model does.
+"""The files of export.py are weights: detect.py, val.py and `duet.load` find what the model does.
 
 The model is a tiny one, its ONNX files are written once for all tests.
 """
@@ -14,12 +14,12 @@ import cv2
 import numpy as np
 import pytest
 
+import duet
 import hubconf
-import models
 import val
 from models.evaluation import validation
 from models.export.job import metadata_for
-from models.inference.predictor import load_detector
+from models.stored import load_detector
 from tests.export.recorded_files import write_graphs
 from tests.small import write_small_dataset
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
@@ -80,14 +80,14 @@ def same(found, expected):
     np.testing.assert_allclose(found.boxes_xyxy, expected.boxes_xyxy, atol=1e-2)
 
 
-# `models.load`
+# `duet.load`
 
 
 @pytest.mark.parametrize("name", ["static", "batch", "dynamic", "nms", "letterbox"])
 def test_a_file_finds_what_the_model_finds(weights, files, name):
     """In a square image, which neither pads."""
     image = noise(64, 64, 3)
-    file, model = models.load(files[name]), models.load(weights)
+    file, model = duet.load(files[name]), duet.load(weights)
     assert file.class_names == model.class_names == CLASS_NAMES
     same(file(image, size=64, max_det=100)[0], model(image, size=64, max_det=100)[0])
 
@@ -99,7 +99,7 @@ def test_a_file_is_a_model_of_the_hub(files, weights):
 
 
 def test_other_sizes_and_augmentation_are_refused(files):
-    detector = models.load(files["static"])
+    detector = duet.load(files["static"])
     with pytest.raises(
         UserError, match="--img 96: the exported file takes only images of 64 x 64 px"
     ):
@@ -170,7 +170,7 @@ def test_detecting_needs_neither_pytorch_nor_oneflow(tmp_path, files, images):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     written = json.loads((tmp_path / "exp" / "detections.json").read_text(encoding="utf-8"))
-    here = models.load(files["static"])(sorted(images.iterdir()))
+    here = duet.load(files["static"])(sorted(images.iterdir()))
     for record, found in zip(written["images"], here, strict=True):
         scores = [box["score"] for box in record["detections"]]
         np.testing.assert_allclose(scores, found.scores, atol=1e-4)

@@ -9,11 +9,11 @@ import onnx
 import pytest
 
 from backend.onnx.recording import constant
+from models.export.exported import ExportedPredictor
 from models.export.job import output_kind
 from models.export.suppressed import masks_in_boxes
 from models.heads.classify.head import ClassifyHead
 from models.heads.mask.head import MaskHead
-from models.inference.exported import ExportedPredictor
 from tests.export.every_kind import SQUARES
 from tests.export.small_graphs import run_graph, shapes, small_graph
 from tests.shared_files import shared_path

@@ -19,13 +19,13 @@ from tests.fuzz.text_readers import JSON_TOKENS
 from tests.unit.detect.media.videos import video_bytes
 from tests.unit.export.doubling import METADATA, random_images, write_doubling
 from utils.array_cache import VARIABLE, read_arrays, write_arrays
-from utils.data.image.limits import MAX_PIXELS
 from utils.detect.media.finding import find_sources
 from utils.detect.media.source import BrokenSourceError
 from utils.errors import UserError
 from utils.export.metadata import metadata_as_json, metadata_in_zip, metadata_of_json
 from utils.export.opening import open_runtime
 from utils.export.openvino import MODEL, WEIGHTS, write_openvino
+from utils.image_limits import MAX_PIXELS
 from utils.serve.requests import (
     RequestError,
     answer_kind,

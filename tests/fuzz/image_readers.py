@@ -19,7 +19,6 @@ from tests.unit.data.records.record_files import index_entry, index_record, reco
 from utils.data.check.inspection import inspect
 from utils.data.image.fingerprint import fingerprint_of
 from utils.data.image.header import read_other_view
-from utils.data.image.limits import MAX_PIXELS
 from utils.data.loading.reading import read_image
 from utils.data.records.__main__ import describe_file, find_damages
 from utils.data.records.layout import read_record
@@ -28,6 +27,7 @@ from utils.data.sources.image_source import ImageFile
 from utils.data.sources.labels import scan_samples
 from utils.detect.media.image_file import decode_image
 from utils.errors import UserError
+from utils.image_limits import MAX_PIXELS
 
 # Decoding may cost what the largest accepted image needs; its size is read from the header.
 DECODED_BYTES = 1024 * MIB

@@ -39,7 +39,7 @@ TRIED_BY = {
     "utils.comparison.report": "comparison",
     "utils.comparison.runs": "results-csv",
     "utils.comparison.settings": "comparison",
-    "utils.data.augment.transforms": "transforms",
+    "utils.transform_list": "transforms",
     "utils.data.check.inspection": "checked-image",
     "utils.data.fetch.download": "fetch-answer",
     "utils.data.fetch.__main__": "fetch-answer",
@@ -93,7 +93,7 @@ TRIED_BY = {
     "utils.weights.oneflow_folder": "torch-legacy",
 }
 READING = re.compile(
-    r"^from utils\.files\.(regular|json|yaml) import .*\b(read_|open_|parse_)", re.MULTILINE
+    r"^from utils\.(regular|json|yaml)_files import .*\b(read_|open_|parse_)", re.MULTILINE
 )
 
 

@@ -18,7 +18,6 @@ from tests.small import RESULT_COLUMNS, TINY
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.comparison.settings import FILE as COMPARISON
 from utils.comparison.settings import load_settings, parse_flags
-from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms
 from utils.data.check.inspection import read_rows
 from utils.data.masks.runs import iou
 from utils.data.sources.annotated_images import annotated_images
@@ -41,6 +40,7 @@ from utils.evolution.study import Range, SearchStudy
 from utils.project import PROJECT
 from utils.report.plots.results import plot_results
 from utils.state.resume import newest_runs
+from utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
 
 YAML_TOKENS = (
     b"&a ", b"*a", b"<<: *a\n", b"[*a, *a, *a]", b"&a [x, x, x, x, x, x, x, x]\n", b"- ", b"? ",

@@ -26,7 +26,8 @@ from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.errors import UserError
 from utils.model_yamls import read_model
 from utils.processes.start import EXIT_USER_ERROR
-from utils.state.start_checks import check_image_size
+
+STRIDE = 32  # of the public models
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         whole_from(1)("--steps", flags.steps)
         whole_from(1)("--batch", flags.batch_size)
-        check_image_size(flags.image_size, 32)
+        if flags.image_size % STRIDE:
+            raise UserError(f"--img {flags.image_size}: a multiple of {STRIDE} is needed")
         read_model(flags.cfg)
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)

@@ -32,6 +32,7 @@ from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters, 
 from utils.cli.recipe_config import OPTIMIZERS
 from utils.cli.train_config import parse_train_flags
 from utils.data.loading.batch import Batch
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
@@ -67,9 +68,8 @@ class Side:
 
     def loader(self) -> TrainLoader:
         config, augment = parse_train_flags(self.flags), self.hyp.augmentation()
-        return TrainLoader(
-            self.samples, config.image_size, config.batch_size, augment, SEED, workers=0
-        )
+        recipe = TrainRecipe(config.image_size, config.batch_size, augment, SEED)
+        return TrainLoader(self.samples, recipe)
 
     def model(self, state: Arrays, dtype: str) -> Detector:
         model = Detector(self.spec)

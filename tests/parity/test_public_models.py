@@ -16,7 +16,7 @@ from backend import autograd, nn, ops
 from models.blocks.registry import count_gflops
 from models.detector import Detector
 from models.graph import parse_model, plan_layers, read_model_yaml
-from models.inference.predictor import fold_batch_norm
+from models.stored import fold_batch_norm
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.shared_files import shared_path
 from utils.project import PROJECT

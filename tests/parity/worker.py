@@ -23,6 +23,7 @@ from models.training.step import train_step
 from tests.losses import arrays_of
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import parse_train_flags
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
@@ -47,15 +48,8 @@ def main(
     model.initialize(seed=0)
     augment, items = hyp.augmentation(), model.head.task.items(config)
     losses: list[list[float]] = []
-    with TrainLoader(
-        samples,
-        config.image_size,
-        config.batch_size,
-        augment,
-        config.seed,
-        workers=0,
-        items=items,
-    ) as loader:
+    recipe = TrainRecipe(config.image_size, config.batch_size, augment, config.seed, items=items)
+    with TrainLoader(samples, recipe) as loader:
         state = build_state(config, hyp, model, len(loader), "cpu", dtype)
         while len(losses) < int(steps):
             for batch in loader.epoch(state.epoch):

@@ -8,37 +8,39 @@ from pathlib import Path
 from tests.structure.source_files import PYTHON_FILES
 from utils.project import PROJECT
 
-PRODUCT = ("backend", "models", "utils")
+PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6459,
-    "models": 596,
+    "backend": 6490,
+    "duet": 54,
+    "models": 590,
     "models/blocks": 835,
-    "models/evaluation": 537,
-    "models/export": 1381,
+    "models/detection": 1177,
+    "models/evaluation": 535,
+    "models/export": 1512,
     "models/heads": 2560,
-    "models/inference": 1879,
-    "models/training": 2637,
-    "scripts": 1283,
-    "utils": 2120,
-    "utils/cli": 1149,
-    "utils/comparison": 1496,
-    "utils/data": 12687,
-    "utils/detect": 2922,
-    "utils/evaluation": 2072,
+    "models/inference": 518,
+    "models/training": 2636,
+    "scripts": 1278,
+    "utils": 2173,
+    "utils/cli": 1141,
+    "utils/comparison": 1487,
+    "utils/data": 12663,
+    "utils/detect": 2599,
+    "utils/evaluation": 2122,
     "utils/evolution": 505,
-    "utils/export": 2049,
-    "utils/processes": 1433,
-    "utils/report": 1931,
+    "utils/export": 1983,
+    "utils/processes": 1445,
+    "utils/report": 1871,
     "utils/serve": 828,
     "utils/setup": 396,
-    "utils/state": 934,
-    "utils/tasks": 650,
-    "utils/weights": 2162,
+    "utils/state": 897,
+    "utils/tasks": 581,
+    "utils/weights": 2193,
 }
-PRODUCT_FILES = 381
-OTHERS = {"tests": 59_120, "benchmarks": 2800}
+PRODUCT_FILES = 386
+OTHERS = {"tests": 58946, "benchmarks": 2800}
 
 
 def room_of(path: Path) -> str:

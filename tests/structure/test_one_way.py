@@ -96,7 +96,7 @@ OPENED_ELSEWHERE = {
     ("utils/data/fetch/download.py", "open"): "of a file that is open",
     ("utils/detect/media/video.py", "open"): "of a file that is open",
     ("utils/detect/media/feeds.py", "open"): "a URL",
-    ("utils/processes/cores.py", "read_text"): "/sys",
+    ("utils/processes/numa.py", "read_text"): "/sys",
     ("utils/processes/process_family.py", "read_text"): "/proc",
     ("utils/processes/private_network.py", "open"): "/proc",
     ("utils/processes/start.py", "open"): "the null device",

@@ -15,12 +15,12 @@ from tests.small import write_small_dataset, write_tiny_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
 from utils.data.loading.batch import Batch
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.processes.suspend import StopRequests
 from utils.state.resume import find_resume_point, resumed_config
-from utils.strengths import AugmentConfig
 
 
 class Killed(BaseException):
@@ -79,9 +79,7 @@ def small_training(
     """
     data, own = write_small_dataset(folder), write_model(folder)
     dataset = load_dataset(data)
-    loader = TrainLoader(
-        load_split(dataset, "train"), 64, batch_size, AugmentConfig(), seed=0, workers=0
-    )
+    loader = TrainLoader(load_split(dataset, "train"), TrainRecipe(64, batch_size))
 
     def start(*flags: str, cfg: Path = own, each: bool = False, **changes: Any) -> TrainState:
         words = ["--cfg", str(cfg), "--batch", str(batch_size), *flags]

@@ -135,7 +135,7 @@ def test_a_classifier_is_refused(monkeypatch, tmp_path):
     ],
 )
 def test_classes_are_shared_by_name_or_by_number(known, num_known, expected, caplog):
-    from models.evaluation.audit.run import share_classes
+    from models.evaluation.audit.audit import share_classes
 
     config = AuditConfig(data="d.yaml", weights=("w.pt",))
     if isinstance(expected, str):

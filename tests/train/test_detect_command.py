@@ -35,7 +35,7 @@ from utils.data.sources.dataset import BUILT_INS
 from utils.detect.config import parse_detect_flags
 from utils.detect.media.video import VideoFile
 from utils.detect.media.video_writer import VideoWriter
-from utils.detect.window import Window
+from utils.detect.pipeline.report import Window
 from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
 from utils.processes.interrupt import EXIT_TERMINATED
 from utils.project import PROJECT

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import yaml
 
-import models
+import duet
 from backend import ops
 from models.detector import grey_of
 from models.heads.anchor.head import AnchorHead
@@ -88,7 +88,7 @@ def test_a_public_model_trains_validates_and_detects(folder, name, image_size, s
     flags = ("--cfg", narrow(folder, name), "--batch", 4, "--epochs", 1, "--name", name)
     train_on(folder, *flags, "--img", image_size)
     weights = folder / name / "weights" / "last.safetensors"
-    model = models.load(weights, device="cpu")
+    model = duet.load(weights, device="cpu")
     assert model.stride == max(strides)
     stored = load_weights(str(weights))
     assert detector_of_weights(stored).head.strides == strides

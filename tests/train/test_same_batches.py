@@ -18,6 +18,7 @@ from tests.shared_files import shared_path
 from tests.small import write_tiny_model
 from tests.train.short_runs import start
 from tests.unit.data.batch_digest import EVERYTHING, digest
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
@@ -160,7 +161,7 @@ def digests(data: Path) -> list[str]:
     dataset = load_dataset(data)
     assert dataset.class_names == CLASSES
     train, val = (load_split(dataset, split) for split in ("train", "val"))
-    loader = TrainLoader(train, 96, 4, EVERYTHING, seed=3, workers=0)
+    loader = TrainLoader(train, TrainRecipe(96, 4, EVERYTHING, seed=3))
     batches = itertools.chain(loader.epoch(0), loader.epoch(4), ValLoader(val, 64, 2, workers=0))
     return [digest(batch) for batch in batches]
 

@@ -23,6 +23,7 @@ from tests.train.short_runs import small_training
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags
 from utils.report.stage_timer import StageTimer
+from utils.state.job import Job, TrainData
 from utils.state.run import Run
 
 FAST = "--multi_tensor_optimizer"
@@ -62,8 +63,7 @@ def arrays_of(state):
 def run_in(folder):
     config = parse_train_flags(["--img", "64"])
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    samples = {"images": 12, "sha256": "5a", "polygons": ""}
-    return Run(config, hyp, tuple("abc"), folder, data={"train": samples, "val": samples})
+    return Run(Job(config, hyp, TrainData(tuple("abc"), [], [])), folder)
 
 
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW"])

@@ -7,22 +7,14 @@ from dataclasses import dataclass, field
 
 from utils.cli.flags import flag, require_fraction, whole_from, within
 from utils.cli.run_config import CommandConfig
-from utils.data.image.view import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
-from utils.errors import UserError, brief
-from utils.export.formats import FORMATS
+from utils.errors import UserError
+from utils.tiling import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
 
 
 def require_tile(name: str, value: int) -> None:
     """Raise UserError unless value is the side of a tile, or 0 for no tiles."""
     if value and value < MIN_SIDE:
         raise UserError(f"{name} {value}; a whole number from {MIN_SIDE} up is needed, in pixels")
-
-
-def _require_runtime(name: str, value: str) -> None:
-    """Raise UserError unless value is a format whose runtime can be asked for, or left out."""
-    names = [row.name for row in FORMATS]
-    if value and value not in names:
-        raise UserError(f"{name} {brief(value)}; accepted: {', '.join(names)}")
 
 
 def require_known(name: str, classes: Iterable[int] | None, num_classes: int) -> None:
@@ -38,7 +30,7 @@ class DetectionConfig(CommandConfig):
 
     weights: tuple[str, ...] = flag("model", "--weights", default=(), type=str.strip, nargs="+",
         metavar="F", help="files of docs/en/weights.md; several form an ensemble")  # fmt: skip
-    runtime: str = flag("model", "--runtime", default="", metavar="R", check=_require_runtime,
+    runtime: str = flag("model", "--runtime", default="", metavar="R",
         help="runtime of an exported file; default: by its name")  # fmt: skip
     confidence_threshold: float = flag("detection", "--conf", "--conf-thres", default=0.001,
         metavar="X", check=require_fraction, help="confidence threshold: lowest score of a "

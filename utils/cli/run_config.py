@@ -8,8 +8,8 @@ from typing import Any
 
 from backend.select import FRAMEWORKS
 from utils.cli.flags import check_flags, flag, whole_from, within
-from utils.data.image.limits import MAX_PIXELS
 from utils.errors import UserError
+from utils.image_limits import MAX_PIXELS
 
 require_part = within(0, 1, "a fraction", above=True, below=True)
 MAX_IMAGE_SIZE = 16384  # a mosaic's canvas has twice this side, and OpenCV warps below 32768

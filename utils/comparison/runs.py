@@ -20,14 +20,15 @@ from utils.errors import UserError
 from utils.json_files import read_json
 from utils.model_yamls import find_model
 from utils.processes.exit_status import EXIT_FAILED
+from utils.processes.start import EXIT_USER_ERROR
 from utils.project import PROJECT, from_here
 from utils.regular_files import open_regular, read_bytes
 from utils.report.results import read_results
 from utils.state.folder import RunLock
-from utils.weights.checkpoint import MAX_WEIGHTS_BYTES
 
 RUNS = "runs"
 LOG_LINES = 15
+MAX_BYTES = 1 << 35  # of a weights file
 SAYS_ERROR = re.compile(r"(rank \d+: )?error: ")
 
 
@@ -115,7 +116,7 @@ def digests(settings: Settings) -> dict[str, str]:
 def _sha1(paths: Sequence[Path]) -> str:
     digest = hashlib.sha1(usedforsecurity=False)
     for path in paths:
-        digest.update(read_bytes(path, MAX_WEIGHTS_BYTES))
+        digest.update(read_bytes(path, MAX_BYTES))
     return digest.hexdigest()
 
 
@@ -151,6 +152,12 @@ def failure_of(outcome: Outcome, tail: Sequence[str]) -> str | None:
     lines = [line for line in tail if line.strip()]
     errors = [line for line in lines if SAYS_ERROR.match(line)]
     return ": ".join([ended, *(errors or lines)[-1:]])
+
+
+def refusal_of(run: Document) -> str:
+    """Return the message if train.py ended with that of a user's mistake, else ""."""
+    code, _, message = (run["failure"] or "").partition(": error: ")
+    return message if code == f"exit code {EXIT_USER_ERROR}" else ""
 
 
 def add_what_train_wrote(run: Document, folder: Path, settings: Settings) -> None:

@@ -9,20 +9,18 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from backend.devices import check_device
 from backend.select import FRAMEWORKS
 from utils.atomic_files import atomic_text_file
-from utils.cli.flags import add_flags, check_flags, flag, new_parser, whole_from
-from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.run_config import require_folder_name, require_part
+from utils.cli.flags import add_flags, check_flags, flag, new_parser, same_flag, whole_from
+from utils.cli.recipe_config import RecipeConfig
+from utils.cli.run_config import require_folder_name
 from utils.comparison.plan import ABLATION, PLAIN, VARIANTS
-from utils.data.sources.dataset import BUILT_IN, load_dataset
 from utils.errors import UserError
 from utils.json_files import Default, complete, read_json
-from utils.model_yamls import read_model
 from utils.processes.launch import wanted_processes
 from utils.project import PROJECT
 from utils.setup.environments import python_of
-from utils.state.start_checks import check_device
 from utils.text import count
 
 FILE = "settings.json"
@@ -35,11 +33,9 @@ TRAINERS = tuple(name for name, framework in FRAMEWORKS.items() if framework.tra
 class Settings:
     """What a comparison runs, as the flags say it; properties split those that hold several."""
 
-    data: str = flag("data", "--data", default=BUILT_IN, metavar="D",
+    data: str = flag("data", "--data", default="shapes", metavar="D",
         help="dataset YAML, or 'shapes', the built-in one")  # fmt: skip
-    train_part: float | None = flag("data", "--split", default=None, type=float, metavar="F",
-        check=require_part, help="for a dataset without a val split: train on this fraction, "
-        "validate on the rest")  # fmt: skip
+    train_part: float | None = same_flag(RecipeConfig, "train_part")
     image_size: int = flag("data", "--img", default=320, metavar="PX", check=whole_from(32),
         help="long side of the images")  # fmt: skip
     batch: str = flag("data", "--batch", default="8,16,32", metavar="N,N",
@@ -55,8 +51,7 @@ class Settings:
         check=whole_from(0), help="epochs before them that are not timed")  # fmt: skip
     rounds: int = flag("recipe", "--rounds", default=2, metavar="N", check=whole_from(1),
         help="runs of every cell, in turns: A B A B")  # fmt: skip
-    seed: int = flag("recipe", "--seed", default=0, check=whole_from(0),
-        help="random seed of weights, order and augmentation")  # fmt: skip
+    seed: int = same_flag(RecipeConfig, "seed")
     backends: str = flag("backend and device", "--backends", default=",".join(TRAINERS),
         metavar="B,B", help="backends to compare; the first is the reference")  # fmt: skip
     device: str = flag("backend and device", "--device", default="",
@@ -157,21 +152,10 @@ def parse_flags(arguments: Sequence[str] | None = None) -> tuple[Settings, Path 
             )
         return load_settings(resume), resume, resume
     settings = Settings(**given)
-    check_before_runs(settings, name)
-    return settings, None, project / name
-
-
-def check_before_runs(settings: Settings, name: str) -> None:
-    """Raise UserError for a flag on which every run would fail, before there is one."""
     find_pythons(settings.all_backends, settings.python)
     require_folder_name("--name", name)
     check_device(settings.device)
-    if settings.cfg:
-        read_model(settings.cfg)
-    if settings.hyp:
-        read_hyperparameters(settings.hyp)
-    if settings.data != BUILT_IN or settings.train_part:
-        load_dataset(settings.data, train_part=settings.train_part)
+    return settings, None, project / name
 
 
 def compare_parser() -> argparse.ArgumentParser:

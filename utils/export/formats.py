@@ -131,11 +131,6 @@ def find_format(path: Path) -> Format:
     raise UserError(f"--weights {path}: no exported file; those end in {endings}")
 
 
-def is_exported(path: str | Path) -> bool:
-    """Return whether a file's name is that of an exported one."""
-    return any(row.has_written(Path(path)) for row in FORMATS)
-
-
 def exported_path(weights: str, row: Format) -> Path:
     """Return where the file of a format goes: beside the weights, under their name."""
     path = Path(weights)
@@ -157,7 +152,7 @@ def require_free_place(path: Path, row: Format) -> None:
 
 def check_export(weights: str, include: Sequence[str], backend: str) -> None:
     """Raise UserError unless files of these formats can be made of weights, beside them."""
-    if is_exported(weights):
+    if any(row.has_written(Path(weights)) for row in FORMATS):
         raise UserError(
             f"--weights {weights} is an exported file, which keeps too little of its model; give "
             "the weights that it was made from"

@@ -301,17 +301,11 @@ def shapes_of(metadata: Metadata) -> tuple[Shape, ...]:
 def example_images(metadata: Metadata) -> np.ndarray:
     """Return noise in the shape and type that a file takes; of a dynamic one, a single image."""
     height, width = metadata.image_size
-    if metadata.image == PIXELS:
-        return noise((height, width, 3))
-    return noise((1 if metadata.dynamic else metadata.batch_size, 3, height, width))
-
-
-def noise(shape: Sequence[int]) -> np.ndarray:
-    """Return random numbers: float32 in [0, 1] for a batch, uint8 for one image (H, W, 3)."""
     random = np.random.default_rng(0)
-    if len(shape) == 3:
-        return random.integers(0, 256, shape, np.uint8)
-    return random.random(shape, np.float32)
+    if metadata.image == PIXELS:
+        return random.integers(0, 256, (height, width, 3), np.uint8)
+    batch = 1 if metadata.dynamic else metadata.batch_size
+    return random.random((batch, 3, height, width), np.float32)
 
 
 def fault_of_returned(metadata: Metadata, returned: Sequence[Shape], batch_size: int) -> str:

@@ -1,12 +1,12 @@
 """An exported file -> the runtime that runs it; a file of others is tried in a child process first.
 
 A runtime trusts a file: a graph may ask for terabytes, loop for hours, or crash the process. So a
-file that this program did not just write is first run in a child with limits of memory and time, in
-the shape of the images that it will get; only then it is loaded in the process that needs it.
+file that this program did not just write is first loaded and run once, on noise, in a child with
+limits of memory and time; only then it is loaded in the process that needs it.
 
-    python -m utils.export.opening PATH FORMAT THREADS SECONDS
+    python -m utils.export.opening PATH FORMAT THREADS
 
-Standard input has the shapes to run, standard output the outcomes: a line of JSON each.
+Standard output has the outcome, a line of JSON: what is wrong, or "".
 """
 
 from __future__ import annotations
@@ -17,29 +17,43 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
-import weakref
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import IO
-
-import numpy as np
 
 import backend
+from backend.cores import cores_of_rank
+from backend.openmp import default_threads
 from utils.errors import UserError, brief
 from utils.export.formats import FORMATS, Format, find_format, format_named, size_of
-from utils.export.metadata import Outputs, Runtime, example_images, fault_of_returned, noise
+from utils.export.metadata import Runtime, example_images, fault_of_returned
 from utils.json_files import parse_json
 from utils.optional import import_optional
 from utils.project import PROJECT
 
 MODULE = "utils.export.opening"
-SECONDS = 120  # for loading a file, and for each run
+MOST_LANES = 8
+SECONDS = 120  # for loading a file and running it once
 # What a file may take beside the runtime's own libraries: all maps of a yolov5x together have 320
 # bytes per byte of its images, and OpenVINO holds weights several times while it compiles them.
 BASE_BYTES, TIMES_FILE, TIMES_IMAGES, THREAD_BYTES = 2 << 30, 8, 320, 256 << 20
 REMEDY = "the file is damaged, hostile or too large for this machine; export it again"
+
+
+def open_to_detect(path: Path, runtime: str, several: bool) -> tuple[Runtime, int]:
+    """Open an exported file that --weights names; return it and its lanes.
+
+    Where `several` batches come, one that threads may call at the same time has a lane for each
+    core: a batch on one thread waits for no other. Of YOLOv5n at 640 px four at once on four cores
+    take two thirds of the processor time that one after the other takes on four threads.
+    """
+    threads, lanes = usable_threads(), 1
+    if several and format_to_run(path, runtime).side_by_side:
+        lanes = min(threads, MOST_LANES)
+    return open_runtime(path, threads // lanes, runtime), lanes
+
+
+def usable_threads() -> int:
+    """Return how many threads runtimes may have: the process's cores, or OMP_NUM_THREADS."""
+    return min(default_threads(), cores_of_rank())
 
 
 def open_runtime(
@@ -61,9 +75,9 @@ def open_runtime(
     if not path.exists():
         raise UserError(f"--weights {path}: no such file")
     try:
-        if is_trusted or not row.is_tried:
-            return row.open(path, threads)
-        return TriedRuntime(path, row, threads)
+        if row.is_tried and not is_trusted:
+            try_in_child(path, row, threads or os.cpu_count() or 1)
+        return row.open(path, threads)
     except UserError as error:
         text = str(error)
         raise UserError(text if "--weights" in text else f"--weights {path}: {text}") from error
@@ -88,72 +102,26 @@ def format_to_run(path: Path, name: str = "") -> Format:
     return able[name]
 
 
-class TriedRuntime:
-    """A runtime whose file is tried in a child first, with each shape of images that it gets.
-
-    The child of a dynamic file waits for further shapes; it ends when this object goes.
-    """
-
-    def __init__(self, path: Path, row: Format, threads: int | None) -> None:
-        """Load a file; UserError if it fails in the child."""
-        words = path.absolute(), row.name, threads or 0, SECONDS
-        self._command = [sys.executable, "-m", MODULE, *map(str, words)]
-        self._start_child()
-        self._runtime: Runtime = row.open(path, threads)
-        self.metadata, self.name = self._runtime.metadata, self._runtime.name
-        self._shapes = {example_images(self.metadata).shape}
-        self._turn = threading.Lock()
-        if not self.metadata.dynamic:
-            self._end_child()
-
-    def __call__(self, images: np.ndarray) -> Outputs:
-        with self._turn:
-            if images.shape not in self._shapes:
-                if self._child.poll() is not None:
-                    self._start_child()
-                assert self._child.stdin is not None, "it is a pipe"
-                with suppress(BrokenPipeError):
-                    write_line(self._child.stdin, list(images.shape))
-                self._require_success()
-                self._shapes.add(images.shape)
-        return self._runtime(images)
-
-    def _start_child(self) -> None:
-        self._child = subprocess.Popen(
-            self._command, cwd=PROJECT, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+def try_in_child(path: Path, row: Format, threads: int) -> None:
+    """Load and run a file in a child process; UserError for what goes wrong there."""
+    command = [sys.executable, "-m", MODULE, str(path.absolute()), row.name, str(threads)]
+    try:
+        done = subprocess.run(
+            command, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, timeout=SECONDS, check=False,
         )  # fmt: skip
-        self._end_child = weakref.finalize(self, end, self._child)
-        self._require_success()
-
-    def _require_success(self) -> None:
-        """Wait for an outcome; after any but success the child has ended."""
-        assert self._child.stdout is not None, "it is a pipe"
-        fault = None
-        try:
-            line = self._child.stdout.readline()
-            fault = parse_json(line) if line else reason_of_end(self._child.wait())
-        finally:  # after Ctrl-C too
-            if fault != "":
-                self._end_child()
-        if fault:
-            raise UserError(fault)
-
-
-def end(child: subprocess.Popen[str]) -> None:
-    """End a child at once."""
-    child.kill()
-    child.communicate()
+        fault = parse_json(done.stdout) if done.stdout else reason_of_end(done.returncode)
+    except subprocess.TimeoutExpired:
+        fault = f"its trial run failed: it has not ended after {SECONDS} s; {REMEDY}"
+    if fault:
+        raise UserError(fault)
 
 
 def reason_of_end(code: int) -> str:
     """Return why a child ended without an outcome."""
     name = signal.Signals(-code).name if code < 0 else f"status {code}"
-    reasons = {
-        "SIGALRM": f"it has not ended after {SECONDS} s",
-        "SIGKILL": "it was killed, as when memory runs out",
-    }
-    reason = reasons.get(name, f"it crashed ({name})")
+    killed = "it was killed, as when memory runs out"
+    reason = killed if name == "SIGKILL" else f"it crashed ({name})"
     return f"its trial run failed: {reason}; {REMEDY}"
 
 
@@ -161,47 +129,30 @@ def reason_of_end(code: int) -> str:
 
 
 def main() -> None:
-    path, name, threads, seconds = sys.argv[1:]
-    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as outcomes:
+    path, name, threads = sys.argv[1:]
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as outcome:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries may write there
         try:
-            for fault in faults(Path(path), format_named(name), int(threads), int(seconds)):
-                write_line(outcomes, fault)
+            fault = fault_of_trial(Path(path), format_named(name), int(threads))
         except Exception as error:  # of libraries, with classes of their own
-            write_line(outcomes, words_of(error))
+            fault = words_of(error)
+        outcome.write(json.dumps(fault))
 
 
-def faults(path: Path, row: Format, threads: int, seconds: int) -> Iterator[str]:
-    """Load and run a file, then run it for each line of standard input.
-
-    SIGALRM ends the process if loading or a run takes longer than `seconds`.
-
-    Yields:
-        What is wrong with what the file returned; "" if nothing is.
-    """
+def fault_of_trial(path: Path, row: Format, threads: int) -> str:
+    """Load a file and run it once; return what is wrong with what it returned, or ""."""
     for package in row.packages:
         import_optional(package, f"--weights {path}")
     if row.is_program:
         backend.use()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a parent may have it ignored or blocked
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
-    threads = threads or os.cpu_count() or 1
     allowed = BASE_BYTES + TIMES_FILE * size_of(path) + THREAD_BYTES * threads
     limit_memory(allowed)
-    signal.alarm(seconds)
     runtime = row.open(path, threads)
     images = example_images(runtime.metadata)
-    while True:
-        limit_memory(allowed + TIMES_IMAGES * 4 * images.size)
-        signal.alarm(seconds)
-        shapes = [output.shape for output in runtime(images)]
-        signal.alarm(0)
-        yield fault_of_returned(runtime.metadata, shapes, len(images) if images.ndim == 4 else 1)
-        line = sys.stdin.readline()
-        if not line:
-            return
-        images = noise(parse_json(line))
+    limit_memory(allowed + TIMES_IMAGES * 4 * images.size)
+    shapes = [output.shape for output in runtime(images)]
+    return fault_of_returned(runtime.metadata, shapes, len(images) if images.ndim == 4 else 1)
 
 
 def limit_memory(size: int) -> None:
@@ -225,12 +176,6 @@ def words_of(error: Exception) -> str:
     if isinstance(error, OSError):
         return error.strerror or text
     return text if isinstance(error, UserError) else f"{type(error).__name__}: {brief(text)}"
-
-
-def write_line(file: IO[str], value: object) -> None:
-    """Write a value as a line of JSON, at once."""
-    file.write(json.dumps(value) + "\n")
-    file.flush()
 
 
 if __name__ == "__main__":

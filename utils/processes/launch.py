@@ -9,14 +9,13 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from backend import openmp, select
 from backend.checks import CPU
 from backend.cores import usable_cores
 from backend.launchers import backend_of_launcher
 from backend.processes import this_process
-from utils.cli.run_config import RunConfig
 from utils.errors import UserError
 from utils.processes.local_ranks import run_ranks
 from utils.processes.suspend import StopRequests
@@ -25,11 +24,18 @@ from utils.text import count
 log = logging.getLogger("launch")
 
 
-def launch(config: RunConfig, stop: StopRequests | None = None) -> None:
+def launch(
+    backend: str | None,
+    device: str,
+    nproc: int,
+    check: Callable[[int], None],
+    stop: StopRequests | None = None,
+) -> None:
     """Return in a process that works; if several are asked for, start them and exit as they do.
 
     Args:
-        config: the settings of each process.
+        backend, device, nproc: the flags of these names.
+        check: raises UserError for other flags that do not fit the number of processes.
         stop: passed on to the processes; None for a command that cannot suspend, which SIGTERM
             interrupts.
 
@@ -37,22 +43,22 @@ def launch(config: RunConfig, stop: StopRequests | None = None) -> None:
         UserError: several processes cannot honour a flag.
         SystemExit: the processes that were started here have ended.
     """
-    wanted = wanted_processes(config.device, config.nproc)
+    wanted = wanted_processes(device, nproc)
     started = this_process().world_size
     # A cluster may set a launcher's variables itself, as a Kubernetes job: it needs no launcher.
     if started > 1 or backend_of_launcher() is not None:
-        _check_launched(config, wanted, started)
+        _check_launched(device, nproc, wanted, started)
         wanted = started
-    config.check_processes(wanted)
+    check(wanted)
     if wanted == started:
         return
-    name = select.choose(config.backend)
+    name = select.choose(backend)
     if not select.FRAMEWORKS[name].trains:
         raise UserError(
             f"{_processes(wanted)} need a backend that trains, and {name!r} does not; "
             "use one process, or --backend torch"
         )
-    per_device = "" if config.device in ("", CPU) else ", one per device, in place of DataParallel"
+    per_device = "" if device in ("", CPU) else ", one per device, in place of DataParallel"
     log.info("starting %s%s", _processes(wanted), per_device)
     if stop is None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -78,16 +84,16 @@ def wanted_processes(device: str, nproc: int) -> int:
     return nproc
 
 
-def _check_launched(config: RunConfig, wanted: int, started: int) -> None:
+def _check_launched(device: str, nproc: int, wanted: int, started: int) -> None:
     """Require that flags agree with the number of processes that a launcher started."""
-    if config.nproc and config.nproc != started:
+    if nproc and nproc != started:
         raise UserError(
-            f"--nproc {config.nproc}, but a launcher started {_processes(started)}; give the "
+            f"--nproc {nproc}, but a launcher started {_processes(started)}; give the "
             "number only to the launcher"
         )
     if wanted > started:
         raise UserError(
-            f"--device {config.device} names {count(wanted, 'device')}, but a launcher started "
+            f"--device {device} names {count(wanted, 'device')}, but a launcher started "
             f"{_processes(started)}; start one per device, or leave the launcher out"
         )
 

@@ -10,7 +10,6 @@ from typing import ParamSpec, TypeVar
 
 import backend
 from backend.processes import MEETING_FOLDER, this_process
-from utils.cli.run_config import RunConfig
 from utils.errors import UserError
 from utils.processes import watchdog
 from utils.processes.process_family import delay_abort, ending_in_any_call
@@ -23,11 +22,15 @@ Result = TypeVar("Result")
 
 
 @contextmanager
-def joined(config: RunConfig) -> Iterator[World]:
+def joined(name: str | None, device: str, timeout_s: float) -> Iterator[World]:
     """Join the other ranks under a watchdog; leave when all have come to the end.
 
     Each of several processes imports its framework here, before their common work. A process that
     is alone imports it when it is needed.
+
+    Args:
+        name: of the backend; None for the one that is chosen by default.
+        timeout_s: how long a rank may make no progress.
 
     Raises:
         UserError: the environment does not say where rank 0 is.
@@ -42,13 +45,13 @@ def joined(config: RunConfig) -> Iterator[World]:
                 f"RANK and WORLD_SIZE={process.world_size} are set, but {name} is not; set it to "
                 "where rank 0 listens, or unset them and use --nproc"
             )
-    with ending_in_any_call(max(config.timeout, JOIN_SECONDS)):
-        backend.use(config.backend)
+    with ending_in_any_call(max(timeout_s, JOIN_SECONDS)):
+        backend.use(name)
         # A framework's own limit would end a rank without naming its phase.
-        limit = config.timeout + FRAMEWORK_SECONDS
-        backend.dist.start(backend.device.resolve(config.device), limit)
+        limit = timeout_s + FRAMEWORK_SECONDS
+        backend.dist.start(backend.device.resolve(device), limit)
     delay_abort()
-    watchdog.start(config.timeout)
+    watchdog.start(timeout_s)
     try:
         yield World(process, backend.dist.all_gather)
     except Suspended:  # as all ranks have agreed

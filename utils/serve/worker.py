@@ -16,7 +16,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from utils.serve.frames import Frame, pack_frame, receive_frame
 
-MODULE = "models.serving"
+MODULE = "models.detection"
 PAUSE_SECONDS = 1.0  # before another start
 END_SECONDS = 5.0  # for a process that has closed its output
 

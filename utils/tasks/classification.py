@@ -7,15 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from utils import detections
 from utils.cli.run_config import MAX_IMAGE_SIZE
 from utils.data.image.letterbox import centre_region, crop
 from utils.data.image.view import View
 from utils.data.loading.items import CLASSES
 from utils.data.sources.class_folders import fill_images
 from utils.data.sources.samples import SampleTable
-from utils.detect.media.source import Frame
-from utils.detect.results.class_result import ClassResult
 from utils.errors import DatasetError, UserError
 from utils.project import PROJECT
 from utils.tasks.task import NO_AUDIT, Task
@@ -54,7 +51,7 @@ class Classification(Task):
         "nms": "a classifier finds no boxes to choose from",
         "letterbox": "a classifier takes the middle of an image, which the graph does not cut out",
         "audit": NO_AUDIT,
-        "hub": f"the hub's results are boxes, and {NO_BOXES}; `from models import load` takes its "
+        "hub": f"the hub's results are boxes, and {NO_BOXES}; `from duet import load` takes its "
         "weights, as docs/en/api.md shows",
         "line_thickness": NO_BOXES,
     }
@@ -77,15 +74,6 @@ class Classification(Task):
         if isinstance(trained, int) and 0 < trained <= MAX_IMAGE_SIZE:
             return trained
         return int(self.defaults["image_size"])
-
-    def result(
-        self,
-        frame: Frame,
-        found: detections.Classification,
-        class_names: tuple[str, ...],
-        track_ids: np.ndarray | None = None,
-    ) -> ClassResult:
-        return ClassResult(frame, found, class_names)
 
     def about(self, document: Mapping[str, Any]) -> list[str]:
         parts = (document.get(name) for name in ("backbone", "head"))

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
-
-import numpy as np
 
 from utils.data.loading.items import BOXES
 from utils.data.sources.class_folders import refuse_classes
 from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
 from utils.data.sources.samples import Sample, SampleTable
-from utils.detect.media.source import Frame
-from utils.detect.results.result import Result
-from utils.detect.results.text_lines import LabelFiles, label_lines
-from utils.detections import Detections
 from utils.evaluation.coco.results_file import CocoResults
 from utils.evaluation.legacy import LegacyEvaluator
 from utils.report.console import legacy_table
@@ -41,15 +34,6 @@ class Detection(Task):
     def check_samples(self, samples: SampleTable, name: str, is_of_folders: bool = False) -> None:
         refuse_classes(name, is_of_folders)
 
-    def result(
-        self,
-        frame: Frame,
-        found: Detections,
-        class_names: tuple[str, ...],
-        track_ids: np.ndarray | None = None,
-    ) -> Result:
-        return Result(frame, found, class_names, track_ids)
-
     def annotations(
         self, path: Path, samples: Sequence[Sample], class_names: Sequence[str]
     ) -> CocoAnnotations:
@@ -60,9 +44,6 @@ class Detection(Task):
 
     def legacy_metric(self, class_names: Sequence[str]) -> LegacyMetric:
         return LegacyMetric(LegacyEvaluator(class_names), legacy_table)
-
-    def label_files(self, samples: Sequence[Sample], scores: bool) -> LabelFiles:
-        return LabelFiles(samples, partial(label_lines, scores=scores))
 
 
 DETECTION = Detection()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,10 +16,7 @@ from utils.data.masks.runs import areas, runs_of_polygons
 from utils.data.sources.class_folders import refuse_classes
 from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
 from utils.data.sources.samples import Sample, SampleTable
-from utils.detect.media.source import Frame
-from utils.detect.results.result import MaskResult
-from utils.detect.results.text_lines import LabelFiles, outline_lines
-from utils.detections import GroundTruth, Segmentations
+from utils.detections import GroundTruth
 from utils.errors import DatasetError, UserError
 from utils.evaluation.coco.results_file import CocoMaskResults
 from utils.evaluation.masks import legacy_masks
@@ -55,15 +51,6 @@ class Segmentation(Task):
     def items(self, config: TrainConfig) -> MaskItems:
         return MaskItems(config.mask_ratio, not config.no_overlap)
 
-    def result(
-        self,
-        frame: Frame,
-        found: Segmentations,
-        class_names: tuple[str, ...],
-        track_ids: np.ndarray | None = None,
-    ) -> MaskResult:
-        return MaskResult(frame, found, class_names, track_ids)
-
     def ground_truth(self, sample: Sample) -> GroundTruth:
         """Return the labels with the pixels that pycocotools gives their outlines; an object
         without one is its box.
@@ -94,9 +81,6 @@ class Segmentation(Task):
 
     def legacy_metric(self, class_names: Sequence[str]) -> LegacyMetric:
         return LegacyMetric(legacy_masks(class_names), legacy_table)
-
-    def label_files(self, samples: Sequence[Sample], scores: bool) -> LabelFiles:
-        return LabelFiles(samples, partial(outline_lines, scores=scores))
 
     def check_samples(self, samples: SampleTable, name: str, is_of_folders: bool = False) -> None:
         refuse_classes(name, is_of_folders)

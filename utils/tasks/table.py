@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from utils.cli.flags import flags_of
@@ -44,6 +44,18 @@ def task_of_flags(values: Mapping[str, Any]) -> Task:
     name, cfg, weights = values["task"], values["cfg"], values["weights"]
     asks_weights = weights and not name and not cfg
     return find_task(name, cfg, load_header(weights).model if asks_weights else {})
+
+
+def complete_flags(values: Mapping[str, Any], given: Collection[str]) -> TrainConfig:
+    """Return the settings of a new training: those of the flags, and else its task's.
+
+    Raises:
+        UserError: a flag that its task does not use.
+    """
+    task = task_of_flags(values)
+    config = TrainConfig(**task.completed(values, given))
+    check_flags(task, config)
+    return config
 
 
 def check_flags(task: Task, config: TrainConfig) -> None:

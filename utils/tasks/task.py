@@ -26,9 +26,6 @@ from utils.data.loading.items import BoxItems
 from utils.data.loading.reading import ground_truth
 from utils.data.sources.coco_annotations import CocoAnnotations
 from utils.data.sources.samples import Sample, SampleTable
-from utils.detect.media.source import Frame
-from utils.detect.results.image_result import ImageResult
-from utils.detect.results.text_lines import LabelFiles
 from utils.detections import GroundTruth
 from utils.errors import DatasetError, UserError
 from utils.evaluation.coco.results_file import CocoResults
@@ -218,21 +215,6 @@ class Task:
         """
         return CommandConfig.image_size
 
-    def result(
-        self,
-        frame: Frame,
-        found: Any,
-        class_names: tuple[str, ...],
-        track_ids: np.ndarray | None = None,
-    ) -> ImageResult:
-        """Return what `Head.finish` found in a frame as a result.
-
-        Args:
-            class_names: of every class that the model knows.
-            track_ids: (K,) int64; None if nothing is tracked.
-        """
-        raise NotImplementedError
-
     def ground_truth(self, sample: Sample) -> GroundTruth:
         """Return a sample's labels as the evaluator takes them, in pixels of its image."""
         return ground_truth(sample)
@@ -253,8 +235,4 @@ class Task:
 
     def legacy_metric(self, class_names: Sequence[str]) -> LegacyMetric:
         """Return what measures YOLOv5's own figures, for --legacy-metric."""
-        raise NotImplementedError
-
-    def label_files(self, samples: Sequence[Sample], scores: bool) -> LabelFiles:
-        """Return what writes label files, for --save-txt; scores: whether their lines have them."""
         raise NotImplementedError

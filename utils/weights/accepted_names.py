@@ -1,15 +1,13 @@
 """The globals that a weights file may name; `pickle_reader.py` refuses any other.
 
-They are text to compare with, not things to import. The classes are those of the public YOLOv5
-and One-YOLOv5 trees; accepting one says that it may be read, not that this project can build it.
+They are patterns to compare names with, not things to import. The classes are those of the modules
+in which the public YOLOv5 and One-YOLOv5 trees and their frameworks define layers; accepting one
+says that it may be read, not that this project can build it.
 """
 
 from __future__ import annotations
 
-
-def _join(module: str, names: str) -> frozenset[str]:
-    return frozenset(f"{module}.{name}" for name in names.split())
-
+import re
 
 STORAGE_DTYPES = {  # torch storages -> the dtype of their bytes, little-endian
     "torch.FloatStorage": "<f4",
@@ -23,10 +21,6 @@ STORAGE_DTYPES = {  # torch storages -> the dtype of their bytes, little-endian
     "torch.ByteStorage": "|u1",
     "torch.BoolStorage": "|b1",
 }
-UNREAD_DTYPES = (
-    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
-    "float4_e2m1fn_x2", "uint16", "uint32", "uint64",
-)  # fmt: skip
 UNTYPED_STORAGE = "torch.storage.UntypedStorage"  # of tensors whose dtype has none of the above
 
 REFUSED_MODELS = {  # the beginning of a name -> what a file is that asks for it, and what to do
@@ -36,84 +30,30 @@ REFUSED_MODELS = {  # the beginning of a name -> what a file is that asks for it
     "ultralytics.": "a model of the ultralytics package; give one of the public YOLOv5",
 }
 
-_COMMON = (
-    _join("collections", "OrderedDict")
-    | _join("builtins", "set getattr")
-    | _join("__builtin__", "set getattr")
-)
-_SETTINGS = _join("pathlib", "Path PosixPath WindowsPath") | _join("argparse", "Namespace")
-_NUMPY = (
-    _join("numpy.core.multiarray", "_reconstruct scalar")
-    | _join("numpy._core.multiarray", "_reconstruct scalar")
-    | _join("numpy.core.numeric", "_frombuffer")
-    | _join("numpy._core.numeric", "_frombuffer")
-    | _join("numpy", "ndarray dtype")
-    | _join("_codecs", "encode")
-)
-_YOLO = (
-    _join(
-        "models.yolo",
-        "Model BaseModel DetectionModel SegmentationModel ClassificationModel Detect Segment "
-        "Detect.forward",
-    )
-    | _join(
-        "models.common",
-        "Bottleneck BottleneckCSP C3 C3Ghost C3SPP C3TR C3x Classify Concat Contract Conv "
-        "CrossConv DWConv DWConvTranspose2d Expand Focus GhostBottleneck GhostConv Proto SPP "
-        "SPPF TransformerBlock TransformerLayer",
-    )
-    | _join("models.experimental", "CrossConv GhostBottleneck GhostConv MixConv2d Sum")
-)
-# How a classifier prepares images: read as records, and compared with what is built here.
-_TRANSFORMS = (
-    _join("torchvision.transforms.transforms", "Compose Normalize ToTensor Resize CenterCrop")
-    | _join("torchvision.transforms.functional", "InterpolationMode")
-    | _join("utils.augmentations", "CenterCrop LetterBox ToTensor")
-)
+
+def _accepted(framework: str, further: str) -> re.Pattern[str]:
+    pattern = rf"""
+        collections\.OrderedDict | (builtins|__builtin__)\.(set|getattr)
+        | pathlib\.(Posix|Windows)?Path | argparse\.Namespace
+        | numpy\.(ndarray|dtype) | _codecs\.encode
+        | numpy\._?core\.(multiarray\.(_reconstruct|scalar) | numeric\._frombuffer)
+        | models\.(yolo|common|experimental)\.[A-Z]\w* | models\.yolo\.Detect\.forward
+        | {framework}\.nn\.modules\.\w+\.[A-Z]\w*
+        | {further}
+    """
+    return re.compile(pattern, re.VERBOSE | re.ASCII)
 
 
-def _layers(framework: str) -> frozenset[str]:
-    modules = f"{framework}.nn.modules"
-    return (
-        _join(f"{modules}.container", "ModuleList Sequential")
-        | _join(f"{modules}.conv", "Conv2d ConvTranspose2d")
-        | _join(f"{modules}.batchnorm", "BatchNorm2d")
-        | _join(
-            f"{modules}.activation",
-            "ELU GELU Hardswish LeakyReLU Mish MultiheadAttention PReLU ReLU ReLU6 SiLU Sigmoid "
-            "Softplus Tanh",
-        )
-        | _join(f"{modules}.pooling", "AdaptiveAvgPool2d AvgPool2d MaxPool2d")
-        | _join(f"{modules}.upsampling", "Upsample")
-        | _join(f"{modules}.linear", "Identity Linear NonDynamicallyQuantizableLinear")
-        | _join(f"{modules}.normalization", "LayerNorm")
-        | _join(f"{modules}.padding", "ZeroPad2d")
-        | _join(f"{modules}.dropout", "Dropout")
-    )
-
-
-TORCH_NAMES = (
-    _COMMON
-    | _SETTINGS
-    | _NUMPY
-    | _YOLO
-    | _TRANSFORMS
-    | _layers("torch")
-    | frozenset(STORAGE_DTYPES)
-    | _join("torch", "Size device float16 float32 float64 bfloat16 int32 int64 uint8 bool")
-    | _join("torch", f"{' '.join(UNREAD_DTYPES)}")
-    | frozenset((UNTYPED_STORAGE,))
-    | _join("torch.nn.parallel.data_parallel", "DataParallel")
-    | _join("torch._utils", "_rebuild_parameter _rebuild_tensor _rebuild_tensor_v2")
-    | _join("torch._utils", "_rebuild_tensor_v3")
+NOTHING = re.compile(r"(?!)")
+# torchvision's classes say how a classifier prepares images: they are read as records, and compared
+# with what is built here.
+TORCH_NAMES = _accepted(
+    "torch",
+    r"""torch\.(Size | device | \w+Storage | (b?float|u?int)\d\w* | bool)
+        | torch\.storage\.UntypedStorage | torch\.nn\.parallel\.data_parallel\.DataParallel
+        | torch\._utils\._rebuild_(parameter | tensor(_v[23])?)
+        | torchvision\.transforms\.(transforms|functional)\.[A-Z]\w*
+        | utils\.augmentations\.[A-Z]\w*
+    """,
 )
-ONEFLOW_NAMES = (
-    _COMMON
-    | _SETTINGS
-    | _NUMPY
-    | _YOLO
-    | _layers("oneflow")
-    | _join("oneflow", "Size Tensor")
-    | _join("oneflow.nn", "Parameter")
-    | _join("oneflow.nn.parameter", "Parameter")
-)
+ONEFLOW_NAMES = _accepted("oneflow", r"oneflow\.(Size | Tensor | nn\.(parameter\.)?Parameter)")

@@ -80,6 +80,15 @@ class Checkpoint:
     optimizer: Arrays
     path: str = ""
 
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return self.header.class_names
+
+    @property
+    def trained_size(self) -> object:
+        """The long side of the images of the training, unchecked; None where unknown."""
+        return self.header.settings.get("image_size")
+
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint atomically: the file is the old one or the new one, never a part."""

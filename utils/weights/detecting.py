@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from utils.detect.pipeline.background import runtime_threads
 from utils.errors import UserError
-from utils.export.formats import is_exported
-from utils.export.metadata import Runtime
-from utils.export.opening import format_to_run, open_runtime
 from utils.weights.checkpoint import Checkpoint
-from utils.weights.load import load_weights
+from utils.weights.load import is_exported, load_weights
+
+WINGS = ("utils.export.opening",)  # modules whose `open_to_detect` opens exported files
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,22 @@ class ExportedWeights:
 
     Attributes:
         path: the file, or folder, for messages.
-        side_by_side: threads may call it at the same time, as many as `runtime_lanes` says.
+        runtime: that runs it: `utils/export/metadata.py::Runtime`.
+        lanes: how many batches threads may give it at the same time.
     """
 
     path: str
-    runtime: Runtime
-    side_by_side: bool = False
+    runtime: Any
+    lanes: int = 1
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return self.runtime.metadata.class_names
+
+    @property
+    def trained_size(self) -> object:
+        """The long side of the images that it was exported for."""
+        return max(self.runtime.metadata.image_size)
 
 
 Weights = Checkpoint | ExportedWeights
@@ -37,12 +48,9 @@ def load_all_to_detect(
 ) -> list[Weights]:
     """Read or load all weights that detect together, as `load_to_detect` does each.
 
-    Calls overlap only if all of them allow it; otherwise each uses all cores.
+    Batches overlap only in a single file; members of an ensemble use all cores in turn.
     """
-    overlap = several and all(
-        is_exported(path) and format_to_run(Path(path), runtime).side_by_side for path in paths
-    )
-    return [load_to_detect(path, runtime, overlap) for path in paths]
+    return [load_to_detect(path, runtime, several and len(paths) == 1) for path in paths]
 
 
 def load_to_detect(path: str | Path, runtime: str = "", several: bool = False) -> Weights:
@@ -53,12 +61,17 @@ def load_to_detect(path: str | Path, runtime: str = "", several: bool = False) -
         several: batches can be computed side by side.
 
     Raises:
-        UserError: as `load_weights` and `open_runtime`.
+        UserError: as `load_weights`; an exported file that cannot be run.
     """
     if is_exported(path):
-        side_by_side = several and format_to_run(Path(path), runtime).side_by_side
-        opened = open_runtime(path, runtime_threads(side_by_side), runtime)
-        return ExportedWeights(str(path), opened, side_by_side)
+        for wing in WINGS:
+            if importlib.util.find_spec(wing.rpartition(".")[0]):
+                opener = importlib.import_module(wing).open_to_detect
+                return ExportedWeights(str(path), *opener(Path(path), runtime, several))
+        raise UserError(
+            f"--weights {path}: an exported file, and the folder utils/export, which runs such "
+            "files, is not here; give the weights that it was exported from"
+        )
     if runtime:
         raise UserError(
             f"--runtime {runtime} runs exported files, and --weights {path} is none; leave it out"

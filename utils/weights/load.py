@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from utils.errors import UserError
-from utils.export.formats import is_exported
 from utils.regular_files import open_regular
 from utils.weights.checkpoint import (
     MAX_WEIGHTS_BYTES,
@@ -18,6 +17,16 @@ from utils.weights.checkpoint import (
 )
 from utils.weights.oneflow_folder import open_foreign
 from utils.weights.yolov5 import read_yolov5
+
+EXPORTED = (  # endings of the files that utils/export writes and runs
+    ".onnx", "_openvino_model", ".torchscript", "_ncnn_model", ".tflite", ".mlpackage",
+    "_tensorrt_model",
+)  # fmt: skip
+
+
+def is_exported(path: str | Path) -> bool:
+    """Return whether a file's name is that of an exported one, in letters of either case."""
+    return Path(path).name.lower().endswith(EXPORTED)
 
 
 def load_weights(path: str | Path) -> Checkpoint:
@@ -33,7 +42,7 @@ def load_weights(path: str | Path) -> Checkpoint:
     path = Path(path)
     if is_exported(path):
         raise UserError(
-            f"--weights {path}: an exported file, which only detect.py, val.py and models.load "
+            f"--weights {path}: an exported file, which only detect.py, val.py and duet.load "
             "run; give the weights that it was exported from"
         )
     if not path.exists():

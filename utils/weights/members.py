@@ -6,11 +6,11 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
 
 from utils.errors import UserError, brief
 from utils.regular_files import open_regular, read_bytes
@@ -22,71 +22,50 @@ MAX_MEMBERS = 100_000
 
 # What Python's zipfile raises on damaged archives.
 ZIP_ERRORS = (
-    zipfile.BadZipFile,
-    NotImplementedError,
-    RuntimeError,
-    ValueError,
-    EOFError,
-    OSError,
-    struct.error,
-    zlib.error,
-)
+    zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError,
+    struct.error, zlib.error,
+)  # fmt: skip
 
 
-class Members(Protocol):
-    """Named pieces of bytes."""
+@dataclass(frozen=True)
+class Members:
+    """Named pieces of bytes.
 
-    size: int  # bytes in all, uncompressed, which bound what tensors may take
+    Attributes:
+        sizes: of each, uncompressed, by name in the order of the archive.
+        size: bytes in all, which bound what tensors may take.
+    """
 
-    def names(self) -> list[str]:
-        """Return all names, in the order of the archive."""
+    sizes: Mapping[str, int]
+    size: int
+    load: Callable[[str], bytes]
 
-    def read(self, name: str, most: int | None = None) -> bytes:
+    def read(self, name: str, most: int = MAX_WEIGHTS_BYTES) -> bytes:
         """Return the bytes of a name; raise UserError if it is absent, damaged or over `most`."""
-
-
-class ZipMembers:
-    """The members of a zip archive; checksums are verified as they are read."""
-
-    def __init__(self, archive: zipfile.ZipFile, file_size: int) -> None:
-        self.archive = archive
-        entries = archive.infolist()
-        if len(entries) > MAX_MEMBERS or len({entry.filename for entry in entries}) < len(entries):
-            raise UserError("the archive has too many members, or two of one name")
-        if any(entry.flag_bits & 1 for entry in entries):
-            raise UserError("the archive is encrypted; save it without a password")
-        expanded = sum(entry.file_size for entry in entries)
-        if expanded > MAX_EXPANSION * file_size:
+        if name not in self.sizes:
+            raise UserError(f"it lacks {brief(name)}")
+        if self.sizes[name] > most:
             raise UserError(
-                f"the archive of {file_size:,} bytes would expand to {expanded:,}, over "
-                f"{MAX_EXPANSION} times its size; no weights file does"
+                f"{brief(name)} has {self.sizes[name]:,} bytes; at most {most:,} are read"
             )
-        self.size = max(file_size, expanded)
+        return self.load(name)
 
-    def names(self) -> list[str]:
-        return self.archive.namelist()
 
-    def read(self, name: str, most: int | None = None) -> bytes:
-        entry = self.archive.NameToInfo.get(name)
-        if entry is None:
-            raise UserError(f"the archive lacks {brief(name)}")
-        _require_size(name, entry.file_size, most)
-        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise UserError(f"{brief(name)} is compressed in a way that is not read")
-        try:
-            # A size is passed, since an unsized read would decompress without a bound.
-            with self.archive.open(entry) as file:
-                data = file.read(entry.file_size)
-                extra = file.read(1)  # at the end the checksum is compared
-        except ZIP_ERRORS as error:
-            raise UserError(f"damaged zip archive, {brief(name)}: {brief(str(error))}") from error
-        if len(data) != entry.file_size or extra:
-            raise UserError(f"damaged zip archive, {brief(name)} has not the size it declares")
-        return data
+def members_of_folder(folder: Path) -> Members:
+    """Return the regular files of a folder and of the folders in it."""
+    entries = (path for depth in ("*/*", "*") for path in folder.glob(depth))
+    found = list(islice(entries, MAX_MEMBERS + 1))
+    if len(found) > MAX_MEMBERS:
+        raise UserError(f"the folder holds over {count(MAX_MEMBERS, 'entry', 'entries')}")
+    files = sorted(path for path in found if path.is_file())
+    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+    return Members(
+        sizes, sum(sizes.values()), lambda name: read_bytes(folder / name, MAX_WEIGHTS_BYTES)
+    )
 
 
 @contextmanager
-def open_zip(path: Path) -> Iterator[ZipMembers]:
+def open_zip(path: Path) -> Iterator[Members]:
     """Yield the members of a zip file while it is open."""
     with open_regular(path, MAX_WEIGHTS_BYTES) as file:
         try:
@@ -94,31 +73,39 @@ def open_zip(path: Path) -> Iterator[ZipMembers]:
         except ZIP_ERRORS as error:
             raise UserError(f"damaged zip archive: {brief(str(error))}") from error
         with archive:
-            yield ZipMembers(archive, os.fstat(file.fileno()).st_size)
+            sizes = _sizes_of(archive, file_size := os.fstat(file.fileno()).st_size)
+            size = max(file_size, sum(sizes.values()))
+            yield Members(sizes, size, lambda name: _read_member(archive, archive.getinfo(name)))
 
 
-class FolderMembers:
-    """The regular files of a folder and of the folders in it."""
-
-    def __init__(self, folder: Path) -> None:
-        entries = (path for depth in ("*/*", "*") for path in folder.glob(depth))
-        found = list(islice(entries, MAX_MEMBERS + 1))
-        if len(found) > MAX_MEMBERS:
-            raise UserError(f"the folder holds over {count(MAX_MEMBERS, 'entry', 'entries')}")
-        files = sorted(path for path in found if path.is_file())
-        self.paths = {path.relative_to(folder).as_posix(): path for path in files}
-        self.size = sum(path.stat().st_size for path in files)
-
-    def names(self) -> list[str]:
-        return list(self.paths)
-
-    def read(self, name: str, most: int | None = None) -> bytes:
-        if name not in self.paths:
-            raise UserError(f"the folder lacks {brief(name)}")
-        _require_size(name, self.paths[name].stat().st_size, most)
-        return read_bytes(self.paths[name], MAX_WEIGHTS_BYTES)
+def _sizes_of(archive: zipfile.ZipFile, file_size: int) -> dict[str, int]:
+    """Return the size of each member; UserError for an archive that is no weights file."""
+    entries = archive.infolist()
+    sizes = {entry.filename: entry.file_size for entry in entries}
+    if len(entries) > MAX_MEMBERS or len(sizes) < len(entries):
+        raise UserError("the archive has too many members, or two of one name")
+    if any(entry.flag_bits & 1 for entry in entries):
+        raise UserError("the archive is encrypted; save it without a password")
+    if sum(sizes.values()) > MAX_EXPANSION * file_size:
+        raise UserError(
+            f"the archive of {file_size:,} bytes would expand to {sum(sizes.values()):,}, over "
+            f"{MAX_EXPANSION} times its size; no weights file does"
+        )
+    return sizes
 
 
-def _require_size(name: str, size: int, most: int | None) -> None:
-    if most is not None and size > most:
-        raise UserError(f"{brief(name)} has {size:,} bytes; at most {most:,} are read")
+def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """Return the bytes of a member, whose checksum is verified."""
+    name = brief(entry.filename)
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise UserError(f"{name} is compressed in a way that is not read")
+    try:
+        # A size is passed, since an unsized read would decompress without a bound.
+        with archive.open(entry) as file:
+            data = file.read(entry.file_size)
+            extra = file.read(1)  # at the end the checksum is compared
+    except ZIP_ERRORS as error:
+        raise UserError(f"damaged zip archive, {name}: {brief(str(error))}") from error
+    if len(data) != entry.file_size or extra:
+        raise UserError(f"damaged zip archive, {name} has not the size it declares")
+    return data

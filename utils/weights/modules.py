@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from utils.activation import DEFAULT_ACTIVATION, NamedActivation, parse_activation
 from utils.errors import UserError, brief
-from utils.weights.activation import DEFAULT_ACTIVATION, NamedActivation, parse_activation
 from utils.weights.pickle_reader import Record
 from utils.weights.tensors import Contents, StoredArray, is_tensor
 

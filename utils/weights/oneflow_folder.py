@@ -18,51 +18,20 @@ from utils.regular_files import open_regular, read_bytes
 from utils.text import count
 from utils.weights.accepted_names import ONEFLOW_NAMES
 from utils.weights.checkpoint import MAX_WEIGHTS_BYTES
-from utils.weights.members import FolderMembers, Members, open_zip
+from utils.weights.members import Members, members_of_folder, open_zip
 from utils.weights.pickle_reader import Record, read_pickle
 from utils.weights.tensors import (
     ByteBudget,
     Contents,
     StoredArray,
     contiguous_strides,
+    item_size,
     strided_array,
 )
 from utils.weights.torch_archive import read_torch_legacy, read_torch_zip
 
 ZIP_START = b"PK\x03\x04"
 PICKLE_START = b"\x80"
-
-
-@contextmanager
-def open_foreign(path: Path) -> Iterator[Contents]:
-    """Yield the records of a file or directory; arrays can be read inside the with block only.
-
-    Raises:
-        UserError: of no known format, damaged, or asking for what is not accepted.
-    """
-    if path.is_dir():
-        yield read_oneflow(FolderMembers(path))
-        return
-    with open_regular(path, MAX_WEIGHTS_BYTES) as file:
-        start = file.read(len(ZIP_START))
-    if start == ZIP_START:
-        with open_zip(path) as members:
-            yield _read_zip(members)
-    elif start.startswith(PICKLE_START):
-        yield read_torch_legacy(read_bytes(path, MAX_WEIGHTS_BYTES))
-    else:
-        raise UserError(
-            "no known format; accepted: .safetensors of a training run, .pt of the public "
-            "YOLOv5, a directory of oneflow.save or a zip of one"
-        )
-
-
-def _read_zip(members: Members) -> Contents:
-    if any(name.split("/")[-1] == PICKLE_NAME for name in members.names()):
-        return read_oneflow(members)
-    return read_torch_zip(members)
-
-
 PICKLE_NAME = "pickled_data"
 PROTOCOL_VERSION = 1
 DTYPES = {
@@ -81,11 +50,34 @@ MAX_META_BYTES = 1000
 TENSOR_NAME = re.compile(r"[A-Za-z0-9_.]{1,100}")
 
 
+@contextmanager
+def open_foreign(path: Path) -> Iterator[Contents]:
+    """Yield the records of a file or directory; arrays can be read inside the with block only.
+
+    Raises:
+        UserError: of no known format, damaged, or asking for what is not accepted.
+    """
+    if path.is_dir():
+        yield read_oneflow(members_of_folder(path))
+        return
+    with open_regular(path, MAX_WEIGHTS_BYTES) as file:
+        start = file.read(len(ZIP_START))
+    if start == ZIP_START:
+        with open_zip(path) as members:
+            is_oneflow = any(name.split("/")[-1] == PICKLE_NAME for name in members.sizes)
+            yield read_oneflow(members) if is_oneflow else read_torch_zip(members)
+    elif start.startswith(PICKLE_START):
+        yield read_torch_legacy(read_bytes(path, MAX_WEIGHTS_BYTES))
+    else:
+        raise UserError(
+            "no known format; accepted: .safetensors of a training run, .pt of the public "
+            "YOLOv5, a directory of oneflow.save or a zip of one"
+        )
+
+
 def read_oneflow(members: Members) -> Contents:
     """Read a directory of oneflow.save; the arrays can be read while its archive is open."""
-    pickles = [
-        name for name in members.names() if name == PICKLE_NAME or name.endswith(f"/{PICKLE_NAME}")
-    ]
+    pickles = [name for name in members.sizes if name.split("/")[-1] == PICKLE_NAME]
     if len(pickles) != 1:
         raise UserError(
             f"{count(len(pickles), 'file')} {PICKLE_NAME} in it, and a folder of oneflow.save has "
@@ -102,7 +94,7 @@ def read_oneflow(members: Members) -> Contents:
         dtype, shape = _parse_meta(members.read(f"{prefix}{name}/meta", MAX_META_BYTES))
         data = members.read(f"{prefix}{name}/out")
         stored = strided_array(data, dtype, 0, shape, contiguous_strides(shape), budget)
-        if stored.array.size * (2 if dtype == "bfloat16" else stored.array.itemsize) != len(data):
+        if stored.array.size * item_size(dtype) != len(data):
             raise UserError(f"tensor {name}: shape {list(shape)} and {len(data)} bytes do not fit")
         return stored
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
 from typing import Any
 
 from utils.errors import UserError, brief
@@ -19,33 +19,25 @@ def to_plain(value: Any) -> Any:
 
     The value is a model description, and the copy is small and a tree, whatever the value is.
     """
-    return _Copy().copy(value, "", 0)
+    nodes = itertools.count(1)
 
-
-class _Copy:
-    def __init__(self) -> None:
-        self.nodes = 0
-
-    def copy(self, value: Any, key: str, depth: int) -> Any:
-        self.nodes += 1
-        if depth > MAX_DEPTH or self.nodes > MAX_NODES:
+    def copied(item: Any, key: Any, depth: int) -> Any:
+        if depth > MAX_DEPTH or next(nodes) > MAX_NODES:
             raise UserError("the model description is nested too deep or too long")
-        if isinstance(value, dict):
-            return {name: self.copy(x, name, depth + 1) for name, x in self.items(value)}
-        if isinstance(value, (list, tuple)):
-            return [self.copy(item, key, depth + 1) for item in value]
-        if not _is_scalar(value):
+        if isinstance(item, dict):
+            for name in itertools.filterfalse(_is_scalar, item):
+                raise UserError(f"the model description has the key {brief(name)}")
+            return {str(name): copied(x, name, depth + 1) for name, x in item.items()}
+        if isinstance(item, (list, tuple)):
+            return [copied(x, key, depth + 1) for x in item]
+        if not _is_scalar(item):
             raise UserError(
                 f"the model description holds more than text and finite numbers: {key}: "
-                f"{brief(value)}"
+                f"{brief(item)}"
             )
-        return value
+        return item
 
-    def items(self, value: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
-        for key, item in value.items():
-            if not _is_scalar(key):
-                raise UserError(f"the model description has the key {brief(key)}")
-            yield str(key), item
+    return copied(value, "", 0)
 
 
 def _is_scalar(value: Any) -> bool:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from utils.activation import DEFAULT_ACTIVATION
 from utils.errors import UserError, brief
 from utils.model_yamls import block_of
-from utils.weights.activation import DEFAULT_ACTIVATION
 from utils.weights.modules import activation_of, class_name, is_module
 from utils.weights.pickle_reader import Record
 from utils.weights.plain import to_plain
 from utils.weights.tensors import Contents, StoredArray, is_tensor
 
 Args = list[Any]
-
-
-def lines_of_layers(layers: Sequence[Record]) -> list[Args]:
-    """Return [from, number, module, args] of layers in a row, channels and repeats as they are.
-
-    Raises:
-        UserError: a layer of another kind, or one that takes other maps than the last one's.
-    """
-    return [_line(index, layer) for index, layer in enumerate(layers)]
 
 
 def children(module: Any) -> list[Record]:
@@ -35,6 +26,11 @@ def children(module: Any) -> list[Record]:
 
 
 def _line(index: int, layer: Record) -> Args:
+    """Return [from, number, module, args] of a layer, channels and repeats as they are.
+
+    Raises:
+        UserError: a layer of another kind, or one that takes other maps than the last one's.
+    """
     kind, origin = class_name(layer), layer.state.get("f", -1)
     read = _KINDS.get(kind)
     if read is None or origin != -1:
@@ -55,11 +51,6 @@ def _conv(layer: Any) -> Args:
     return [1, "Conv", args if args[4] != 1 else args[:4] if args[3] != args[1] // 2 else args[:3]]
 
 
-def _focus(layer: Any) -> Args:
-    _, _, (channels, size, *_) = _conv(_child(layer, "conv"))
-    return [1, "Focus", [channels, size]]
-
-
 def _c3(layer: Any) -> Args:
     inner = children(_child(layer, "m"))
     shortcuts = [part.state.get("add") is True for part in inner]
@@ -69,24 +60,7 @@ def _c3(layer: Any) -> Args:
     return [len(inner), "C3", [channels] if shortcuts[0] else [channels, False]]
 
 
-def _sppf(layer: Any) -> Args:
-    channels = _number(_child(_child(layer, "cv2"), "conv"), "out_channels")
-    return [1, "SPPF", [channels, _number(_child(layer, "m"), "kernel_size")]]
-
-
-def _spp(layer: Any) -> Args:
-    channels = _number(_child(_child(layer, "cv2"), "conv"), "out_channels")
-    sizes = [_number(pool, "kernel_size") for pool in children(_child(layer, "m"))]
-    return [1, "SPP", [channels, sizes]]
-
-
-_KINDS: dict[str, Callable[[Any], Args]] = {
-    "Conv": _conv,
-    "Focus": _focus,
-    "C3": _c3,
-    "SPPF": _sppf,
-    "SPP": _spp,
-}
+_KINDS: dict[str, Callable[[Any], Args]] = {"Conv": _conv, "C3": _c3}
 
 
 def _child(module: Any, name: str) -> Record:
@@ -207,7 +181,7 @@ def _describe_classes(
         "nc": len(linear.array),
         "depth_multiple": 1.0,
         "width_multiple": 1.0,
-        "backbone": lines_of_layers(layers),
+        "backbone": [_line(index, layer) for index, layer in enumerate(layers)],
         "head": [[-1, 1, class_name(head), ["nc"]]],
     }
     activation = activation_of(layers[0].state["_modules"].get("act")) if layers else None
@@ -228,18 +202,14 @@ def _check_normalization(transforms: Any) -> None:
     for step in steps if isinstance(steps, list) else ():
         if isinstance(step, Record) and step.kind.endswith(".Normalize"):
             own = step.state if isinstance(step.state, dict) else {}
-            values = [_as_list(own.get(key)) for key in ("mean", "std")]
-            if values != [IMAGE_MEAN, IMAGE_STD]:
+            values = [own.get(key) for key in ("mean", "std")]
+            if [list(x) if isinstance(x, tuple) else x for x in values] != [IMAGE_MEAN, IMAGE_STD]:
                 raise UserError(
                     f"it normalizes images by {brief(values)}; {IMAGE_MEAN} and {IMAGE_STD} are "
                     "built here"
                 )
             return
     raise UserError("its transforms do not normalize images, as those of public classifiers do")
-
-
-def _as_list(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _classes_of_boxes(arrays: Arrays, prefix: str) -> int | None:

@@ -12,6 +12,7 @@ import numpy as np
 from utils.errors import UserError, brief
 from utils.weights.pickle_reader import Record
 
+BFLOAT16 = "bfloat16"
 MAX_DIMENSIONS = 8
 LARGEST_COUNT = 2**40
 BYTES_PER_FILE_BYTE = 2  # tensors may share a storage, but give no more than this
@@ -65,8 +66,7 @@ def strided_array(
         dtype: a NumPy one, or bfloat16.
         offset: in elements, like the strides; these three come from the file and are checked.
     """
-    bfloat16 = dtype == "bfloat16"
-    stored = np.dtype("<u2" if bfloat16 else dtype)
+    stored = _stored_dtype(dtype)
     # A side of 0 makes a tensor empty, yet NumPy multiplies the others.
     if not (_are_counts(shape) and _are_counts(strides) and _are_counts((offset,))) or (
         math.prod(size or 1 for size in shape) > LARGEST_COUNT
@@ -83,13 +83,23 @@ def strided_array(
             f"does not fit into its storage of {available} elements"
         )
     budget.spend(count * stored.itemsize)
-    if not count:
-        array = np.zeros(shape, stored)
-    else:
+    array = np.zeros(shape, stored)
+    if count:
         steps = [step * stored.itemsize for step in strides]
-        start = offset * stored.itemsize
-        array = np.ndarray(shape, stored, data, start, steps).copy(order="C")
-    return StoredArray(_widen(array), dtype) if bfloat16 else StoredArray(array, stored.name)
+        array[...] = np.ndarray(shape, stored, data, offset * stored.itemsize, steps)
+    if dtype != BFLOAT16:
+        return StoredArray(array, stored.name)
+    # A bfloat16 is the upper half of a float32.
+    return StoredArray((array.astype(np.uint32) << 16).view(np.float32), dtype)
+
+
+def item_size(dtype: str) -> int:
+    """Return the bytes of an element in a file."""
+    return _stored_dtype(dtype).itemsize
+
+
+def _stored_dtype(dtype: str) -> np.dtype[Any]:
+    return np.dtype("<u2" if dtype == BFLOAT16 else dtype)
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -104,8 +114,3 @@ def _are_counts(values: Any) -> bool:
         and len(values) <= MAX_DIMENSIONS
         and all(type(value) is int and 0 <= value <= LARGEST_COUNT for value in values)
     )
-
-
-def _widen(bits: np.ndarray) -> np.ndarray:
-    """Return float32 numbers; a bfloat16 is the upper half of one."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)

@@ -28,7 +28,7 @@ from utils.evaluation.nms import SuppressionSettings, best_rows_of_images
 from utils.export.metadata import MASK_ROWS, MASKS, MOST_MASKS
 from utils.ragged import Ragged
 from utils.report.console import metrics_table
-from utils.report.plots.images import draw_objects, plot_examples
+from utils.report.plots.images import plot_examples
 from utils.report.plots.measures import (
     plot_confusion,
     plot_over_confidence,
@@ -233,7 +233,7 @@ class MaskHead(CellHead):
             plot_over_confidence(of, folder, name)
         boxes = result.boxes
         plot_confusion(boxes.confusion, boxes.class_names, folder / "confusion_matrix.png")
-        plot_examples(boxes.examples, samples, boxes.class_names, folder, draw_objects)
+        plot_examples(boxes.examples, samples, boxes.class_names, folder)
 
 
 def _require_count(name: str, value: object, most: int) -> None:

@@ -8,6 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 import backend
+from backend import devices
+from backend.devices import check_device
+from backend.select import BackendError
 
 GPUS = ["cuda:0", "cuda:1", "cpu"]
 
@@ -53,3 +56,17 @@ def test_a_tensor_is_made_on_it(own: str, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_name_that_no_device_has_is_refused(own: str, device: str) -> None:
     with pytest.raises(backend.BackendError, match=f"'{device}'.*cuda:0, cuda:1, cpu"):
         backend.amp.supported(device)
+
+
+def test_a_gpu_is_refused_where_no_driver_is_to_be_seen(monkeypatch):
+    monkeypatch.setattr(devices, "sees_driver", lambda: False)
+    for device in ("0", "cuda:1", "0,1"):
+        with pytest.raises(BackendError, match=f"--device '{device}' is not there: this machine"):
+            check_device(device)
+    for other in ("", "cpu"):
+        check_device(other)
+    monkeypatch.setattr(devices, "sees_driver", lambda: True)
+    check_device("0,1")
+    for wrong in ("gpu", "0,,1", "cuda", "-1", "cuda:x", " "):
+        with pytest.raises(BackendError, match="cpu, a GPU's number such as 0, or 0,1 is needed"):
+            check_device(wrong)

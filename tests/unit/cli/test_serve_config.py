@@ -56,7 +56,6 @@ def test_what_detect_has_too_has_its_default():
         ("--weights W --timeout nan", "--timeout nan; a number of seconds from"),
         ("--weights W --timeout inf", "--timeout inf; a number of seconds from"),
         ("--weights W --conf 2", "--conf 2; a number from 0 to 1"),
-        ("--weights W --runtime x", "--runtime 'x'; accepted: "),
     ],
 )
 def test_a_value_out_of_bounds_is_refused(flags, words):

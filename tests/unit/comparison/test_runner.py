@@ -11,7 +11,7 @@ import pytest
 
 from utils.comparison.plan import Cell, Turn
 from utils.comparison.runner import Outcome, rise, run_process
-from utils.comparison.runs import describe_run
+from utils.comparison.runs import describe_run, refusal_of
 from utils.processes.process_family import descendants
 
 # Starts a process that would outlive it, if wanted in a session of its own, and names it.
@@ -140,6 +140,12 @@ def test_a_failure_is_named_by_the_last_error_or_line(tmp_path, printed, outcome
     assert run["failure"] == failure
     assert run["log_tail"][-1:] == ([] if not (failure and printed) else
         [printed.rstrip("\n").split("\n")[-1].rpartition("\r")[2]])  # fmt: skip
+
+
+def test_a_users_mistake_is_distinguished_from_other_failures():
+    assert refusal_of({"failure": "exit code 2: error: --data x: absent"}) == "--data x: absent"
+    for failure in (None, "exit code 2: ValueError: 3", "exit code 1: error: a worker died"):
+        assert refusal_of({"failure": failure}) == ""
 
 
 @pytest.mark.parametrize(("users", "seen"), [(None, "0"), ("1", "1")])

@@ -11,6 +11,7 @@ import sys
 from itertools import islice
 
 from utils.data.loading.batch import Batch
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.items import CLASSES, MaskItems
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.dataset import load_dataset
@@ -47,22 +48,21 @@ def main(data: str, seed: str) -> None:
     dataset = load_dataset(data)
     samples = scan_samples(list_images(dataset.train), len(dataset.class_names)).samples
     for image_size in (96, 160):
-        loader = TrainLoader(samples, image_size, 8, EVERYTHING, int(seed), workers=0)
+        loader = TrainLoader(samples, TrainRecipe(image_size, 8, EVERYTHING, int(seed)))
         for batch in (*islice(loader.epoch(0), 3), *islice(loader.epoch(7), 3)):
             print("train", image_size, digest(batch))
         transformed = dataclasses.replace(EVERYTHING, transforms=TRANSFORMS)
-        loader = TrainLoader(samples, image_size, 8, transformed, int(seed), workers=0)
+        loader = TrainLoader(samples, TrainRecipe(image_size, 8, transformed, int(seed)))
         for batch in islice(loader.epoch(0), 2):
             print("transformed", image_size, digest(batch))
-        loader = TrainLoader(
-            samples, image_size, 8, transformed, int(seed), workers=0, items=MaskItems()
-        )
+        recipe = TrainRecipe(image_size, 8, transformed, int(seed), items=MaskItems())
+        loader = TrainLoader(samples, recipe)
         for batch in islice(loader.epoch(0), 2):
             print("masks", image_size, digest(batch))
         for batch in islice(ValLoader(samples, image_size, 8, workers=0), 3):
             print("val", image_size, digest(batch))
-        arguments = samples, image_size, 8, OF_CLASSES, int(seed)
-        for batch in islice(TrainLoader(*arguments, workers=0, items=CLASSES).epoch(0), 3):
+        recipe = TrainRecipe(image_size, 8, OF_CLASSES, int(seed), items=CLASSES)
+        for batch in islice(TrainLoader(samples, recipe).epoch(0), 3):
             print("classes", image_size, digest(batch))
         for batch in islice(ValLoader(samples, image_size, 8, workers=0, items=CLASSES), 2):
             print("val of classes", image_size, digest(batch))

@@ -105,7 +105,7 @@ def test_answers_of_the_page_are_json():
 def test_the_page_names_the_figures_and_the_codes_of_all_errors():
     sources = "".join(
         path.read_text(encoding="utf-8")
-        for folder in ("utils/serve", "models/serving")
+        for folder in ("utils/serve", "models/detection")
         for path in (PROJECT / folder).glob("*.py")
     )
     figures = set(re.findall(r'"(duet_\w+)"', sources))

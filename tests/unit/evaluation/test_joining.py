@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from utils.boxes import pairwise_iou
-from utils.data.image.view import Tiling
 from utils.detections import Detections
 from utils.evaluation.joining import join_views
 from utils.evaluation.nms import SuppressionSettings
+from utils.tiling import Tiling
 
 SETTINGS = SuppressionSettings(confidence_threshold=0.25, iou_threshold=0.45)
 SIZE = (300, 420)  # of the image, (height, width)

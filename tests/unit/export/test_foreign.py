@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.inference.exported import ExportedPredictor
+from models.export.exported import ExportedPredictor
 from tests.onnx_files import FOREIGN, SIDE, own_texts, write_classifier, write_segmenter
 from utils.errors import UserError
 from utils.export.metadata import LOGITS, MASK_ROWS, NORMALIZED

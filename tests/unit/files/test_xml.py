@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from utils.xml_files import MAX_DEPTH, MAX_TOKEN_BYTES, read_xml, stream_xml
+from utils.xml_files import MAX_DEPTH, read_xml, stream_xml
 
 ENTITIES = "".join(f'<!ENTITY a{i} "{f"&a{i - 1};" * 10}">' for i in range(1, 12))
 BOMB = f'<!DOCTYPE l [<!ENTITY a0 "{"x" * 1000}">{ENTITIES}]><l>&a11;</l>'.encode()
@@ -21,11 +21,8 @@ HOSTILE = {
     "an unknown entity": (b"<a>&b;</a>", "undefined entity"),
     "too deep": (b"<a>" * 1_000_000, "nested deeper than 64"),
     "just too deep": (b"<a>" * (MAX_DEPTH + 1) + b"</a>" * (MAX_DEPTH + 1), "deeper than 64"),
-    "a long attribute": (b'<a b="' + b"x" * (MAX_TOKEN_BYTES * 2), "4,194,304 bytes"),
-    "a long comment": (b"<a><!--" + b"x" * (MAX_TOKEN_BYTES * 4), "4,194,304 bytes"),
-    "a long name": (b"<" + b"x" * (MAX_TOKEN_BYTES * 4), "4,194,304 bytes"),
 } | {
-    f"the encoding {name}": (f'<?xml version="1.0" encoding="{name}"?><a/>'.encode(), "as UTF-8")
+    f"the encoding {name}": (f'<?xml version="1.0" encoding="{name}"?><a/>'.encode(), "encoding")
     for name in ("gbk", "zip", "punycode", "undefined", "utf-7", "unknown", "x" * 10_000)
 }  # fmt: skip
 
@@ -50,7 +47,7 @@ def test_xml_beyond_the_limits_is_one_short_error_at_once(tmp_path, kind):
         '<?xml version="1.0" encoding="utf-16"?><a>标签</a>'.encode("utf-16"),
         '<?xml version="1.0" encoding="windows-1252"?><a>€</a>'.encode("cp1252"),
         '<?xml version="1.0" encoding="ISO-8859-15"?><a>€</a>'.encode("iso-8859-15"),
-        b"<a>" + b"x" * (MAX_TOKEN_BYTES * 2) + b"</a>",
+        b"<a>" + b"x" * (1 << 23) + b"</a>",
         b"<a>" * MAX_DEPTH + b"</a>" * MAX_DEPTH,
     ],
 )

@@ -8,8 +8,7 @@ import pytest
 
 import models.detector
 from models.graph import parse_model
-from models.inference.predictor import load_detector
-from models.stored import stored_spec
+from models.stored import load_detector, stored_spec
 from models.training.checkpointing import rebuild_model
 from models.training.start import build_model
 from tests.foreign_files import SMALL_DOCUMENT, small_arrays

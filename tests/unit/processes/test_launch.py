@@ -44,13 +44,21 @@ def started(monkeypatch):
     return commands
 
 
+def launch_train(*flags, stop=None):
+    launch_as(parse_train_flags(flags), stop)
+
+
+def launch_as(config, stop=None):
+    launch.launch(config.backend, config.device, config.nproc, config.check_processes, stop)
+
+
 def test_a_rank_that_a_cluster_started_without_a_launcher_is_not_started_anew(started, monkeypatch):
     for name, value in {"RANK": "1", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
-    launch.launch(parse_train_flags(["--batch", "4"]))
+    launch_train("--batch", "4")
     assert started == []
     with pytest.raises(UserError, match="--batch-size 5 is the number of images of all 2"):
-        launch.launch(parse_train_flags(["--batch", "5"]))
+        launch_train("--batch", "5")
 
 
 @pytest.mark.parametrize("missing", ["MASTER_ADDR", "MASTER_PORT"])
@@ -61,7 +69,7 @@ def test_ranks_that_do_not_know_where_the_others_are_do_not_wait_for_them(
     monkeypatch.setenv("MASTER_PORT", "1")
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.delenv(missing)
-    with pytest.raises(UserError, match=f"{missing} is not"), joined(parse_train_flags([])):
+    with pytest.raises(UserError, match=f"{missing} is not"), joined(None, "", 600):
         pass
 
 
@@ -86,7 +94,7 @@ def test_processes_are_started_where_several_are_asked_for_and_no_launcher_has(
     if launched:
         rank(1, launched)
     with contextlib.suppress(SystemExit):
-        launch.launch(parse_train_flags(flags), StopRequests())
+        launch_train(*flags, stop=StopRequests())
     assert [call[2]["WORLD_SIZE"] for call in started] == ([str(number)] if number else [])
     assert ("in place of DataParallel" in caplog.text) is (number == 2)
 
@@ -95,7 +103,7 @@ def test_a_validation_in_several_processes_may_have_any_batch_and_ends_at_sigter
     before = signal.getsignal(signal.SIGTERM)
     try:
         with pytest.raises(SystemExit):
-            launch.launch(parse_val_flags(["--weights", "W", "--nproc", "3", "--batch", "5"]))
+            launch_as(parse_val_flags(["--weights", "W", "--nproc", "3", "--batch", "5"]))
         assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -106,7 +114,7 @@ def test_several_run_the_same_command_line_and_share_the_cores(started, monkeypa
     caplog.set_level("INFO")
     stop = StopRequests()
     with pytest.raises(SystemExit) as end:
-        launch.launch(parse_train_flags(["--nproc", "2", "--device", "cpu"]), stop)
+        launch_train("--nproc", "2", "--device", "cpu", stop=stop)
     assert end.value.code == 75
     command = [sys.executable, "-u", *sys.argv]
     environment = {"WORLD_SIZE": "2", "OMP_NUM_THREADS": "3"}
@@ -128,7 +136,7 @@ def test_several_run_the_same_command_line_and_share_the_cores(started, monkeypa
 )
 def test_what_several_processes_cannot_honour_is_refused(started, flags, message):
     with pytest.raises(UserError, match=message):
-        launch.launch(parse_train_flags(flags))
+        launch_train(*flags)
     assert started == []
 
 
@@ -143,7 +151,7 @@ def test_what_several_processes_cannot_honour_is_refused(started, flags, message
 def test_flags_that_differ_from_the_launcher_are_refused(rank, world_size, flags, message):
     rank(0, world_size)
     with pytest.raises(UserError, match=message):
-        launch.launch(parse_train_flags(flags))
+        launch_train(*flags)
 
 
 GPUS = ["cuda:0", "cuda:1", "cpu"]

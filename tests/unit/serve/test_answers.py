@@ -8,7 +8,7 @@ import cv2
 import pytest
 from PIL import Image
 
-from models import load
+from duet import load
 from tests.tiny_weights import CLASS_NAMES, noise
 from tests.unit.serve.running import DETECT, SIZE, image_file
 

@@ -1,23 +1,20 @@
 """--weights where nothing is trained: the file's name, or --runtime, says what runs it."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from backend import openmp
-from models.inference.pipeline import num_lanes
+from models.detection.pipeline import num_lanes
 from tests.onnx_files import ROW, SIDE, write_detector
 from tests.tiny_weights import write_tiny_weights
 from utils.detect.media.finding import are_several
-from utils.detect.pipeline import background
-from utils.detect.pipeline.background import runtime_lanes, usable_threads
 from utils.errors import UserError
-from utils.export import formats, opening
+from utils.export import opening
+from utils.export.formats import FORMATS
 from utils.weights import detecting
 from utils.weights.checkpoint import Checkpoint
 from utils.weights.detecting import ExportedWeights, load_all_to_detect, load_to_detect
-from utils.weights.load import load_weights
+from utils.weights.load import EXPORTED, load_weights
 
 
 def test_an_exported_file_is_opened_by_its_name(tmp_path):
@@ -76,73 +73,41 @@ def test_an_absent_file_and_a_folder_are_refused(tmp_path):
 # Threads.
 
 
-def have_cores(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    for module in (openmp, background):
-        monkeypatch.setattr(module, "cores_of_rank", lambda: number)
-
-
-def test_several_batches_share_the_cores(monkeypatch, tmp_path):
-    have_cores(monkeypatch, 20)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert (usable_threads(), runtime_lanes()) == (20, 8)
-    assert background.runtime_threads(side_by_side=True) == 2
-    assert background.runtime_threads(side_by_side=False) == 20
-
-
 @pytest.mark.parametrize("asked, expected", [("3", 3), ("64", 20), ("0", 20), ("x", 20), ("", 20)])
 def test_fewer_threads_can_be_asked_for(monkeypatch, asked, expected):
-    have_cores(monkeypatch, 20)
+    for module in (openmp, opening):
+        monkeypatch.setattr(module, "cores_of_rank", lambda: 20)
     monkeypatch.setenv("OMP_NUM_THREADS", asked)
-    assert usable_threads() == expected
+    assert opening.usable_threads() == expected
 
 
-def test_only_what_can_overlap_runs_side_by_side(tmp_path):
-    path = write_detector(tmp_path / "a.onnx")
-    assert load_to_detect(path, several=True).side_by_side
-    assert not load_to_detect(path, several=False).side_by_side
-    pytest.importorskip("openvino")
-    assert not load_to_detect(path, "openvino", several=True).side_by_side
-
-
-def test_weights_of_which_some_cannot_overlap_have_all_cores_one_after_another(
-    tmp_path, monkeypatch
-):
+def test_batches_overlap_in_a_single_file_that_can_be_called_side_by_side(tmp_path, monkeypatch):
     """Each call has the cores that the lanes leave it: a lane for each core, or one with all."""
-    monkeypatch.setattr(background, "usable_threads", lambda: 4)
+    monkeypatch.setattr(opening, "usable_threads", lambda: 4)
     asked = []
-    real = detecting.open_runtime
-
-    def open_runtime(path, threads, runtime):
-        asked.append(threads)
-        return real(path, threads, runtime)
-
-    monkeypatch.setattr(detecting, "open_runtime", open_runtime)
+    real = opening.open_runtime
+    monkeypatch.setattr(opening, "open_runtime", lambda *a: asked.append(a[1]) or real(*a))
     one, two = (str(write_detector(tmp_path / name)) for name in ("a.onnx", "b.onnx"))
-    for paths, runtime, threads, lanes in [
-        ([one, two], "", [1, 1], 4),
-        ([one, str(write_tiny_weights(tmp_path))], "", [4], 1),
-        ([one, two], "openvino", [4, 4], 1),
+    for paths, runtime, several, threads, lanes in [
+        ([one], "", True, [1], 4),
+        ([one], "", False, [4], 1),
+        ([one, two], "", True, [4, 4], 1),
+        ([one], "openvino", True, [4], 1),
     ]:
         asked.clear()
-        weights = load_all_to_detect(paths, runtime, several=True)
+        weights = load_all_to_detect(paths, runtime, several)
         assert (asked, num_lanes("cpu", weights)) == (threads, lanes)
         assert num_lanes("cuda:0", weights) == lanes
 
 
-def test_a_file_that_can_overlap_does_not_beside_one_that_cannot(tmp_path, monkeypatch):
-    class Alone:
-        def __init__(self, path, threads):
-            self.threads = threads
+def test_the_endings_of_exported_files_are_those_of_the_formats():
+    assert tuple(row.ending for row in FORMATS) == EXPORTED
 
-    row = dataclasses.replace(formats.format_named("tflite"), open=Alone, is_tried=False)
-    monkeypatch.setattr(opening, "FORMATS", (row, *opening.FORMATS))
-    monkeypatch.setattr(formats, "FORMATS", (row, *formats.FORMATS))
-    monkeypatch.setattr(background, "usable_threads", lambda: 4)
-    (tmp_path / "b.tflite").touch()
-    paths = [str(write_detector(tmp_path / "a.onnx")), str(tmp_path / "b.tflite")]
-    weights = load_all_to_detect(paths, several=True)
-    assert [each.side_by_side for each in weights] == [False, False]
-    assert (weights[1].runtime.threads, num_lanes("cpu", weights)) == (4, 1)
+
+def test_without_the_wing_an_exported_file_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(detecting, "WINGS", ())
+    with pytest.raises(UserError, match="a.onnx: .*utils/export, which runs such files, is not h"):
+        load_to_detect(write_detector(tmp_path / "a.onnx"))
 
 
 class Image:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from backend import autograd, nn, ops
-from models.inference.predictor import load_detector
+from models.stored import load_detector
 from tests.foreign_files import (
     SMALL_DOCUMENT,
     Call,

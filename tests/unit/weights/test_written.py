@@ -13,7 +13,7 @@ import backend
 from backend import nn
 from models.detector import Detector
 from models.graph import parse_model
-from models.inference.predictor import load_detector
+from models.stored import load_detector
 from tests.unit.weights.foreign_modules import YoloModules
 from utils.weights.load import load_weights
 

@@ -14,10 +14,10 @@ from utils.cli.hyperparameters import MAX_ANCHORS, read_hyperparameters
 from utils.cli.recipe_config import RecipeConfig, require_seed
 from utils.cli.run_config import require_part
 from utils.data.anchors.fit import fit_anchors, label_sizes, measure_fit
-from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
+from utils.image_limits import MAX_PIXELS
 from utils.processes.command import run_command
 from utils.text import count, say
 

@@ -11,22 +11,23 @@ if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import backend
+from backend.devices import check_device
+from backend.select import choose
 from models.evaluation.audit.audit_config import parse_audit_flags
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.processes.command import run_command
-from utils.state.start_checks import check_command
 from utils.weights.load import load_weights
 
 
 def main() -> None:
     config = parse_audit_flags()
-    check_command(config)
+    check_device(config.device, choose(config.backend))
     dataset = load_dataset(config.data, splits=(config.task,), train_part=config.train_part)
     samples = load_split(dataset, config.task, max_pixels=config.max_pixels)
     weights = [load_weights(path) for path in config.weights]
     backend.use(config.backend)
-    from models.evaluation.audit.run import run_audit
+    from models.evaluation.audit.audit import run_audit
 
     run_audit(config, dataset, samples, weights)
 

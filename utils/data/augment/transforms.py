@@ -1,11 +1,7 @@
-"""Transforms of the package Albumentations as a part of the augmentation; it is optional.
-
-They are kept as one text, JSON: a run goes on with the transforms with which it began.
-"""
+"""Transforms of the package Albumentations as a part of the augmentation; it is optional."""
 
 from __future__ import annotations
 
-import difflib
 import json
 import random
 import sys
@@ -19,80 +15,21 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
-from utils.data.augment.geometry import MIN_AREA_RATIO, MIN_SIDE, worth_keeping
-from utils.data.augment.objects import OUTLINE_MARGIN, boxes_within, warp_polygons
-from utils.data.image.decoding import LabelledImage
+from utils.data.augment.geometry import (
+    MIN_AREA_RATIO,
+    MIN_SIDE,
+    OUTLINE_MARGIN,
+    boxes_within,
+    warp_polygons,
+    worth_keeping,
+)
+from utils.data.image.labelled import LabelledImage, Objects
 from utils.errors import UserError, brief
-from utils.json_files import parse_json
 from utils.optional import import_optional
 from utils.polygons import Polygons, starts_of, without_outlines
-from utils.project import PROJECT
-from utils.yaml_files import find_yaml, read_yaml
+from utils.transform_list import FLAG, parse_transforms
 
-FOLDER = "data/albumentations"
-PUBLIC_TRANSFORMS = PROJECT / FOLDER / "public.yaml"
-# Those that take neither files, code nor other images, and give uint8 pixels and boxes.
-KNOWN = {
-    "AdditiveNoise", "AdvancedBlur", "Affine", "AtLeastOneBBoxRandomCrop", "AutoContrast",
-    "BBoxSafeRandomCrop", "Blur", "CLAHE", "CenterCrop", "ChannelDropout", "ChannelShuffle",
-    "ChromaticAberration", "CoarseDropout", "ColorJitter", "Crop",
-    "CropAndPad", "D4", "Defocus", "Downscale", "ElasticTransform", "Emboss", "Equalize",
-    "Erasing", "FancyPCA", "GaussNoise", "GaussianBlur", "GlassBlur", "GridDistortion",
-    "GridDropout", "GridElasticDeform", "HEStain", "HorizontalFlip", "HueSaturationValue",
-    "ISONoise", "Illumination", "ImageCompression", "InvertImg", "LongestMaxSize", "MedianBlur",
-    "Morphological", "MotionBlur", "MultiplicativeNoise", "NoOp", "OpticalDistortion", "Pad",
-    "PadIfNeeded", "Perspective", "PixelDropout", "PlanckianJitter", "PlasmaBrightnessContrast",
-    "PlasmaShadow", "Posterize", "RGBShift", "RandomBrightnessContrast", "RandomCrop",
-    "RandomCropFromBorders", "RandomFog", "RandomGamma", "RandomGravel",
-    "RandomRain", "RandomResizedCrop", "RandomRotate90", "RandomScale", "RandomShadow",
-    "RandomSizedBBoxSafeCrop", "RandomSizedCrop", "RandomSnow", "RandomSunFlare",
-    "RandomToneCurve", "Resize", "RingingOvershoot", "Rotate", "SafeRotate", "SaltAndPepper",
-    "Sharpen", "ShotNoise", "SmallestMaxSize", "Solarize", "Spatter", "SquareSymmetry",
-    "Superpixels", "ThinPlateSpline", "ToGray", "ToSepia", "Transpose", "UnsharpMask",
-    "VerticalFlip", "XYMasking", "ZoomBlur",
-}  # fmt: skip
 TRIALS = 4  # seeds, before training
-_FLAG = "--albumentations"
-
-
-def read_transforms(path: str) -> str:
-    """Return the transforms of a YAML file as one text; "" for no file.
-
-    The file maps names to arguments, in the order in which they are applied: `Blur: {p: 0.01}`.
-
-    Args:
-        path: or the text itself, as a command has it that starts another one with its settings.
-
-    Raises:
-        UserError: it cannot be read, or names what is no known transform.
-    """
-    if not path:
-        return ""
-    if path.startswith("{"):
-        return json.dumps(_parse(path))
-    found = find_yaml(path, FOLDER)
-    document = read_yaml(_FLAG, found, f"{PUBLIC_TRANSFORMS} is an example")
-    require_known(f"{_FLAG} {found}", document)
-    return json.dumps({name: given or {} for name, given in document.items()})
-
-
-def require_known(where: str, document: Mapping[Any, Any]) -> None:
-    """Raise UserError unless a document maps names of known transforms to arguments by name."""
-    if not document:
-        raise UserError(f"{where}: no transform is named; write a line such as Blur: {{p: 0.01}}")
-    for name, given in document.items():
-        if name not in KNOWN:
-            near = difflib.get_close_matches(str(name), KNOWN, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(KNOWN))}"
-            raise UserError(f"{where}: {brief(name)} is not an accepted transform; {hint}")
-        if not (given is None or isinstance(given, dict) and all(map(_is_name, given))):
-            raise UserError(
-                f"{where}: {name}: {brief(given)}; its arguments by name are needed: {{p: 0.5}}"
-            )
-
-
-def _is_name(key: Any) -> bool:
-    return isinstance(key, str) and key.isidentifier()
 
 
 def require_transforms(text: str, size: tuple[int, int]) -> None:
@@ -105,7 +42,7 @@ def require_transforms(text: str, size: tuple[int, int]) -> None:
     if not text:
         return
     _build(text)
-    surely = {name: {**given, "p": 1.0} for name, given in _parse(text).items()}
+    surely = {name: {**given, "p": 1.0} for name, given in parse_transforms(text).items()}
     height, width = size
     shades = np.arange(height * width * 3, dtype=np.uint32) % 251
     box = np.array([[0.25, 0.25, 0.75, 0.75]]) * [width, height, width, height]
@@ -114,7 +51,7 @@ def require_transforms(text: str, size: tuple[int, int]) -> None:
         first, second = (transform(item, json.dumps(surely), seed) for _ in range(2))
         if not all(map(np.array_equal, first[:3], second[:3])):
             raise UserError(
-                f"{_FLAG}: these transforms do not follow their seed, so that no run could be "
+                f"{FLAG}: these transforms do not follow their seed, so that no run could be "
                 f"repeated: {', '.join(surely)}; leave out the newest of them"
             )
 
@@ -129,7 +66,7 @@ def transform(
 
     Args:
         item: BGR; the transforms see RGB, as the package asks for.
-        text: from `read_transforms`.
+        text: of `transform_list.py`.
         seed: from 0 to below 2**32.
         fits_outlines: the box of a moved polygon becomes the one around what is seen of it; the
             package moves corners of boxes, which is looser.
@@ -151,12 +88,12 @@ def transform(
     except (TypeError, ValueError, cv2.error) as error:
         height, width = item.size
         raise UserError(
-            f"{_FLAG}: {text} fails on an image of {width}x{height}: {_reason(error)}"
+            f"{FLAG}: {text} fails on an image of {width}x{height}: {_reason(error)}"
         ) from error
     image = found["image"]
     if image.shape != item.image.shape or image.dtype != np.uint8:
         raise UserError(
-            f"{_FLAG}: {text} makes {image.shape[1]}x{image.shape[0]} {image.dtype} of a training "
+            f"{FLAG}: {text} makes {image.shape[1]}x{image.shape[0]} {image.dtype} of a training "
             f"image of {item.size[1]}x{item.size[0]} uint8; add Resize, or leave out what "
             "changes the size"
         )
@@ -166,15 +103,15 @@ def transform(
     boxes: np.ndarray = np.asarray(found["bboxes"], np.float64).reshape(-1, 4)
     rows = np.asarray(found["row"], np.int64)
     class_index, polygons = item.class_index[rows], item.polygons
-    if polygons is not None:
-        had_points = polygons.num_points[rows] > 0
-        polygons = _moved(found, len(polygons), item.size).select(rows)
-        if fits_outlines:
-            around = boxes_within(polygons, item.size)
-            boxes = np.where(had_points[:, None], around, boxes)
-            keep = ~had_points | worth_keeping(boxes, boxes)  # else nothing of it is seen
-            class_index, boxes, polygons = class_index[keep], boxes[keep], polygons.select(keep)
-    return LabelledImage(image, class_index, boxes, polygons)
+    if polygons is None:
+        return LabelledImage(image, class_index, boxes)
+    had_points = polygons.num_points[rows] > 0
+    polygons = _moved(found, len(polygons), item.size).select(rows)
+    keep = np.ones(len(rows), bool)
+    if fits_outlines:
+        boxes = np.where(had_points[:, None], boxes_within(polygons, item.size), boxes)
+        keep = ~had_points | worth_keeping(boxes, boxes)  # else nothing of it is seen
+    return LabelledImage(image, *Objects(class_index, boxes, polygons).select(keep))
 
 
 def _moved(found: Mapping[str, Any], num_objects: int, size: tuple[int, int]) -> Polygons:
@@ -196,8 +133,8 @@ class _Pipeline(NamedTuple):
 def _build(text: str) -> _Pipeline:
     # Without torch: a loader's process would take a second and 180 MB more.
     with _hidden("torch"):
-        package = import_optional("albumentations", _FLAG)
-    document = _parse(text)
+        package = import_optional("albumentations", FLAG)
+    document = parse_transforms(text)
     parts = [_make(package, name, given) for name, given in document.items()]
     is_spatial = any(isinstance(part, package.DualTransform) for part in parts)
     boxes = package.BboxParams(
@@ -220,14 +157,14 @@ def _build(text: str) -> _Pipeline:
 def _make(package: ModuleType, name: str, given: Mapping[str, Any]) -> Any:
     """Build a transform; its complaints about arguments are warnings or errors of many lines."""
     if not hasattr(package, name):
-        raise UserError(f"{_FLAG}: the installed {package.__name__} has no {name}; leave it out")
+        raise UserError(f"{FLAG}: the installed {package.__name__} has no {name}; leave it out")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             return getattr(package, name)(**given)
     except (TypeError, ValueError, Warning) as error:
         raise UserError(
-            f"{_FLAG}: {name}: {brief(dict(given))} is not accepted: {_reason(error)}"
+            f"{FLAG}: {name}: {brief(dict(given))} is not accepted: {_reason(error)}"
         ) from error
 
 
@@ -238,18 +175,6 @@ def _reason(error: Exception) -> str:
         return str(error)
     first = cause.errors()[0]
     return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
-
-
-def _parse(text: str) -> dict[str, Any]:
-    """Return the transforms of a text; it may be that of a state from anywhere."""
-    try:
-        document = parse_json(text)
-    except ValueError:
-        document = None
-    if not isinstance(document, dict):
-        raise UserError(f"{_FLAG}: {brief(text)}; names of transforms are needed")
-    require_known(_FLAG, document)
-    return document
 
 
 @contextmanager

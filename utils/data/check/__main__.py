@@ -19,10 +19,10 @@ from utils.cli.run_config import require_part
 from utils.data.check.checking import check_dataset
 from utils.data.check.corrected_copy import refuse_place, write_corrected
 from utils.data.check.report import check_page, summary_lines, write_findings
-from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
 from utils.errors import DatasetError, UserError
+from utils.image_limits import MAX_PIXELS
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED
 from utils.state.folder import create_run_folder

@@ -22,12 +22,12 @@ from utils.atomic_files import new_folder, refuse_existing
 from utils.boxes import xyxy_to_cxcywh
 from utils.data.check.checking import Check
 from utils.data.check.inspection import KINDS, CheckedImage, Row, is_unlabelled, read_rows
-from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.sources.class_folders import ClassFolders
 from utils.data.sources.dataset_yaml import DatasetSpec, dataset_yaml_text
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.label_file import label_path
 from utils.errors import DatasetError
+from utils.image_limits import IMAGE_SUFFIXES
 from utils.text import count, printable
 
 BROKEN = ("missing_image", "unreadable_image", "truncated_image", "image_size")

@@ -16,11 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.boxes import xyxy_to_cxcywh
-from utils.data.image.being_read import read_as
-from utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes
+from utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes, read_as
 from utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerprint, fingerprint_of
 from utils.data.image.header import BrokenImageError, check_size, read_header
-from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS
 from utils.data.image.orientation import UPRIGHT
 from utils.data.sources.annotated_images import OVERSHOOT, AnnotatedImage
 from utils.data.sources.class_folders import ClassImage
@@ -33,6 +31,7 @@ from utils.data.sources.label_file import (
     lines_of,
 )
 from utils.errors import DatasetError, brief
+from utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS
 from utils.regular_files import open_regular
 from utils.text import count
 

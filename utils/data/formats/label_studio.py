@@ -16,7 +16,6 @@ from urllib.parse import unquote
 import numpy as np
 
 from utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
-from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.sources.formats.format import (
     LARGEST,
     NORMALISED,
@@ -31,6 +30,7 @@ from utils.data.sources.formats.format import (
 )
 from utils.data.sources.formats.names import FileNames, find_files, listed_in
 from utils.errors import brief
+from utils.image_limits import IMAGE_SUFFIXES
 from utils.json_files import read_json
 from utils.text import count
 

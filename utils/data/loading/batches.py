@@ -13,8 +13,8 @@ import cv2
 import numpy as np
 
 from backend.processes import Process
-from utils.data.image.decoding import LabelledImage, SourceImage, reduced_size
-from utils.data.image.letterbox import Letterbox
+from utils.data.image.labelled import LabelledImage, SourceImage
+from utils.data.image.letterbox import Letterbox, reduced_size
 from utils.data.loading.batch import Batch, Targets, join_targets
 from utils.data.loading.image_cache import ImageCache
 from utils.data.loading.items import BOXES, BoxItems
@@ -31,55 +31,62 @@ RECTANGLE_MARGIN = 0.5
 
 
 @dataclass(frozen=True)
+class TrainRecipe:
+    """How samples become the batches of a training, on all ranks alike."""
+
+    image_size: int  # side of square images, pixels
+    batch_size: int  # samples over all ranks; the last batch of an epoch may be smaller
+    augment: AugmentConfig = AugmentConfig()
+    seed: int = 0  # from 0 up
+    order: BatchRecipe = SQUARE
+    items: BoxItems = BOXES  # of the task
+
+
+@dataclass(frozen=True)
 class TrainBatches:
     """A rank's shard of augmented batches; the last batch may be smaller.
 
-    They are square, or with a rectangular recipe of the smallest shape, in multiples of `stride`,
-    that holds the images of all ranks. With a quad recipe each image is made of four: up to three
+    They are square, or with a rectangular order of the smallest shape, in multiples of `stride`,
+    that holds the images of all ranks. With quads each image is made of four: up to three
     images at the end of an epoch, other ones each time, are left out.
     """
 
     samples: SampleTable
-    image_size: int
-    batch_size: int  # samples over all ranks
-    augment: AugmentConfig
-    seed: int
+    recipe: TrainRecipe
     process: Process = Process()
-    recipe: BatchRecipe = SQUARE
     stride: int = 32
     cache: ImageCache | None = None  # made for `image_sizes`
     num_recent: int = 0  # images that are kept decoded, those that were used last
-    items: BoxItems = BOXES
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
-        return math.ceil(self.num_images / self.batch_size)
+        return math.ceil(self.num_images / self.recipe.batch_size)
 
     @property
     def num_images(self) -> int:
         """How many samples an epoch shows, repeated ones each time."""
-        return self.recipe.length(self.samples) // self._group * self._group
+        return self.recipe.order.length(self.samples) // self._group * self._group
 
     @property
     def _group(self) -> int:
         """Samples that become one image."""
-        return QUAD if self.recipe.quad else 1
+        return QUAD if self.recipe.order.quad else 1
 
     def shape(self, batch_index: int) -> tuple[int, int, int, int]:
         """Return the shape (B, 3, H, W) of the images of this rank's shard; B may be 0."""
-        num_before = batch_index * self.batch_size
-        num_images = min(self.batch_size, self.num_images - num_before) // self._group
-        side = 2 if self.recipe.quad else 1
+        num_before = batch_index * self.recipe.batch_size
+        num_images = min(self.recipe.batch_size, self.num_images - num_before) // self._group
+        side = 2 if self.recipe.order.quad else 1
         height, width = (side * x for x in self._image_shape(batch_index))
         return len(self.process.shard(range(num_images))), 3, height, width
 
     def _image_shape(self, batch_index: int) -> tuple[int, int]:
         """Return (height, width) of one sample."""
-        if not self.recipe.rectangular:
-            return self.image_size, self.image_size
+        if not self.recipe.order.rectangular:
+            return self.recipe.image_size, self.recipe.image_size
         indices = self.indices(Epoch(0), batch_index)  # the same in all epochs
         sizes = [(height, width) for height, width in self.samples.sizes[indices].tolist()]
-        return rectangle(sizes, self.image_size, self.stride)
+        return rectangle(sizes, self.recipe.image_size, self.stride)
 
     def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
         """Fill `images`, uint8 of `shape`, and return the shard of the batch around it."""
@@ -87,14 +94,14 @@ class TrainBatches:
         positions = self._positions(batch_index)
         mine = self.process.shard(positions.reshape(-1, self._group))
         make_item = partial(self._item, epoch.number, draws, self._image_shape(batch_index))
-        if self.recipe.quad:
+        if self.recipe.order.quad:
             _, channels, height, width = images.shape
             singles = np.empty((mine.size, channels, height // 2, width // 2), np.uint8)
-            targets = fill_images(singles, mine.reshape(-1), make_item, self.items)
-            enlarged = draw_enlarged(self.seed, epoch.number, draws[mine[:, 0]])
+            targets = fill_images(singles, mine.reshape(-1), make_item, self.recipe.items)
+            enlarged = draw_enlarged(self.recipe.seed, epoch.number, draws[mine[:, 0]])
             targets = join_quads(singles, targets, enlarged, images)
         else:
-            targets = fill_images(images, mine.reshape(-1), make_item, self.items)
+            targets = fill_images(images, mine.reshape(-1), make_item, self.recipe.items)
         indices, global_indices = (
             draws[places.reshape(-1)] % len(self.samples) for places in (mine, positions)
         )
@@ -106,12 +113,12 @@ class TrainBatches:
 
     def _draws(self, epoch: Epoch) -> np.ndarray:
         """Return the numbers of `draws_of` of an epoch, over all ranks, (num_images,) int64."""
-        return draws_of(self.recipe, self.seed, self.samples, epoch)[: self.num_images]
+        return draws_of(self.recipe.order, self.recipe.seed, self.samples, epoch)[: self.num_images]
 
     def _positions(self, batch_index: int) -> np.ndarray:
         """Return where in the epoch's order a whole batch lies, over all ranks, (N,) int64."""
-        start = batch_index * self.batch_size
-        return np.arange(start, min(start + self.batch_size, self.num_images))
+        start = batch_index * self.recipe.batch_size
+        return np.arange(start, min(start + self.recipe.batch_size, self.num_images))
 
     def _item(
         self, epoch: int, draws: np.ndarray, size: tuple[int, int], position: int
@@ -119,32 +126,35 @@ class TrainBatches:
         """Make the image at a position of an epoch's order, (height, width) in size."""
         draw_number = int(draws[position])
         index, num_samples = draw_number % len(self.samples), len(self.samples)
-        generator = sample_generator(self.seed, epoch, draw_number)
-        strengths = self.augment.in_epoch(epoch)
-        window = min(self.recipe.mosaic_window, len(draws))
+        generator = sample_generator(self.recipe.seed, epoch, draw_number)
+        strengths = self.recipe.augment.in_epoch(epoch)
+        window = min(self.recipe.order.mosaic_window, len(draws))
         if window:
-            drawn = self.items.draw(strengths, generator, 0, window)
+            drawn = self.recipe.items.draw(strengths, generator, 0, window)
             # The first places see all others of the first window, behind them too.
             places = [
                 position - back + (window if back > position else 0) for back in drawn.samples
             ]
             tiles = [int(draws[place]) % num_samples for place in places]
         else:
-            drawn = self.items.draw(strengths, generator, index, num_samples)
+            drawn = self.recipe.items.draw(strengths, generator, index, num_samples)
             tiles = list(drawn.samples)
         with _naming_image(self.samples[index].image_path):
             sources = [self._source(tile) for tile in tiles]
-            return self.items.make(drawn, sources, self.image_size, size)
+            return self.recipe.items.make(drawn, sources, self.recipe.image_size, size)
 
     def image_sizes(self) -> list[tuple[int, int]]:
         """Return (height, width) of each sample as it is decoded and cached."""
         sizes = [(height, width) for height, width in self.samples.sizes.tolist()]
-        return [reduced_size(size, self.items.reduction(size, self.image_size)) for size in sizes]
+        return [
+            reduced_size(size, self.recipe.items.reduction(size, self.recipe.image_size))
+            for size in sizes
+        ]
 
     def _source(self, index: int) -> SourceImage:
         sample = self.samples[index]
         size = sample.height, sample.width
-        reduction = self.items.reduction(size, self.image_size)
+        reduction = self.recipe.items.reduction(size, self.recipe.image_size)
         return SourceImage(
             size,
             sample.class_index,

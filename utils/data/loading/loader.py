@@ -8,17 +8,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from utils.data.loading.batch import Batch
-from utils.data.loading.batches import TrainBatches, ValBatches
+from utils.data.loading.batches import TrainBatches, TrainRecipe, ValBatches
 from utils.data.loading.image_cache import create_cache
 from utils.data.loading.items import BOXES, BoxItems
 from utils.data.loading.memory import require_memory
-from utils.data.loading.order import SQUARE, BatchRecipe, Epoch
+from utils.data.loading.order import Epoch
 from utils.data.loading.quads import QUAD
 from utils.data.loading.workers import SLOTS_PER_WORKER, NewArray, WorkerPool, new_bytes
 from utils.data.sources.samples import Sample, table_of
 from utils.errors import UserError
 from utils.processes.world import ALONE, World
-from utils.strengths import AugmentConfig
 from utils.text import count
 
 MOSAIC_WINDOW = "--mosaic-window"
@@ -106,8 +105,8 @@ def _with_cache(source: _Source, kind: str, fraction: float, split: str, world: 
 
 def _with_recent_images(source: TrainBatches, workers: int) -> TrainBatches:
     """Keep the images of the recipe's window decoded in each process, unless a cache keeps them."""
-    window = source.recipe.mosaic_window
-    has_mosaics = source.augment.in_epoch(0).mosaic > 0  # later epochs have no others
+    window = source.recipe.order.mosaic_window
+    has_mosaics = source.recipe.augment.in_epoch(0).mosaic > 0  # later epochs have no others
     if not window or not has_mosaics or source.cache is not None:
         return source
     number = min(2 * window, len(source.samples))  # a window sees so many before it moves on
@@ -125,15 +124,10 @@ class TrainLoader(_Loader):
 
     Args:
         samples: from `labels.scan_samples`; at least one.
-        image_size: side of the square images, pixels.
-        batch_size: samples over all ranks; the last batch of an epoch may be smaller.
-        augment: strengths of the augmentation.
-        seed: from 0 up.
+        recipe: how they become batches; rectangular ones have no mosaics.
         workers: processes; 0 builds in this process.
         cache: where decoded images are kept from epoch to epoch: "" nowhere, "ram" or "disk".
         world: the ranks. Each builds a shard of every batch; those of a machine share a cache.
-        recipe: which samples form a batch, and in which shape.
-        items: of the task.
 
     Raises:
         UserError: --quad has fewer than four samples.
@@ -144,32 +138,19 @@ class TrainLoader(_Loader):
     def __init__(
         self,
         samples: Sequence[Sample],
-        image_size: int,
-        batch_size: int,
-        augment: AugmentConfig,
-        seed: int,
-        workers: int,
+        recipe: TrainRecipe,
+        workers: int = 0,
         cache: str = "",
         world: World = ALONE,
-        recipe: BatchRecipe = SQUARE,
-        items: BoxItems = BOXES,
     ):
-        if recipe.quad and len(samples) < QUAD:
+        if recipe.order.quad and len(samples) < QUAD:
             raise UserError(
                 f"--quad joins {count(QUAD, 'image')}, there are {len(samples)}; leave it out"
             )
-        if recipe.rectangular:
-            augment = dataclasses.replace(augment, mosaic=0.0)
-        source = TrainBatches(
-            table_of(samples),
-            image_size,
-            batch_size,
-            augment,
-            seed,
-            world.process,
-            recipe,
-            items=items,
-        )
+        if recipe.order.rectangular:
+            augment = dataclasses.replace(recipe.augment, mosaic=0.0)
+            recipe = dataclasses.replace(recipe, augment=augment)
+        source = TrainBatches(table_of(samples), recipe, world.process)
         source = _with_cache(source, cache, TRAIN_CACHE_FRACTION, "training", world)
         super().__init__(_with_recent_images(source, workers), workers, world)
 
@@ -180,7 +161,7 @@ class TrainLoader(_Loader):
 
     def align(self, stride: int) -> None:
         """Make the sides of rectangular batches multiples of a model's stride, before an epoch."""
-        if self._source.recipe.rectangular and stride > self._source.stride:
+        if self._source.recipe.order.rectangular and stride > self._source.stride:
             self.close()
             self._use(dataclasses.replace(self._source, stride=stride))
 

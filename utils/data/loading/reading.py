@@ -10,9 +10,9 @@ import cv2
 import numpy as np
 
 from utils.boxes import cxcywh_to_xyxy
-from utils.data.image.being_read import read_as
-from utils.data.image.decoding import LabelledImage, OtherSizeError, decode_bytes
+from utils.data.image.decoding import OtherSizeError, decode_bytes, read_as
 from utils.data.image.header import BrokenImageError
+from utils.data.image.labelled import LabelledImage
 from utils.data.sources.image_source import read_image_bytes
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
-from utils.data.image.being_read import note_each
+from utils.data.image.decoding import note_each
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import BatchSource
 from utils.data.loading.image_cache import NamelessFile

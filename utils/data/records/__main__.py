@@ -14,7 +14,6 @@ from pathlib import Path
 
 from utils.atomic_files import new_folder, refuse_existing
 from utils.cli.flags import from_one, new_parser
-from utils.data.image.limits import MAX_PIXELS
 from utils.data.records.layout import MAX_RECORD_BYTES, SUFFIX, read_record, read_table
 from utils.data.records.packing import pack_samples
 from utils.data.records.record_images import RecordImage, read_index
@@ -27,6 +26,7 @@ from utils.data.sources.label_file import label_path
 from utils.data.sources.labels import scan_samples
 from utils.data.sources.splits import images_of
 from utils.errors import DatasetError
+from utils.image_limits import MAX_PIXELS
 from utils.processes.command import run_command
 from utils.progress import Progress
 from utils.regular_files import read_bytes

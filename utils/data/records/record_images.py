@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from utils.data.image.header import check_size
-from utils.data.image.limits import MAX_SIDE, MIN_SIDE
 from utils.data.records.layout import (
     SUFFIX,
     RecordTable,
@@ -28,6 +27,7 @@ from utils.data.records.layout import (
 from utils.data.sources.image_source import ImageSource, Records
 from utils.data.sources.label_file import MAX_LABEL_BYTES, label_name
 from utils.errors import DatasetError
+from utils.image_limits import MAX_SIDE, MIN_SIDE
 from utils.text import count
 
 MAGIC = b"duet-img"

@@ -14,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.array_cache import state_of_files
-from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.sources.formats.names import split_folders, split_of
 from utils.data.sources.image_files import search_images, sorted_images
 from utils.data.sources.image_source import ImageSource
 from utils.data.sources.label_file import BrokenLabelError, Labels, label_file_of
 from utils.data.sources.samples import SampleTable
 from utils.errors import DatasetError, brief
+from utils.image_limits import IMAGE_SUFFIXES
 from utils.text import printable
 
 FEWEST_CLASSES = 2

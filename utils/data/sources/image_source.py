@@ -18,10 +18,10 @@ import numpy as np
 
 from utils.array_cache import state_of_files
 from utils.data.image.header import read_image_size
-from utils.data.image.limits import MAX_IMAGE_BYTES
 from utils.data.sources.label_file import Labels, label_file_of, parse_labels, read_label_bytes
 from utils.data.sources.samples import RecordPlace
 from utils.errors import DatasetError
+from utils.image_limits import MAX_IMAGE_BYTES
 from utils.regular_files import read_bytes
 
 WINGS = ("utils.data.records",)  # packages with a RECORDS each

@@ -13,17 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from utils.data.image.being_read import read_as
+from utils.data.image.decoding import read_as
 from utils.data.image.header import BrokenImageError
-from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.image_source import ImageSource, image_of
 from utils.data.sources.label_file import BrokenLabelError, Labels
 from utils.data.sources.samples import Places, SampleTable
 from utils.data.sources.scan_memory import Memory, scan
 from utils.errors import DatasetError
-from utils.packed_texts import Paths, Texts, rows_of
+from utils.image_limits import MAX_PIXELS
 from utils.polygons import Polygons, join_polygons, starts_of, without_outlines
 from utils.processes.world import ALONE, World
+from utils.ragged import Texts, rows_of
 from utils.text import count, printable
 
 _SHOWN_PROBLEMS = 5
@@ -206,7 +206,7 @@ def _report(images: Sequence[Path | ImageSource], found: _ScanArrays) -> ScanRep
         raise DatasetError("\n".join([text, *lines]))
     sources = [image_of(images[index]) for index in usable.tolist()]
     samples = SampleTable(
-        Paths.of(source.path for source in sources),
+        Texts.of(str(source.path) for source in sources),
         Places.of(source.place for source in sources),
         found.sizes[usable].astype(np.int32),
         starts_of(found.num_objects[usable]),

@@ -13,8 +13,8 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
-from utils.packed_texts import Paths, rows_of
 from utils.polygons import Polygons, join_polygons, starts_of
+from utils.ragged import Texts, rows_of
 
 
 class RecordPlace(NamedTuple):
@@ -65,7 +65,7 @@ class Places(NamedTuple):
 class SampleTable(Sequence[Sample]):
     """S samples with T objects; a sample is made when it is asked for, and its arrays are views."""
 
-    paths: Paths
+    paths: Texts
     places: Places | None  # None: all images are files of their own
     sizes: np.ndarray  # (S, 2) int32, height and width of each image
     starts: np.ndarray  # (S + 1,) int64: image i has the objects starts[i] up to starts[i + 1]
@@ -97,7 +97,7 @@ class SampleTable(Sequence[Sample]):
         first, end = self.starts[place : place + 2].tolist()
         height, width = self.sizes[place].tolist()
         return Sample(
-            self.paths[place],
+            Path(self.paths[place]),
             height,
             width,
             self.class_index[first:end],
@@ -144,7 +144,7 @@ def table_of(samples: Sequence[Sample]) -> SampleTable:
     counts = [len(sample.class_index) for sample in samples]
     parts = [(sample.polygons_norm, len(sample.class_index)) for sample in samples]
     return SampleTable(
-        Paths.of(sample.image_path for sample in samples),
+        Texts.of(str(sample.image_path) for sample in samples),
         Places.of(sample.record for sample in samples),
         np.array([(sample.height, sample.width) for sample in samples], np.int32).reshape(-1, 2),
         starts_of(np.array(counts, np.int64)),

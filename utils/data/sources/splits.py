@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.annotations import read_annotations
 from utils.data.sources.class_folders import ClassFolders, class_images
@@ -23,6 +22,7 @@ from utils.data.sources.labels import scan_samples
 from utils.data.sources.samples import SampleTable
 from utils.data.sources.scan_memory import Memory
 from utils.errors import DatasetError, UserError
+from utils.image_limits import MAX_PIXELS
 from utils.processes.world import ALONE, World
 from utils.text import count, printable
 

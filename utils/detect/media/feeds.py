@@ -12,28 +12,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import numpy as np
 
 from utils.detect.media.live import Feed
-from utils.detect.media.source import BrokenSourceError, require_size
+from utils.detect.media.source import BrokenSourceError, Frame, require_size
 from utils.detect.media.video import (
     CONTAINERS,
-    TimedImage,
     find_video,
-    load_av,
     open_options,
     rate_of,
-    timed_images,
+    timed_frames,
 )
 from utils.errors import UserError
 from utils.optional import import_optional
 
 _MOST_RATE = 1000  # frames a second that a driver may claim in earnest
 _SCREEN_RATE = 30  # frames a second, at most
-_FORMS = "screen, screen N, screen LEFT TOP WIDTH HEIGHT, screen N LEFT TOP WIDTH HEIGHT"
 # FFmpeg's protocols that each scheme needs. HTTP may redirect, and go through a proxy.
 _PROTOCOLS = {
     "rtsp": "rtp,tcp,udp",
@@ -62,75 +59,56 @@ def open_camera(index: int, max_pixels: int) -> Iterator[Feed]:
         capture.set(cv2.CAP_PROP_BUFFERSIZE, 1)
         rate = capture.get(cv2.CAP_PROP_FPS)
         known = Fraction(rate).limit_denominator(1001) if 0 < rate < _MOST_RATE else None
-        yield Feed(known, _camera_images(capture, max_pixels))
+        yield Feed(known, _camera_frames(capture, max_pixels))
     finally:
         capture.release()
 
 
-def _camera_images(capture: cv2.VideoCapture, max_pixels: int) -> Iterator[TimedImage]:
+def _camera_frames(capture: cv2.VideoCapture, max_pixels: int) -> Iterator[Frame]:
     while True:
         is_read, image = capture.read()
         if not is_read:
             raise BrokenSourceError("the camera gives no more frames")
         require_size(image.shape[:2], max_pixels)
-        yield TimedImage(cv2.cvtColor(image, cv2.COLOR_BGR2RGB))
+        yield Frame(cv2.cvtColor(image, cv2.COLOR_BGR2RGB), "camera")
 
 
-class Region(NamedTuple):
-    """A monitor, or a part of it."""
-
-    monitor: int = 0  # 0: all together, as the library counts
-    part: tuple[int, int, int, int] | None = None  # left, top, width, height in pixels
-
-
-def parse_screen(argument: str) -> Region:
-    """Return the region that --source screen ... names; UserError for another form."""
-    try:
-        numbers = [int(word) for word in argument.split()[1:]]
-    except ValueError:
-        numbers = [-1]
-    if len(numbers) not in (0, 1, 4, 5) or any(number < 0 for number in numbers):
-        raise UserError(f"--source {argument}: accepted are {_FORMS}, in whole numbers")
-    monitor = numbers.pop(0) if len(numbers) % 4 else 0
-    left, top, width, height = numbers or (0, 0, 1, 1)
-    if min(width, height) < 1:
-        raise UserError(f"--source {argument}: a width and a height above 0 are needed")
-    return Region(monitor, (left, top, width, height) if numbers else None)
+def parse_screen(argument: str) -> int:
+    """Return the monitor that --source screen ... names, 0 for all; UserError for another form."""
+    numbers = argument.split()[1:]
+    if len(numbers) > 1 or not all(number.isdecimal() for number in numbers):
+        raise UserError(
+            f"--source {argument}: accepted are screen, for all monitors, and screen 1, for the "
+            "first one"
+        )
+    return int(numbers[0]) if numbers else 0
 
 
 @contextmanager
-def open_screen(region: Region, max_pixels: int) -> Iterator[Feed]:
-    """Open the screen.
+def open_screen(monitor: int, max_pixels: int) -> Iterator[Feed]:
+    """Open a monitor; 0 for all together.
 
     Raises:
-        BrokenSourceError: there is none, or no such monitor.
+        BrokenSourceError: there is no screen, or no such monitor.
         UserError: the package mss is absent.
     """
     mss = import_optional("mss", "--source screen")
     try:
         with mss.MSS() as screen:
-            area = _area(region, screen.monitors)
+            if monitor >= len(screen.monitors):
+                raise BrokenSourceError(f"there is no monitor {monitor}")
+            area = screen.monitors[monitor]
             require_size((area["height"], area["width"]), max_pixels)
-            yield Feed(Fraction(_SCREEN_RATE), _screen_images(screen, area))
+            yield Feed(Fraction(_SCREEN_RATE), _screen_frames(screen, area))
     except mss.ScreenShotError as error:
         raise BrokenSourceError(f"the screen cannot be read: {error!s:.200}") from error
 
 
-def _area(region: Region, monitors: list[dict[str, Any]]) -> dict[str, int]:
-    """Return the place of a region on the whole screen, in the library's form."""
-    if region.monitor >= len(monitors):
-        raise BrokenSourceError(f"there is no monitor {region.monitor}")
-    monitor = monitors[region.monitor]
-    left, top, width, height = region.part or (0, 0, monitor["width"], monitor["height"])
-    left, top = left + monitor["left"], top + monitor["top"]
-    return {"left": left, "top": top, "width": width, "height": height}
-
-
-def _screen_images(screen: Any, area: dict[str, int]) -> Iterator[TimedImage]:
+def _screen_frames(screen: Any, area: dict[str, int]) -> Iterator[Frame]:
     while True:
         start = time.monotonic()
         shot = np.asarray(screen.grab(area))  # BGRA
-        yield TimedImage(np.ascontiguousarray(shot[..., 2::-1]))
+        yield Frame(np.ascontiguousarray(shot[..., 2::-1]), "screen")
         time.sleep(max(0.0, start + 1 / _SCREEN_RATE - time.monotonic()))
 
 
@@ -149,7 +127,7 @@ def open_stream(url: str, max_pixels: int) -> Iterator[Feed]:
         BrokenSourceError: it cannot be opened, or holds no video.
         UserError: PyAV is absent.
     """
-    av = load_av("a stream")
+    av = import_optional("av", "a stream")
     try:
         with av.open(
             url,
@@ -161,9 +139,9 @@ def open_stream(url: str, max_pixels: int) -> Iterator[Feed]:
             stream.codec_context.thread_type = "SLICE"  # by frames it would hold some back
             stream.codec_context.thread_count = _THREADS
             rate = rate_of(stream)
-            images = timed_images(av, _decoded(av, container, stream), rate, max_pixels)
+            frames = timed_frames(_decoded(av, container, stream), "stream", rate, max_pixels)
             has_length = bool(container.duration) or container.size > 0
-            yield Feed(rate, images, is_recording=has_length)
+            yield Feed(rate, frames, is_recording=has_length)
     except av.FFmpegError as error:  # its text has the URL, which may hold a password
         reason = getattr(error, "strerror", "") or type(error).__name__
         raise BrokenSourceError(reason) from error
@@ -182,7 +160,7 @@ def _options(url: str) -> dict[str, str]:
     options = {"protocol_whitelist": _PROTOCOLS[scheme]}
     if scheme == "rtsp":
         options["rtsp_flags"] = "prefer_tcp"  # with UDP, lost packets are gray blocks
-    if scheme in ("http", "https"):  # FFmpeg checks no certificate unless it is told to
+    if scheme in ("http", "https"):  # FFmpeg checks no certificate by default
         options["tls_verify"] = "1"
         if authorities := ssl.get_default_verify_paths().cafile:
             options["ca_file"] = authorities

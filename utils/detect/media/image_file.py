@@ -6,26 +6,23 @@ import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import cv2
 import numpy as np
 from PIL import Image, ImageOps
 
-from utils.data.image.being_read import read_as
-from utils.data.image.decoding import OtherSizeError, decode_bytes
+from utils.data.image.decoding import OtherSizeError, as_bgr, decode_bytes, over_white, read_as
 from utils.data.image.header import (
     BrokenImageError,
-    ImageHeader,
     check_complete,
     check_size,
     read_header,
 )
-from utils.data.image.limits import MAX_IMAGE_BYTES
-from utils.data.image.pillow_image import as_bgr, over_white
 from utils.detect.media.source import BrokenSourceError, Frame, Source, require_size
 from utils.errors import UserError
-from utils.regular_files import open_regular
+from utils.image_limits import MAX_IMAGE_BYTES
+from utils.regular_files import read_bytes
 from utils.text import printable
 
 # Kinds of which a decoder may make up what a file lacks.
@@ -53,11 +50,7 @@ class ImageFile(Source):
         yield Frame(image, self._path)
 
     def _read(self) -> np.ndarray:
-        with open_regular(self._path, MAX_IMAGE_BYTES) as file:
-            _checked_header(file, self._max_pixels)  # before a large file is read
-            file.seek(0)
-            content = file.read()
-        return decode_image(content, self._max_pixels)
+        return decode_image(read_bytes(self._path, MAX_IMAGE_BYTES), self._max_pixels)
 
 
 def decode_image(content: bytes | bytearray | memoryview, max_pixels: int) -> np.ndarray:
@@ -70,24 +63,15 @@ def decode_image(content: bytes | bytearray | memoryview, max_pixels: int) -> np
             decoded.
     """
     file = io.BytesIO(content)
-    header = _checked_header(file, max_pixels)
     try:
+        header = read_header(file)
+        check_size(header.size, max_pixels)
         if header.kind in CHECKED:
             check_complete(file, header.kind)
         image = decode_bytes(np.frombuffer(content, np.uint8), header.size)
     except (BrokenImageError, OtherSizeError) as error:
         raise BrokenSourceError(str(error)) from error
     return cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=image)
-
-
-def _checked_header(file: BinaryIO, max_pixels: int) -> ImageHeader:
-    """Return the header of an image that is decoded; BrokenSourceError for any other."""
-    try:
-        header = read_header(file)
-        check_size(header.size, max_pixels)
-    except BrokenImageError as error:
-        raise BrokenSourceError(str(error)) from error
-    return header
 
 
 def as_list(images: Any) -> list[Any]:

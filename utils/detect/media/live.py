@@ -16,11 +16,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from utils.detect.media.source import BrokenSourceError, Frame, Kind, Source
-from utils.detect.media.video import TimedImage
-from utils.text import count
 
-PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0)  # seconds before each new try in a row; then it is over
-STEADY_SECONDS = 10.0  # what gave frames for so long begins a new row of tries
+TRIES = 5  # in a row without a frame; then it is over
+PAUSE_SECONDS = 5.0  # before each of them
 _POLL_SECONDS = 0.1  # between looks at whether it was closed
 
 log = logging.getLogger("detect")
@@ -30,7 +28,7 @@ class Feed(NamedTuple):
     """What was opened."""
 
     rate: Fraction | None
-    images: Iterable[TimedImage]  # all of them; BrokenSourceError where it breaks off
+    frames: Iterable[Frame]  # all of them; BrokenSourceError where it breaks off
     is_recording: bool = False  # it has an end, and waits until a frame is taken
 
 
@@ -93,7 +91,7 @@ class LiveSource(Source):
         """Read until it is closed or a recording ends; BrokenSourceError if it stays away."""
         tries = 0
         while True:
-            begin = time.monotonic()
+            num_before = self._num_read
             try:
                 with self._open_feed() as feed:
                     self._read_feed(feed)
@@ -102,27 +100,23 @@ class LiveSource(Source):
                 reason = "it ended"
             except BrokenSourceError as error:
                 reason = str(error)
-            if not self._num_read:  # it was never there: a mistake, or not switched on
+            tries = 0 if self._num_read > num_before else tries + 1
+            if not self._num_read or tries == TRIES:  # without a frame it was never there
                 raise BrokenSourceError(reason)
-            tries = 0 if self._last > begin + STEADY_SECONDS else tries
-            if tries == len(PAUSES):
-                again = count(tries, "attempt")
-                raise BrokenSourceError(f"{reason}; {again} to open it again failed")
-            log.warning("%s: %s; it will be opened again in %g s", self.name, reason, PAUSES[tries])
-            if self._closed.wait(PAUSES[tries]):
+            log.warning("%s: %s; it will be opened again in %g s", self.name, reason, PAUSE_SECONDS)
+            if self._closed.wait(PAUSE_SECONDS):
                 return
-            tries += 1
 
     def _read_feed(self, feed: Feed) -> None:
         """Hand over the frames of a feed until it ends, or nobody takes them any more."""
         self.rate = feed.rate / self._stride if feed.rate else None
-        for image in feed.images:
+        for given in feed.frames:
             number, self._num_read = self._num_read, self._num_read + 1
             self._last = time.monotonic()
             self._start = self._start if number else self._last
-            seconds = image.seconds if feed.is_recording else self._last - self._start
+            seconds = given.seconds if feed.is_recording else self._last - self._start
             if number % self._stride == 0:
-                frame = Frame(image.image, self.name, number, seconds)
+                frame = Frame(given.image, self.name, number, seconds)
                 self._give(frame, replace=not feed.is_recording)
             if self._closed.is_set():
                 return

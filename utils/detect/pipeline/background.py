@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from backend.cores import cores_of_rank
-from backend.openmp import default_threads
 
 MOST_THREADS = 8  # of one kind; a GPU that needs more images a second is fed by several processes
 NICENESS = 5
@@ -38,31 +37,6 @@ def _give_way() -> None:
     with contextlib.suppress(OSError):  # a sandbox may forbid it: it is slower, not wrong
         niceness = os.getpriority(os.PRIO_PROCESS, thread) + NICENESS
         os.setpriority(os.PRIO_PROCESS, thread, niceness)
-
-
-def usable_threads() -> int:
-    """Return how many threads the runtimes of exported files may have: the process's cores.
-
-    Where OMP_NUM_THREADS asks for fewer, it holds for them as for the framework.
-    """
-    return min(default_threads(), cores_of_rank())
-
-
-def runtime_lanes() -> int:
-    """Return how many batches to have in a runtime at once, if several come.
-
-    A batch on one thread waits for no other: of YOLOv5n at 640 px four at once on four cores take
-    two thirds of the processor time that one after the other takes on four threads.
-    """
-    return min(usable_threads(), MOST_THREADS)
-
-
-def runtime_threads(side_by_side: bool) -> int:
-    """Return how many threads a call of a runtime may take.
-
-    side_by_side: other calls run at the same time, in `runtime_lanes`.
-    """
-    return usable_threads() // runtime_lanes() if side_by_side else usable_threads()
 
 
 class StageSeconds:

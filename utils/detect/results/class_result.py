@@ -14,10 +14,8 @@ import numpy as np
 
 from utils.colours import class_colour
 from utils.detect.results.image_result import ImageResult, as_utf8
-from utils.detect.results.text_lines import table_lines
 from utils.detections import Classification
 from utils.errors import UserError
-from utils.optional import import_optional
 from utils.report.drawing.annotate import draw_lines
 from utils.report.drawing.fonts import drawable_name
 from utils.text import printable
@@ -66,9 +64,6 @@ class ClassResult(ImageResult):
     def counted(self) -> Sequence[str]:
         return self.names[:1]  # only the most probable class
 
-    def finite(self) -> ClassResult:
-        return self  # `top5` leaves out what is no number
-
     def plot(
         self, line_width: int | None = None, labels: bool = True, scores: bool = True
     ) -> np.ndarray:
@@ -86,7 +81,7 @@ class ClassResult(ImageResult):
         ]
         return draw_lines(self.image, lines, list(map(class_colour, indices)))
 
-    def crop(self, gain: float = 1.02, pad: float = 10, square: bool = False) -> list[np.ndarray]:
+    def crop(self) -> list[np.ndarray]:
         raise UserError("crop(): a class belongs to the whole image; use `image`")
 
     def words(self) -> str:
@@ -100,9 +95,9 @@ class ClassResult(ImageResult):
         """
         return [f"{found.score:.2f} {printable(found.name)}" for found in self]
 
-    def table_lines(self, image_name: str) -> str:
-        # The most probable class comes first, unlike the objects of a detector.
-        return table_lines(image_name, self.names[::-1], self.scores[::-1])
+    def _table_rows(self) -> list[Sequence[Any]]:
+        # The most probable class comes first in the table, unlike the objects of a detector.
+        return super()._table_rows()[::-1]
 
     def __len__(self) -> int:
         return len(self.top5)
@@ -113,7 +108,3 @@ class ClassResult(ImageResult):
 
     def records(self) -> dict[str, list[Any]]:
         return {"classes": [{**x._asdict(), "name": as_utf8(x.name)} for x in self]}
-
-    def to_supervision(self) -> Any:
-        supervision = import_optional("supervision", "to_supervision")
-        return supervision.Classifications(class_id=self.top5, confidence=self.scores)

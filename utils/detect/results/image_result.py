@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from utils.atomic_files import atomic_text_file
+from utils.data.image.image_file import save_image
 from utils.detect.media.source import Frame
-from utils.detect.results.image_file import save_image
-from utils.detect.results.text_lines import table_lines
 from utils.optional import import_optional
 from utils.text import printable
-
-AnyResult = TypeVar("AnyResult", bound="ImageResult")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,10 +63,6 @@ class ImageResult(ABC):
         return self.names
 
     @abstractmethod
-    def finite(self: AnyResult) -> AnyResult:
-        """Return the result without values that are not finite, which float16 may give."""
-
-    @abstractmethod
     def plot(
         self, line_width: int | None = None, labels: bool = True, scores: bool = True
     ) -> np.ndarray:
@@ -80,13 +75,8 @@ class ImageResult(ABC):
         """
 
     @abstractmethod
-    def crop(self, gain: float = 1.02, pad: float = 10, square: bool = False) -> list[np.ndarray]:
+    def crop(self) -> list[np.ndarray]:
         """Return what each box shows, with a margin: (h, w, 3) uint8 RGB of its own size.
-
-        Args:
-            gain: by which the sides of a box are multiplied.
-            pad: pixels that are added to each side afterwards, half of them at either end.
-            square: make both sides of a box as long as its longer one before.
 
         Raises:
             UserError: what was found has no place in the image.
@@ -117,47 +107,46 @@ class ImageResult(ABC):
         """Return `records`, with all that a program needs to draw what was found."""
         return self.records()
 
-    @abstractmethod
-    def to_supervision(self) -> Any:
-        """Return `supervision.Detections` or `Classifications`; UserError without that package."""
-
     def to_pandas(self) -> Any:
         """Return a `pandas.DataFrame`, one row per thing found; UserError without that package.
 
         Columns: xmin, ymin, xmax, ymax in pixels where it has a box, confidence, class, name.
         """
-        return self._data_frame({})
-
-    def _data_frame(self, columns: Mapping[str, np.ndarray]) -> Any:
-        """Return a `pandas.DataFrame` of these columns, then confidence, class and name."""
         pandas = import_optional("pandas", "to_pandas")
         return pandas.DataFrame(
             {
-                **columns,
+                **self._box_columns(),
                 "confidence": self.scores.astype(np.float64),
                 "class": self.class_index,
                 "name": pandas.Series(self.names, dtype=object),
             }
         )
 
-    def table_lines(self, image_name: str) -> str:
-        """Return lines of CSV: image, class name, score, and a track's number if there is any."""
-        return table_lines(image_name, self.names, self.scores)
+    def _box_columns(self) -> dict[str, np.ndarray]:
+        return {}
 
-    def save(
-        self,
-        path: Path | str,
-        line_width: int | None = None,
-        labels: bool = True,
-        scores: bool = True,
-    ) -> None:
-        """Write the image as `plot` draws on it.
+    def table_lines(self, image_name: str) -> str:
+        """Return lines of CSV as the public YOLOv5 writes them: image, class name and score.
+
+        They end with a track's number if there is any; the lowest score comes first.
+        """
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        for name, score, *last in reversed(self._table_rows()):
+            writer.writerow([printable(image_name), printable(name), f"{score:.2f}", *last])
+        return text.getvalue()
+
+    def _table_rows(self) -> list[Sequence[Any]]:
+        return list(zip(self.names, self.scores.tolist(), strict=True))
+
+    def save(self, path: Path | str, **options: Any) -> None:
+        """Write the image as `plot`, with its options, draws on it.
 
         Raises:
             UserError: the name ends in no kind of image that holds one of this size.
             OSError: the file cannot be written; the error names it.
         """
-        save_image(Path(path), self.plot(line_width, labels, scores))
+        save_image(Path(path), self.plot(**options))
 
     def save_txt(self, path: Path | str, scores: bool = False) -> None:
         """Write `text_lines` into a file; OSError names one that cannot be written."""

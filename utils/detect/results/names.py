@@ -1,21 +1,13 @@
-"""Where the files of each result go: safe names, short enough, and no two the same."""
+"""Names of result files: safe, short enough, and no two the same."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
-
-from utils.detect.media.source import Frame
-from utils.detect.results.image_file import suffix_that_holds
 
 # A file system takes 255 bytes. A name has a number and a suffix too, and while the file is being
 # written 22 bytes more (`utils/atomic_files.py`).
 MAX_BYTES = 180
-VIDEO_SUFFIX = ".mp4"
 _SEPARATORS = frozenset('/\\:*?"<>|')  # of some system's paths, or patterns
 
 
@@ -88,53 +80,3 @@ def cut(text: str) -> str:
     while len(text.encode("utf-8", "surrogateescape")) > MAX_BYTES:
         text = text[:-1]
     return text
-
-
-@dataclass
-class SourceFiles:
-    """What the files of one source are called."""
-
-    stem: str
-    table_name: str  # in the table of all results
-    drawing: Path  # the image or video with boxes
-    rate: Fraction | None  # frames a second; None: unknown, or an image
-    last_frame: int = -1
-    num_crops: Counter[str] = field(default_factory=Counter)  # in each folder
-
-
-class Place(NamedTuple):
-    """Where the files of a result go."""
-
-    files: SourceFiles
-    name: str  # of the image's own files, without suffix
-
-
-class Places:
-    """Gives each frame its place: no two write the same file."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._names = Names()
-        self._videos: dict[Path | str, SourceFiles] = {}
-
-    def reserve(self, frame: Frame, rate: Fraction | None) -> Place:
-        """Return the place of the next frame.
-
-        Args:
-            rate: frames per second of its video, where known.
-        """
-        if frame.number is None:
-            image = self._new_files(frame, None)
-            return Place(image, image.stem)
-        files = self._videos.get(frame.source)
-        if files is None or frame.number <= files.last_frame:  # the same source once more
-            files = self._videos[frame.source] = self._new_files(frame, rate)
-        files.last_frame = frame.number
-        return Place(files, f"{files.stem}_{frame.number + 1}")
-
-    def _new_files(self, frame: Frame, rate: Fraction | None) -> SourceFiles:
-        is_video = frame.number is not None
-        stem, suffix = name_of_source(frame.source)
-        stem = self._names.take(stem, is_video)
-        kind = VIDEO_SUFFIX if is_video else suffix_that_holds(suffix, frame.image)
-        return SourceFiles(stem, stem + suffix, self._folder / f"{stem}{kind}", rate)

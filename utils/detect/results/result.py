@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from utils.boxes import clip_boxes, cxcywh_to_xyxy, xyxy_to_cxcywh
 from utils.data.masks.runs import mask_of_runs, outline_of_runs, to_text
+from utils.data.sources.label_lines import label_lines
 from utils.detect.results.image_result import ImageResult, as_utf8
-from utils.detect.results.text_lines import count_by_class, label_lines, outline_lines, table_lines
 from utils.detections import Detections, Segmentations
-from utils.optional import import_optional
 from utils.ragged import Ragged
 from utils.report.drawing.annotate import draw_boxes, draw_masks
 from utils.report.drawing.fonts import drawable_name
 
+CROP_GAIN, CROP_PIXELS = 1.02, 10  # of the sides of a box
 CORNERS = ("xmin", "ymin", "xmax", "ymax")
-AnyResult = TypeVar("AnyResult", bound="Result")
 
 
 class Detection(NamedTuple):
@@ -59,14 +57,6 @@ class Result(ImageResult):
     def class_index(self) -> np.ndarray:
         return self.found.class_index
 
-    def finite(self: AnyResult) -> AnyResult:
-        is_finite = np.isfinite(self.boxes_xyxy).all(axis=1)
-        if is_finite.all():
-            return self
-        rows = np.flatnonzero(is_finite)
-        ids = None if self.track_ids is None else self.track_ids[rows]
-        return dataclasses.replace(self, found=self.found.take(rows), track_ids=ids)
-
     def plot(
         self, line_width: int | None = None, labels: bool = True, scores: bool = True
     ) -> np.ndarray:
@@ -86,17 +76,27 @@ class Result(ImageResult):
             columns.append([f"{score:.2f}" for score in self.scores.tolist()])
         return [" ".join(filter(None, words)) for words in zip(*columns, strict=True)]
 
-    def crop(self, gain: float = 1.02, pad: float = 10, square: bool = False) -> list[np.ndarray]:
-        return [crop_box(self.image, box, gain, pad, square) for box in self.boxes_xyxy]
+    def crop(self) -> list[np.ndarray]:
+        return [crop_box(self.image, box) for box in self.boxes_xyxy]
 
     def words(self) -> str:
-        return count_by_class(self.class_index, self.class_names)
+        """Return "2 persons, 1 bus", by class number."""
+        numbers, counts = np.unique(self.class_index, return_counts=True)
+        names = [self.class_names[index] for index in numbers.tolist()]
+        found = [
+            f"{number} {name if number == 1 else _plural(name)}"
+            for name, number in zip(names, counts.tolist(), strict=True)
+        ]
+        return ", ".join(found) or "(no detections)"
 
     def text_lines(self, scores: bool = False) -> list[str]:
-        return label_lines(self.found, self.size, self.track_ids, scores)
+        return label_lines(self.found, self.size, scores, self.track_ids)
 
-    def table_lines(self, image_name: str) -> str:
-        return table_lines(image_name, self.names, self.scores, self.track_ids)
+    def _table_rows(self) -> list[Sequence[Any]]:
+        rows = super()._table_rows()
+        if self.track_ids is None:
+            return rows
+        return [(*row, number) for row, number in zip(rows, self.track_ids.tolist(), strict=True)]
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -116,52 +116,22 @@ class Result(ImageResult):
             del record["track_id"]
         return record
 
-    def to_supervision(self) -> Any:
-        return self._supervision()
-
-    def _supervision(self, masks: np.ndarray | None = None) -> Any:
-        """Return `supervision.Detections`, with masks (K, H, W) bool if there are any."""
-        supervision = import_optional("supervision", "to_supervision")
-        return supervision.Detections(
-            xyxy=self.boxes_xyxy,
-            mask=masks,
-            confidence=self.scores,
-            class_id=self.class_index,
-            tracker_id=self.track_ids,
-            data={"class_name": np.array(self.names, dtype=str)},
-        )
-
-    def to_pandas(self) -> Any:
-        return self.table_of(self.boxes_xyxy, CORNERS)
-
-    def table_of(self, boxes: np.ndarray, columns: Sequence[str]) -> Any:
-        """Return a `pandas.DataFrame`, one detection per row, as the public YOLOv5 has them.
-
-        Args:
-            boxes: (K, 4), the detections' in any format and unit.
-            columns: what the four numbers of a box are called.
-        """
-        numbers = boxes.astype(np.float64)
-        return self._data_frame({name: numbers[:, n] for n, name in enumerate(columns)})
+    def _box_columns(self) -> dict[str, np.ndarray]:
+        return dict(zip(CORNERS, self.boxes_xyxy.astype(np.float64).T, strict=True))
 
 
-def crop_box(
-    image: np.ndarray, box_xyxy: np.ndarray, gain: float, pad: float, square: bool
-) -> np.ndarray:
-    """Return a copy of the part of an image (H, W, 3) in a box and a margin around it.
+def _plural(name: str) -> str:
+    """Return a name with an s, as the public lines have it, unless that would make "skiss"."""
+    return f"{name}s" if name[-1:].isascii() and not name.endswith("s") else name
 
-    Args:
-        box_xyxy: (4,), pixels; it may reach beyond the image, what is returned does not.
-        gain: by which the sides of the box are multiplied.
-        pad: pixels that are added to each side afterwards, half of them at either end.
-        square: make both sides of the box as long as its longer one before.
+
+def crop_box(image: np.ndarray, box_xyxy: np.ndarray) -> np.ndarray:
+    """Return a copy of the part of an image (H, W, 3) in a box (4,), in pixels, and a margin.
 
     Source: `results.save_crop` of the public YOLOv5, by what it writes.
     """
     box_cxcywh = xyxy_to_cxcywh(np.asarray(box_xyxy, np.float64))
-    if square:
-        box_cxcywh[2:] = box_cxcywh[2:].max()
-    box_cxcywh[2:] = box_cxcywh[2:] * gain + pad
+    box_cxcywh[2:] = box_cxcywh[2:] * CROP_GAIN + CROP_PIXELS
     size = image.shape[0], image.shape[1]
     left, top, right, bottom = clip_boxes(cxcywh_to_xyxy(box_cxcywh), size).astype(int).tolist()
     return image[top:bottom, left:right].copy()
@@ -174,23 +144,19 @@ class Masks:
     """
 
     def __init__(self, runs: Ragged, size: tuple[int, int]) -> None:
-        self._runs, self._size = runs, size
+        self._rows, self._size = runs.rows(), size
 
     def __len__(self) -> int:
-        return self._runs.num_rows
+        return len(self._rows)
 
     def __getitem__(self, index: int) -> np.ndarray:
-        rows = self._runs.rows()
-        return mask_of_runs(rows[operator.index(index)], self._size)
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        return (mask_of_runs(row, self._size) for row in self._runs.rows())
+        return mask_of_runs(self._rows[operator.index(index)], self._size)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        masks = np.empty((len(self), *self._size), bool)
-        for index, mask in enumerate(self):
-            masks[index] = mask
-        return masks if dtype is None else masks.astype(dtype, copy=False)
+        masks = np.empty((len(self), *self._size), dtype or bool)
+        for index, row in enumerate(self._rows):
+            masks[index] = mask_of_runs(row, self._size)
+        return masks
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -217,9 +183,6 @@ class MaskResult(Result):
         draw_masks(canvas, self.found.masks, self.class_index)
         return canvas
 
-    def text_lines(self, scores: bool = False) -> list[str]:
-        return outline_lines(self.found, self.size, self.track_ids, scores)
-
     def records(self) -> dict[str, list[Any]]:
         # Masks are COCO's compressed run lengths.
         (name, records), *_ = super().records().items()
@@ -234,6 +197,3 @@ class MaskResult(Result):
         (name, records), *_ = self.records().items()
         pairs = zip(records, self.outlines, strict=True)
         return {name: [{**record, "outline": outline.tolist()} for record, outline in pairs]}
-
-    def to_supervision(self) -> Any:
-        return self._supervision(np.asarray(self.masks))

@@ -15,8 +15,10 @@ has NAME-2 everywhere.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,15 +26,34 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from utils.atomic_files import GrowingFile, atomic_file, growing_file, naming
+from utils.data.image.image_file import encode_image, save_image, suffix_that_holds
 from utils.detect.config import DetectConfig
 from utils.detect.media.source import Frame
 from utils.detect.media.video_writer import VideoWriter
-from utils.detect.results.image_file import encode_image, save_image, suffix_that_holds
 from utils.detect.results.image_result import ImageResult, as_utf8
-from utils.detect.results.names import Names, Place, Places, SourceFiles, safe_name
+from utils.detect.results.names import Names, name_of_source, safe_name
 from utils.errors import UserError
 
-CROP_SUFFIX = ".jpg"
+CROP_SUFFIX, VIDEO_SUFFIX = ".jpg", ".mp4"
+
+
+@dataclass
+class SourceFiles:
+    """What the files of one source are called."""
+
+    stem: str
+    table_name: str  # in the table of all results
+    drawing: Path  # the image or video with boxes
+    rate: Fraction | None  # frames a second; None: unknown, or an image
+    last_frame: int = -1
+    num_crops: Counter[str] = field(default_factory=Counter)  # in each folder
+
+
+class Place(NamedTuple):
+    """Where the files of a result go."""
+
+    files: SourceFiles
+    name: str  # of the image's own files, without suffix
 
 
 class Share(NamedTuple):
@@ -56,14 +77,14 @@ class RunFiles:
         """Begin the files that hold all results; OSError if one cannot be written."""
         self.folder = folder
         self._config = config
-        self._places = Places(folder)
-        names = Names()
+        self._names, of_classes = Names(), Names()
         self._crop_folders = [
-            names.take(safe_name(name, otherwise="class")) for name in class_names
+            of_classes.take(safe_name(name, otherwise="class")) for name in class_names
         ]
         self._table: GrowingFile | None = None
         self._records: GrowingFile | None = None
         self._separator = "\n"
+        self._sources: dict[Path | str, SourceFiles] = {}  # videos and live ones
         self._videos = _Videos()
         with ExitStack() as stack:
             stack.callback(self._videos.close)
@@ -101,7 +122,16 @@ class RunFiles:
         Raises:
             UserError: the frame's own file would be written over.
         """
-        place, source = self._places.reserve(frame, rate), frame.source
+        source, number = frame.source, frame.number
+        if number is None:
+            files = self._new_files(frame, rate)
+            place = Place(files, files.stem)
+        else:
+            known = self._sources.get(source)
+            if known is None or number <= known.last_frame:  # the same source once more
+                known = self._sources[source] = self._new_files(frame, rate)
+            known.last_frame = number
+            place = Place(known, f"{known.stem}_{number + 1}")
         drawing = place.files.drawing
         if self._config.nosave or not isinstance(source, Path) or not drawing.exists():
             return place
@@ -112,13 +142,20 @@ class RunFiles:
             )
         return place
 
+    def _new_files(self, frame: Frame, rate: Fraction | None) -> SourceFiles:
+        is_video = frame.number is not None
+        stem, suffix = name_of_source(frame.source)
+        stem = self._names.take(stem, is_video)
+        kind = VIDEO_SUFFIX if is_video else suffix_that_holds(suffix, frame.image)
+        return SourceFiles(stem, stem + suffix, self.folder / f"{stem}{kind}", rate)
+
     def write(self, result: ImageResult, place: Place) -> Share:
-        """Write the files that are a result's own; a box that is not finite is in none.
+        """Write the files that are a result's own.
 
         Raises:
             OSError: a file cannot be written; the error names it.
         """
-        config, result = self._config, result.finite()
+        config = self._config
         if not config.nosave:
             self._draw(result, place)
         if config.save_txt:

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from utils.boxes import clip_boxes
-from utils.colours import NUM_COLOURS, RGB, class_colour, ink_on
+from utils.colours import RGB, class_colour, ink_on
 from utils.data.masks.runs import window_of_runs
 from utils.ragged import Ragged
 from utils.report.drawing.fonts import font_files, font_for, one_line, sized
@@ -86,7 +86,7 @@ def draw_lines(image: np.ndarray, lines: Sequence[str], colours: Sequence[RGB]) 
 
 def default_line_width(image_size: tuple[int, int]) -> int:
     """Return the width of outlines, pixels, for an image (height, width)."""
-    return max(round(LINE_OF_SIDE * _side(image_size)), 1)
+    return max(round(LINE_OF_SIDE * _side(image_size)), 2)
 
 
 def default_font_size(image_size: tuple[int, int]) -> int:
@@ -99,6 +99,7 @@ def label_height(font_size: int) -> int:
     return round(ABOVE_BASELINE * font_size) + round(BELOW_BASELINE * font_size)
 
 
+@lru_cache(maxsize=1024)  # few texts come again and again
 def label_image(text: str, font_size: int, colour: RGB, max_width: int) -> np.ndarray:
     """Return one line of text in black or white on a colour: (h, w, 3) uint8 RGB.
 
@@ -107,34 +108,17 @@ def label_image(text: str, font_size: int, colour: RGB, max_width: int) -> np.nd
         max_width: pixels; a wider text ends in "..".
     """
     text = one_line(text[:LONGEST_TEXT])
-    path = font_for(text) or font_files()[0]
+    font = sized(font_for(text) or font_files()[0], font_size)
     margin = max(round(BESIDE * font_size), 1)
-    room, font = max_width - 2 * margin, sized(path, font_size)
+    room = max_width - 2 * margin
     if font.getlength(text) > room:
         starts = (f"{text[:end]}.." for end in range(len(text) - 1, 0, -1))
         text = next((start for start in starts if font.getlength(start) <= room), "")
-    beside = np.zeros((label_height(font_size), margin), np.uint8)
-    words = [_word_mask(word, path, font_size) for word in text.split(" ")]
-    parts = [part for word in words for part in (beside, word)]
-    mask = np.concatenate([*parts, beside], axis=1)[:, :max_width]
-    return np.take(_shades(colour), mask, axis=0)
-
-
-@lru_cache(maxsize=512)
-def _word_mask(word: str, path: str, font_size: int) -> np.ndarray:
-    """Return how much ink is in each pixel of a word, which comes again: (h, w) uint8."""
-    font = sized(path, font_size)
-    mask = Image.new("L", (round(font.getlength(word)), label_height(font_size)))
+    size_wh = min(round(font.getlength(text)) + 2 * margin, max_width), label_height(font_size)
+    label = Image.new("RGB", size_wh, colour)
     baseline = round(ABOVE_BASELINE * font_size)
-    ImageDraw.Draw(mask).text((0, baseline), word, fill=255, font=font, anchor="ls")
-    return np.array(mask).reshape(mask.height, mask.width)  # an empty image has no shape
-
-
-@lru_cache(maxsize=NUM_COLOURS)
-def _shades(colour: RGB) -> np.ndarray:
-    """Return (256, 3) uint8 RGB: from a colour to the ink on it."""
-    field, ink = np.array(colour), np.array(ink_on(colour))
-    return (field + np.linspace(0, 1, 256)[:, None] * (ink - field)).round().astype(np.uint8)
+    ImageDraw.Draw(label).text((margin, baseline), text, ink_on(colour), font, anchor="ls")
+    return np.array(label).reshape(*size_wh[::-1], 3)  # an empty image has no shape
 
 
 def _side(image_size: tuple[int, int]) -> float:
@@ -151,33 +135,14 @@ def _is_seen(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarray:
 
 
 def _draw_outline(image: np.ndarray, box: Sequence[int], line_width: int, colour: RGB) -> None:
-    """Draw the line around a box, in a small box a thinner one, and an edge that sets it off.
-
-    At least a pixel of it is seen.
-    """
+    """Draw the line around a box, in a small box a thinner one; at least a pixel of it is seen."""
     height, width = image.shape[:2]
     left, top = min(box[0], width - 1), min(box[1], height - 1)
     right, bottom = max(box[2], left + 1), max(box[3], top + 1)
     line = max(min(line_width, min(right - left, bottom - top) // LINES_IN_BOX), 1)
-    edge = max(line // 3, 1)
-    ink = np.array(ink_on(colour), np.uint8)
-    for part in _frame(image, (left, top, right, bottom), line // 2 + edge, edge):
-        part[:] = (part >> 1) + (ink >> 1)  # half of it stays, so that the line is what one sees
-    for part in _frame(image, (left, top, right, bottom), line // 2, line):
-        part[:] = colour
-
-
-def _frame(image: np.ndarray, box: Sequence[int], grown: int, width: int) -> list[np.ndarray]:
-    """Return the parts of an image along the edges of a box that is made larger on each side."""
-    left, top, right, bottom = box
+    grown = line // 2
     outer = image[max(top - grown, 0) : bottom + grown, max(left - grown, 0) : right + grown]
-    between = outer[width:-width]
-    return [
-        outer[:width],
-        outer[width:][-width:],
-        between[:, :width],
-        between[:, width:][:, -width:],
-    ]
+    outer[:line] = outer[-line:] = outer[:, :line] = outer[:, -line:] = colour
 
 
 def draw_masks(image: np.ndarray, masks: Ragged, class_index: np.ndarray) -> None:

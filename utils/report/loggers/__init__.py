@@ -1,1 +1,5 @@
-"""Loggers: the events of a run go to any number of them, besides the files of its folder."""
+"""Loggers of known packages, by their names in --loggers."""
+
+from utils.report.loggers.packages import MlflowLogger, TensorBoardLogger, WandbLogger
+
+LOGGERS = {"tensorboard": TensorBoardLogger, "wandb": WandbLogger, "mlflow": MlflowLogger}

@@ -14,7 +14,7 @@ import numpy as np
 
 from utils.optional import import_optional
 from utils.regular_files import read_bytes
-from utils.report.loggers.events import EpochEnds, RunBegins, RunEnds
+from utils.report.events import EpochEnds, RunBegins, RunEnds
 
 _NOT_IN_TAGS = re.compile(r"[^-/\w.]")
 

@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 
+from utils.atomic_files import atomic_file
 from utils.boxes import cxcywh_to_xyxy
 from utils.colours import WHITE
 from utils.data.image.decoding import choose_reduction
 from utils.data.image.letterbox import resize
-from utils.data.loading.batch import TargetMasks, Targets
+from utils.data.loading.batch import Targets
 from utils.data.loading.reading import decode
 from utils.data.masks.runs import areas, mask_of_runs, runs_of_mask
 from utils.data.sources.samples import Sample
-from utils.detect.results.image_file import save_image
-from utils.detections import GroundTruth, Segmentations
 from utils.errors import DatasetError
 from utils.evaluation.accuracy import Mistake
 from utils.evaluation.coco.metric import Example
@@ -67,23 +66,17 @@ def plot_mistakes(
         write_tiles(tiles, path)
 
 
-def draw_objects(tile: np.ndarray, objects: Segmentations | GroundTruth, sample: Sample) -> None:
-    """Draw the masks of an image on its tile (H, W, 3) uint8 RGB, the smaller ones on top."""
-    assert objects.masks is not None
-    rows = objects.masks.rows()
-    order = np.argsort(areas(objects.masks), kind="stable")
-    size = sample.height, sample.width
-    masks = (mask_of_runs(rows[index], size) for index in order.tolist())
-    _draw(tile, masks, objects.class_index[order])
+def _draw_objects(tile: np.ndarray, objects: Any, sample: Sample) -> None:
+    """Draw the masks of an image, if it has any, on its tile (H, W, 3), the smaller ones on top."""
+    masks: Ragged | None = getattr(objects, "masks", None)
+    if masks is not None:
+        order, rows = np.argsort(areas(masks), kind="stable"), masks.rows()
+        size = sample.height, sample.width
+        unpacked = (mask_of_runs(rows[index], size) for index in order.tolist())
+        _draw_masks(tile, unpacked, objects.class_index[order])
 
 
-def draw_targets(tile: np.ndarray, masks: TargetMasks, class_index: np.ndarray) -> None:
-    """Draw the masks of some objects of a batch, all of one image, on its tile."""
-    places = zip(masks.map_index.tolist(), masks.value.tolist(), strict=True)
-    _draw(tile, (masks.maps[place] == value for place, value in places), class_index)
-
-
-def _draw(tile: np.ndarray, masks: Iterator[np.ndarray], class_index: np.ndarray) -> None:
+def _draw_masks(tile: np.ndarray, masks: Iterator[np.ndarray], class_index: np.ndarray) -> None:
     size = tile.shape[0], tile.shape[1]
     draw_masks(
         tile, Ragged.of([runs_of_mask(_fit(x, size)) for x in masks], np.uint32), class_index
@@ -121,7 +114,9 @@ def plot_batch(
         masks = targets.take(mine).masks
         if masks is not None:
             tile = tile.copy()  # of its own size it may be the batch's
-            draw_targets(tile, masks, targets.class_index[mine])
+            places = zip(masks.map_index.tolist(), masks.value.tolist(), strict=True)
+            unpacked = (masks.maps[place] == value for place, value in places)
+            _draw_masks(tile, unpacked, targets.class_index[mine])
         tiles.append(_with_labels(tile, boxes_xyxy, targets.class_index[mine], class_names))
     write_tiles(tiles, path)
 
@@ -131,16 +126,13 @@ def plot_examples(
     samples: Sequence[Sample],
     class_names: Sequence[str],
     folder: Path,
-    draw_below: Callable[[np.ndarray, Any, Sample], None] | None = None,
 ) -> None:
     """Write JPEGs of validation images, 16 per file: with their labels, and with what was found.
 
     val_batch0_labels.jpg and val_batch0_pred.jpg have the same images in the same places. An image
     that can no longer be read is left grey, and a line says so.
 
-    Args:
-        examples: by place among the samples, ascending.
-        draw_below: draws on a tile what objects have besides boxes.
+    examples: by place among the samples, ascending.
     """
     places = list(examples)
     for number, start in enumerate(range(0, len(places), MAX_TILES)):
@@ -149,9 +141,8 @@ def plot_examples(
             found, truth = examples[place]
             tile, scale = read_tile(samples[place])
             found_tile = tile.copy()
-            if draw_below is not None:
-                draw_below(tile, truth, samples[place])
-                draw_below(found_tile, found, samples[place])
+            for drawn, objects in ((tile, truth), (found_tile, found)):
+                _draw_objects(drawn, objects, samples[place])
             labelled = truth.boxes_xyxy * scale, truth.class_index, class_names
             of_labels.append(framed(_with_labels(tile, *labelled), samples[place]))
             scores = [f" {score:.2f}" for score in found.scores.tolist()]
@@ -223,4 +214,6 @@ def write_tiles(tiles: Sequence[np.ndarray], path: Path) -> None:
         top, left = index // columns * height, index % columns * width
         mosaic[top : top + height, left : left + width] = tile
     mosaic[height::height] = mosaic[:, width::width] = 255
-    save_image(path, mosaic)
+    _, encoded = cv2.imencode(path.suffix, cv2.cvtColor(mosaic, cv2.COLOR_RGB2BGR))
+    with atomic_file(path) as file:
+        file.write(encoded.tobytes())

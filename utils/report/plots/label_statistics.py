@@ -20,6 +20,7 @@ from utils.report.plots.style import (
     new_figure,
     save_figure,
     set_fonts,
+    whole_numbers,
 )
 from utils.text import count
 
@@ -47,7 +48,7 @@ def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Pat
         (sizes, 2, "Box sizes", ("width / image width", "height / image height")),
     ):
         mesh = _draw_density(axes, *boxes_cxcywh_norm.T[first : first + 2])
-        figure.colorbar(mesh, ax=axes, label="boxes", shrink=0.85, ticks=_whole_numbers())
+        figure.colorbar(mesh, ax=axes, label="boxes", shrink=0.85, ticks=whole_numbers())
         axes.set(title=title, xlabel=names[0], ylabel=names[1])
     centres.invert_yaxis()  # as in the image, the top is above
     save_figure(figure, path)
@@ -110,7 +111,7 @@ def _draw_class_counts(axes: Any, class_index: np.ndarray, class_names: Sequence
     first = "" if len(shown) == len(counts) else f", the {len(shown)} most frequent"
     of = count(len(counts), "class", "classes")
     axes.set(title=f"{count(len(class_index), 'label')} of {of}{first}", xlabel="labels")
-    axes.xaxis.set_major_locator(_whole_numbers())
+    axes.xaxis.set_major_locator(whole_numbers())
 
 
 def _draw_outlines(axes: Any, class_index: np.ndarray, boxes_cxcywh_norm: np.ndarray) -> None:
@@ -152,9 +153,3 @@ def _draw_distribution(axes: Any, x: np.ndarray) -> None:
     axes.spines["left"].set_visible(False)
     axes.set_box_aspect(1)
     axes.spines["bottom"].set_color(INK)
-
-
-def _whole_numbers() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(integer=True)

@@ -151,7 +151,7 @@ def plot_confusion(
     axes.set_title(f"{title}\neach column adds up to 1", fontsize=11)
     if len(shown) <= MAX_NUMBERED:
         _write_numbers(axes, parts)
-    save_figure(figure, path, with_all_text=True)
+    save_figure(figure, path, bbox_inches="tight", pad_inches=0.3)
 
 
 def _shown_classes(confusion: Confusion) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +13,23 @@ import numpy as np
 from utils.atomic_files import atomic_text_file
 from utils.colours import COLOURS
 from utils.errors import UserError
-from utils.report.plots.style import GREY, INK, figure_text, new_figure, save_figure, set_fonts
+from utils.report.plots.style import (
+    GREY,
+    INK,
+    figure_text,
+    new_figure,
+    panel_grid,
+    save_figure,
+    set_fonts,
+    whole_numbers,
+)
 from utils.report.results import read_results
 
 RATES = ("lr0", "lr1", "lr2")
 PANELS_A_ROW = 3
-FEW_EPOCHS = 20  # each has a dot
-# Nine tenths of a panel's values are usual; it shows all that are at most four times as far up.
+# Nine tenths of a panel's values are usual; it ends at most four times as far up.
 USUAL_PART, FAR = 0.9, 4.0
 LARGEST = 1e100  # beyond it matplotlib's own arithmetic overflows
-MARGIN = 0.05  # above and below the values, of their range
 TRIAL_PANELS_A_ROW = 6
 LARGEST_RATIO = 30  # of the largest to the smallest value, on an axis that is not logarithmic
 FIRST_SIZE, LAST_SIZE, STEP = 256, 1536, 128  # the public study's
@@ -36,10 +42,8 @@ def plot_learning_rates(epochs: np.ndarray, rates: Mapping[str, np.ndarray], pat
         epochs: (N,) places in the run, 1.5 in the middle of the second epoch.
         rates: by title of the group, (N,).
     """
-    figure, panels = new_figure(1, len(rates), width=5 * len(rates), height=3.75)
-    for axes, colour, (title, values) in zip(
-        np.ravel(panels), COLOURS, rates.items(), strict=False
-    ):
+    figure, places = panel_grid(len(rates), len(rates), width=5, height=3.75)
+    for axes, colour, (title, values) in zip(places, COLOURS, rates.items(), strict=False):
         axes.plot(epochs, values, color=colour)
         axes.set(title=title, xlabel="epoch", ylim=(0, 1.05 * max(values.max(), 1e-12)))
         axes.set_xlim(0, max(float(epochs[-1]), 1.0))
@@ -49,95 +53,39 @@ def plot_learning_rates(epochs: np.ndarray, rates: Mapping[str, np.ndarray], pat
 def plot_results(csv_path: Path, plot_path: Path) -> None:
     """Draw the losses, metrics and learning rates of results.csv over the epochs.
 
-    A few losses far above all others do not flatten a panel: it ends below them, and a triangle
-    at its upper edge and the number say where they are. The same holds for
-    learning rates; metrics are all shown, because the highest ones count.
+    A few losses far above all others do not flatten a panel: it ends below them. Metrics are all
+    shown, because the highest ones count.
 
     Raises:
         UserError: the file has no epochs, or lacks a column that every run has.
     """
     panels, results = _read_columns(csv_path)
-    num_rows = -(-len(panels) // PANELS_A_ROW)
-    figure, places = new_figure(num_rows, PANELS_A_ROW, width=14, height=3.75 * num_rows)
-    for axes in places.flat[len(panels) :]:
-        axes.set_visible(False)
-    for axes, (title, lines) in zip(places.flat, panels.items(), strict=False):
+    figure, places = panel_grid(len(panels), PANELS_A_ROW, width=14 / 3, height=3.75)
+    for axes, (title, lines) in zip(places, panels.items(), strict=True):
         values = {label: results[name] for label, name in lines.items()}
-        is_bounded = not any(name.startswith("metrics/") for name in lines.values())
-        _draw_panel(axes, results["epoch"], values, is_bounded)
+        is_of_figures = any(name.startswith("metrics/") for name in lines.values())
+        _draw_panel(axes, results["epoch"], values, has_limit=not is_of_figures)
         axes.set(title=title, xlabel="epoch")
     save_figure(figure, plot_path)
 
 
 def _draw_panel(
-    axes: Any, epochs: np.ndarray, lines: Mapping[str, np.ndarray], is_bounded: bool
+    axes: Any, epochs: np.ndarray, lines: Mapping[str, np.ndarray], has_limit: bool
 ) -> None:
     """Draw lines by label, each one value per epoch; NaN where there is none.
 
-    is_bounded: what is far above all others is marked, not drawn.
+    has_limit: what is far above all others lies outside the panel.
     """
-    from matplotlib.ticker import MaxNLocator
-
     for colour, (label, values) in zip(COLOURS, lines.items(), strict=False):
-        (line,) = axes.plot(epochs, values, color=colour, label=label, marker="o", markersize=4)
-        line.set_markevery(_dots(values))
+        axes.plot(epochs, values, color=colour, label=label, marker=".")  # one value alone is seen
     values = np.concatenate(list(lines.values()))
-    if is_bounded and (limit := upper_limit(values)) is not None:
-        lowest = values[np.isfinite(values)].min()
-        axes.set_ylim(lowest - MARGIN * (limit - lowest), limit)
-        _mark_what_is_above(axes, epochs, lines, limit)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    values = values[np.isfinite(values)]
+    if has_limit and len(values):
+        lowest, usual = np.quantile(values, (0, USUAL_PART))
+        if lowest < (limit := lowest + FAR * (usual - lowest)) < values.max():
+            axes.set_ylim(lowest - 0.05 * (limit - lowest), limit)
+    axes.xaxis.set_major_locator(whole_numbers())
     axes.legend(frameon=False)
-
-
-def _dots(values: np.ndarray) -> np.ndarray:
-    """Return the places that have a dot: all if they are few, else those that no line reaches."""
-    is_known = np.isfinite(values)
-    if len(values) < FEW_EPOCHS:
-        return np.flatnonzero(is_known)
-    before, after = np.append(False, is_known[:-1]), np.append(is_known[1:], False)
-    return np.flatnonzero(is_known & ~before & ~after)
-
-
-def upper_limit(values: np.ndarray) -> float | None:
-    """Return where a panel of these values ends; None if it shows all of them.
-
-    values: of all lines; what is not finite does not count.
-    """
-    ascending = np.sort(values[np.isfinite(values)])
-    if len(ascending) == 0:
-        return None
-    height = ascending - ascending[0]
-    far = FAR * height[int(USUAL_PART * (len(height) - 1))]
-    if far == 0 or height[-1] <= far:
-        return None
-    return float(ascending[0] + (1 + MARGIN) * height[height <= far].max())
-
-
-def _mark_what_is_above(
-    axes: Any, epochs: np.ndarray, lines: Mapping[str, np.ndarray], limit: float
-) -> None:
-    """Draw a triangle at the upper edge for each value above it, and write the highest."""
-    highest, place = limit, 0
-    for colour, values in zip(COLOURS, lines.values(), strict=False):
-        above = np.flatnonzero(values > limit)
-        edge = np.full(len(above), limit)
-        axes.scatter(epochs[above], edge, marker="^", s=30, color=colour, clip_on=False, zorder=3)
-        finite = above[np.isfinite(values[above])]
-        if len(finite) and values[finite].max() > highest:
-            place = finite[values[finite].argmax()]
-            highest = values[place]
-    is_late = place > len(epochs) / 2
-    axes.annotate(
-        f"{highest:.4g} in epoch {epochs[place]:g}",
-        (epochs[place], limit),
-        xytext=(-6 if is_late else 6, -8),
-        textcoords="offset points",
-        ha="right" if is_late else "left",
-        va="top",
-        fontsize=8,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
-    )
 
 
 def _result_panels(columns: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -187,13 +135,8 @@ def plot_evolution(
         fitness: (N,) of the same trials.
     """
     best = int(np.argmax(fitness))
-    rows = math.ceil(len(values) / TRIAL_PANELS_A_ROW)
-    columns = min(len(values), TRIAL_PANELS_A_ROW)
-    figure, panels = new_figure(rows, columns, width=2.6 * columns, height=2.3 * rows)
-    places = np.ravel(panels)
-    for axes in places[len(values) :]:
-        axes.set_visible(False)
-    for axes, (name, tried) in zip(places, values.items(), strict=False):
+    figure, places = panel_grid(len(values), TRIAL_PANELS_A_ROW, width=2.6, height=2.3)
+    for axes, (name, tried) in zip(places, values.items(), strict=True):
         axes.scatter(tried, fitness, s=14, color=GREY)
         axes.scatter(tried[:1], fitness[:1], s=40, facecolors="none", edgecolors=INK)
         axes.scatter(tried[best], fitness[best], s=40, color=COLOURS[0])

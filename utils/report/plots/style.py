@@ -15,7 +15,6 @@ import numpy as np
 
 from utils.atomic_files import atomic_file
 from utils.colours import COLOURS, class_colour
-from utils.detect.results.image_file import save_image
 from utils.report.drawing.fonts import font_for, warn_missing
 from utils.text import printable
 
@@ -34,8 +33,20 @@ def new_figure(rows: int, columns: int, width: float, height: float) -> tuple[An
     figure = empty_figure(width, height)
     panels = figure.subplots(rows, columns)
     for axes in np.ravel(panels):
-        style_axes(axes)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color=GRID, linewidth=0.8)
+        axes.set_axisbelow(True)
     return figure, panels
+
+
+def panel_grid(number: int, a_row: int, width: float, height: float) -> tuple[Any, np.ndarray]:
+    """Return a figure of so many panels of width x height inches each, and their axes."""
+    rows, columns = -(-number // a_row), min(number, a_row)
+    figure, panels = new_figure(rows, columns, width * columns, height * rows)
+    places = np.ravel(panels)
+    for axes in places[number:]:
+        axes.set_visible(False)
+    return figure, places[:number]
 
 
 def empty_figure(width: float, height: float) -> Any:
@@ -45,27 +56,21 @@ def empty_figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), dpi=DOTS_PER_INCH, layout="constrained")
 
 
-def style_axes(axes: Any) -> None:
-    """Draw a thin grid behind, and no frame but on the left and below."""
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
+def whole_numbers() -> Any:
+    """Return a locator that puts an axis's ticks at whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(integer=True)
 
 
-def save_figure(figure: Any, path: Path, with_all_text: bool = False) -> None:
-    """Write a figure in the format that its file's name says.
-
-    with_all_text: as large as all that stands around its axes; drawn twice.
-    """
+def save_figure(figure: Any, path: Path, **options: Any) -> None:
+    """Write a figure in the format that its file's name says, with options of `print_figure`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    canvas = FigureCanvasAgg(figure)
-    if with_all_text:
-        with atomic_file(path) as file:
-            canvas.print_figure(file, format=path.suffix[1:], bbox_inches="tight", pad_inches=0.3)
-        return
-    canvas.draw()
-    save_image(path, np.asarray(canvas.buffer_rgba())[..., :3])
+    with atomic_file(path) as file:
+        FigureCanvasAgg(figure).print_figure(
+            file, format=path.suffix[1:], pil_kwargs={"quality": 95}, **options
+        )
 
 
 def line_colour(class_index: int) -> tuple[float, ...]:

@@ -9,17 +9,12 @@ import numpy as np
 import pytest
 
 from tests.outlines import make_polygons
-from utils.cli.flags import as_words
 from utils.cli.train_config import parse_train_flags
 from utils.data.augment import transforms
-from utils.data.augment.transforms import (
-    KNOWN,
-    read_transforms,
-    require_transforms,
-    transform,
-)
-from utils.data.image.decoding import LabelledImage
+from utils.data.augment.transforms import require_transforms, transform
+from utils.data.image.labelled import LabelledImage
 from utils.errors import UserError
+from utils.transform_list import KNOWN, read_transforms
 
 SIZE = 64, 64
 NOISE = np.random.Generator(np.random.Philox(0)).random((64, 64, 3))
@@ -51,14 +46,6 @@ def test_a_file_names_transforms_in_order_with_their_arguments(tmp_path):
     text = read(tmp_path, "ToGray:\nBlur: {p: 0.5, blur_limit: [3, 7]}\n")
     assert text == '{"ToGray": {}, "Blur": {"p": 0.5, "blur_limit": [3, 7]}}'
     require_transforms(text, SIZE)
-
-
-def test_a_command_that_starts_another_passes_the_transforms_on():
-    config = parse_train_flags(["--albumentations"])
-    words = as_words(config)
-    assert parse_train_flags(words) == config
-    with pytest.raises(SystemExit):
-        parse_train_flags(["--albumentations", '{"Lambda": {}}'])
 
 
 @pytest.mark.parametrize(
@@ -189,7 +176,8 @@ OFFLINE = """
 import socket, sys
 def refuse(*arguments, **named): raise AssertionError(f"network: {arguments}")
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
-from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms, require_transforms
+from utils.data.augment.transforms import require_transforms
+from utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
 require_transforms(read_transforms(str(PUBLIC_TRANSFORMS)), (64, 64))
 assert "torch" not in sys.modules and "oneflow" not in sys.modules
 """

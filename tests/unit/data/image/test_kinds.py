@@ -21,14 +21,14 @@ from tests.unit.data.image.kinds_of_images import (
     tiff,
     turned,
 )  # fmt: skip
-from utils.data.image.decoding import decode_bytes, reduced_size
-from utils.data.image.header import BrokenImageError, read_image_size
-from utils.data.image.limits import IMAGE_SUFFIXES, MAX_PIXELS
-from utils.data.image.pillow_image import recognise
+from utils.data.image.decoding import decode_bytes
+from utils.data.image.header import BrokenImageError, read_image_size, recognise
+from utils.data.image.letterbox import reduced_size
 from utils.data.sources.labels import scan_samples
 from utils.detect.media.image_file import decode_image
 from utils.detect.media.source import BrokenSourceError
 from utils.errors import DatasetError
+from utils.image_limits import IMAGE_SUFFIXES, MAX_PIXELS
 from utils.optional import INSTALL
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from utils.data.image.view import MAX_OVERLAP, MIN_OVERLAP, Tiling
+from utils.tiling import MAX_OVERLAP, MIN_OVERLAP, Tiling
 
 
 @pytest.mark.parametrize("overlap", [MIN_OVERLAP, 0.2, 0.5, MAX_OVERLAP])

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.data.augment.test_class_sample import STRONG
 from utils.data.image.letterbox import centre_region, crop
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.items import CLASSES
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.dataset import load_dataset
@@ -30,8 +31,8 @@ def samples(tmp_path_factory) -> SampleTable:
 
 
 def train_loader(samples, workers=0, **changes) -> TrainLoader:
-    arguments = {"image_size": 32, "batch_size": 4, "augment": STRONG, "seed": 7, **changes}
-    return TrainLoader(samples, workers=workers, items=CLASSES, **arguments)
+    choices = {"image_size": 32, "batch_size": 4, "augment": STRONG, "seed": 7, **changes}
+    return TrainLoader(samples, TrainRecipe(**choices, items=CLASSES), workers)
 
 
 def test_each_image_of_a_batch_has_the_class_of_its_sample(samples):

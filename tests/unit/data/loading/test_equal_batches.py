@@ -11,6 +11,7 @@ import pytest
 from backend.processes import Process
 from tests.unit.data.batch_digest import EVERYTHING, OF_CLASSES, digest
 from utils.data.loading.batch import Batch
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.items import BOXES, CLASSES, MaskItems
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.loading.order import SQUARE, BatchRecipe
@@ -24,8 +25,11 @@ WINDOW = BatchRecipe(mosaic_window=6)
 class Training:
     """The batches of an epoch."""
 
-    def __init__(self, recipe=SQUARE, items=BOXES, augment=EVERYTHING):
-        self.loader = partial(TrainLoader, augment=augment, seed=3, recipe=recipe, items=items)
+    def __init__(self, order=SQUARE, items=BOXES, augment=EVERYTHING):
+        self.recipe = TrainRecipe(64, BATCH, augment, 3, order, items)
+
+    def loader(self, samples, **options) -> TrainLoader:
+        return TrainLoader(samples, self.recipe, **options)
 
     def batches(self, loader: TrainLoader, first: int) -> Iterator[Batch]:
         return loader.epoch(1, first, SCORES)
@@ -35,7 +39,7 @@ class Validation:
     """The batches of a validation."""
 
     def __init__(self, items=BOXES, **options):
-        self.loader = partial(ValLoader, items=items, **options)
+        self.loader = partial(ValLoader, image_size=64, batch_size=BATCH, items=items, **options)
 
     def batches(self, loader: ValLoader, first: int) -> Iterator[Batch]:
         return loader.batches(first)
@@ -60,7 +64,7 @@ each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 def batches_of(case, samples, workers=0, cache="", world=ALONE, first=0) -> list[Batch]:
-    with case.loader(samples, 64, BATCH, workers=workers, cache=cache, world=world) as loader:
+    with case.loader(samples, workers=workers, cache=cache, world=world) as loader:
         return list(case.batches(loader, first))
 
 
@@ -69,7 +73,7 @@ def batches_of(case, samples, workers=0, cache="", world=ALONE, first=0) -> list
 def test_workers_a_cache_and_a_start_in_the_middle_change_no_batch(samples, case, workers, cache):
     expected = [digest(batch) for batch in batches_of(case, samples)]
     assert len(set(expected)) == len(expected) > 2
-    with case.loader(samples, 64, BATCH, workers=workers, cache=cache) as loader:
+    with case.loader(samples, workers=workers, cache=cache) as loader:
         for first in (0, 1, 0):
             assert [digest(x) for x in case.batches(loader, first)] == expected[first:]
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from utils.boxes import cxcywh_to_xyxy
-from utils.data.loading.batches import TrainBatches
+from utils.data.loading.batches import TrainBatches, TrainRecipe
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.loading.order import Epoch
 from utils.data.loading.reading import decode
@@ -21,8 +21,9 @@ NUM_SAMPLES = 22
 
 
 def train_loader(samples, workers=0, **changes):
-    arguments = {"image_size": 64, "batch_size": 4, "augment": EVERYTHING, "seed": 0, **changes}
-    return TrainLoader(samples, workers=workers, **arguments)
+    cache = changes.pop("cache", "")
+    choices = {"image_size": 64, "batch_size": 4, "augment": EVERYTHING, **changes}
+    return TrainLoader(samples, TrainRecipe(**choices), workers, cache)
 
 
 def digests(batches):
@@ -234,7 +235,7 @@ def test_a_failure_of_another_tile_names_the_image_of_that_tile(samples, monkeyp
         return decode(sample, *arguments)
 
     monkeypatch.setattr("utils.data.loading.batches.decode", decode_or_fail)
-    source = TrainBatches(table_of(samples), 64, 1, AugmentConfig(mosaic=1.0), seed=0)
+    source = TrainBatches(table_of(samples), TrainRecipe(64, 1, AugmentConfig(mosaic=1.0)))
     messages = []
     for batch_index in range(len(source)):
         try:

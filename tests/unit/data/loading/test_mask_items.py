@@ -9,8 +9,9 @@ import pytest
 from backend.processes import Process
 from tests.outlines import make_polygons
 from tests.unit.data.batch_digest import EVERYTHING, digest
-from utils.data.image.decoding import LabelledImage
+from utils.data.image.labelled import LabelledImage
 from utils.data.loading.batch import Batch
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.items import MaskItems, complete_outlines
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.loading.order import BatchRecipe
@@ -30,7 +31,8 @@ BATCH = 8
 def train_batches(samples, workers=0, first=0, rank=0, world_size=1, **changes) -> list[Batch]:
     options = {"augment": EVERYTHING, "items": KINDS["overlap"], **changes}
     world = World(Process(rank, rank, world_size))
-    with TrainLoader(samples, 64, BATCH, seed=0, workers=workers, world=world, **options) as loader:
+    recipe = TrainRecipe(64, BATCH, **options)
+    with TrainLoader(samples, recipe, workers, world=world) as loader:
         return list(loader.epoch(1, first))
 
 
@@ -43,9 +45,9 @@ def val_batches(samples, items, workers=0, rank=0, world_size=1) -> list[Batch]:
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 @pytest.mark.parametrize("items", KINDS.values(), ids=KINDS)
 def test_masks_change_neither_images_nor_boxes(samples, items, recipe):
-    plain = train_batches(samples, items=MaskItems.__base__(), recipe=recipe)
+    plain = train_batches(samples, items=MaskItems.__base__(), order=recipe)
     for with_masks, without in zip(
-        train_batches(samples, items=items, recipe=recipe), plain, strict=True
+        train_batches(samples, items=items, order=recipe), plain, strict=True
     ):
         targets = with_masks.targets
         assert digest(with_masks._replace(targets=targets._replace(masks=None))) == digest(without)
@@ -74,7 +76,8 @@ def test_masks_lie_on_the_pixels_of_bright_objects(tmp_path):
     strengths = dataclasses.replace(EVERYTHING, hsv_v=0.0, cutout=0.0, mixup=0.0, copy_paste=0.5)
     common = either = 0
     for epoch in range(3):
-        with TrainLoader(samples, 128, 4, strengths, epoch, 0, items=MaskItems(ratio=1)) as loader:
+        recipe = TrainRecipe(128, 4, strengths, epoch, items=MaskItems(ratio=1))
+        with TrainLoader(samples, recipe) as loader:
             for batch in loader.epoch(epoch):
                 white, maps = batch.images[:, 0] > 127, batch.targets.masks.maps > 0
                 common, either = common + (white & maps).sum(), either + (white | maps).sum()

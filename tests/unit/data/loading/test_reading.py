@@ -44,7 +44,7 @@ def write(path, *options) -> Sample:
         (b"GIF89a" + bytes(100), "broken GIF header"),
         (
             b"8BPS\0\1" + bytes(100),
-            "PSD is not decoded; accepted: AVIF, BMP, GIF, JPEG, PNG, TIFF, WEBP, HEIC",
+            "not an image that is decoded; accepted: AVIF, BMP, GIF, JPEG, PNG, TIFF, WEBP, HEIC",
         ),
         (b"\x76\x2f\x31\x01" + bytes(100), "not an image"),  # OpenEXR, which OpenCV decodes
     ],

@@ -5,20 +5,17 @@ import json
 import logging
 import math
 from collections import Counter
-from types import SimpleNamespace
 
 import cv2
 import numpy as np
 import pytest
 
-import train
 from tests.shared_files import shared_path
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.data.loading import batches, memory
-from utils.data.loading.batches import TrainBatches
-from utils.data.loading.items import BOXES
+from utils.data.loading.batches import TrainBatches, TrainRecipe
 from utils.data.loading.loader import TrainLoader
 from utils.data.loading.order import SQUARE, BatchRecipe, Epoch
 from utils.data.sources.dataset import load_dataset
@@ -26,6 +23,7 @@ from utils.data.sources.samples import table_of
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.world import ALONE, World
+from utils.state.job import Job, TrainData, train_loader
 from utils.strengths import AugmentConfig
 
 NUM_SAMPLES, BATCH = 22, 8
@@ -40,9 +38,9 @@ SCORES = (0.9, 0.1, 0.3, 0.0, 0.5)
 
 
 def make_loader(samples, recipe, workers=0, process=ALONE.process, cache="", **changes):
-    options = {"image_size": 64, "batch_size": BATCH, "augment": EVERYTHING, "seed": 0, **changes}
-    world = World(process)
-    return TrainLoader(samples, workers=workers, cache=cache, world=world, recipe=recipe, **options)
+    choices = {"image_size": 64, "batch_size": BATCH, "augment": EVERYTHING, **changes}
+    recipe = TrainRecipe(**choices, order=recipe)
+    return TrainLoader(samples, recipe, workers, cache, World(process))
 
 
 def batches_of(loader, epoch=1, first=0):
@@ -139,9 +137,7 @@ def test_training_rectangles_have_the_public_shapes_in_the_public_order(dataset,
     expected = stored[f"{dataset}_train_img{size}_b{batch}_pad0_s32"]
     yaml = load_dataset(shared_path(f"data/{dataset}/{dataset}.yaml"))
     samples = load_split(yaml, "train")
-    loader = TrainLoader(
-        samples, size, batch, AugmentConfig(), 0, workers=0, recipe=RECIPES["rect"]
-    )
+    loader = TrainLoader(samples, TrainRecipe(size, batch, order=RECIPES["rect"]))
     source = loader._source
     shapes = [list(source.shape(index)[2:]) for index in range(len(loader))]
     assert shapes == expected["shapes"]
@@ -199,15 +195,10 @@ def test_without_mosaics_nothing_is_kept_and_no_batch_changes(samples, without):
 def test_a_window_without_mosaics_is_told(samples, caplog, flags, told):
     values, _ = read_train_flags(["--mosaic-window", "6", "--workers", "0", *flags])
     config = TrainConfig(**values)
-    job = SimpleNamespace(
-        config=config,
-        hyp=read_hyperparameters(config.hyp, config.override),
-        train_samples=samples,
-        world=ALONE,
-        items=BOXES,
-    )
+    hyp = read_hyperparameters(config.hyp, config.override)
+    job = Job(config, hyp, TrainData((), samples, samples))
     with caplog.at_level(logging.INFO):
-        train.train_loader(job).close()
+        train_loader(job).close()
     reason = "it changes only mosaics, and there are none (mosaic: 0)"
     assert caplog.messages == [f"{name} has no effect: {reason}" for name in told]
 
@@ -226,7 +217,7 @@ def test_each_image_of_an_epoch_is_decoded_at_most_once(samples, decoded):
 
 def test_the_tiles_of_a_sample_lie_in_the_window_before_it(samples, decoded):
     table, strong = table_of(samples), AugmentConfig(mosaic=1.0)
-    source = TrainBatches(table, 64, 1, strong, 0, recipe=NEAR)
+    source = TrainBatches(table, TrainRecipe(64, 1, strong, order=NEAR))
     order = [samples[index].image_path.name for index in source.indices(Epoch(0), 0)] + [
         samples[source.indices(Epoch(0), number)[0]].image_path.name
         for number in range(1, NUM_SAMPLES)

@@ -20,7 +20,7 @@ import pytest
 
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from tests.unit.data.sources.test_samples import make_sample
-from utils.data.loading.batches import TrainBatches
+from utils.data.loading.batches import TrainBatches, TrainRecipe
 from utils.data.loading.loader import TrainLoader
 from utils.data.loading.order import Epoch
 from utils.data.loading.workers import SharedSlots, SharedSource, WorkerPool
@@ -28,7 +28,6 @@ from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.data.sources.samples import SampleTable, table_of
 from utils.errors import LoaderError
 from utils.project import PROJECT
-from utils.strengths import AugmentConfig
 
 CRASHING_INDEX = 3
 
@@ -67,7 +66,7 @@ def dataset_yaml(tmp_path_factory):
 
 @pytest.fixture
 def loader(samples):
-    with TrainLoader(samples, 64, 2, EVERYTHING, seed=0, workers=2) as loader:
+    with TrainLoader(samples, TrainRecipe(64, 2, EVERYTHING), workers=2) as loader:
         yield loader
     assert worker_ids() == []
 
@@ -112,7 +111,7 @@ def test_an_epoch_may_be_left_in_the_middle(loader):
 
 def test_close_in_the_middle_of_an_epoch_leaves_nothing_behind(samples):
     before = set(os.listdir("/proc/self/fd"))
-    with TrainLoader(samples, 64, 2, EVERYTHING, seed=0, workers=2) as loader:
+    with TrainLoader(samples, TrainRecipe(64, 2, EVERYTHING), workers=2) as loader:
         batches = loader.epoch(0)
         next(batches)
         running = worker_ids()
@@ -130,7 +129,7 @@ def test_close_in_the_middle_of_an_epoch_leaves_nothing_behind(samples):
 )
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_worker_that_dies_names_the_image_that_it_read(samples, batches, name, workers):
-    source = batches(table_of(samples), 64, 2, AugmentConfig(), seed=0)
+    source = batches(table_of(samples), TrainRecipe(64, 2))
     pool = WorkerPool(source, workers)
     path = re.escape(str(samples[CRASHING_INDEX].image_path))
     with pytest.raises(LoaderError, match=f"died: {name}, while it read {path}; repair or remove"):
@@ -142,7 +141,7 @@ DIE_HERE = """
 import sys
 import backend
 from tests.unit.data.loading.test_workers import CRASHING_INDEX, CrashingBatches
-from utils.strengths import AugmentConfig
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.order import Epoch
 from utils.data.sources.samples import SampleTable, table_of
 from utils.data.sources.image_files import list_images
@@ -161,7 +160,7 @@ def main():
     samples = scan_samples(list_images([pathlib.Path(sys.argv[1])]), num_classes=5).samples
     backend.use(None)
     print(samples[CRASHING_INDEX].image_path, flush=True)
-    source = CrashingBatches(table_of(samples), 64, 2, AugmentConfig(), seed=0)
+    source = CrashingBatches(table_of(samples), TrainRecipe(64, 2))
     for index in range(len(source)):
         source.build(Epoch(0), index, np.empty(source.shape(index), np.uint8))
 run_command(main)
@@ -194,7 +193,7 @@ from tests.unit.data.loading.test_workers import *
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 samples = load_split(load_dataset(sys.argv[1]), "train")
-loader = TrainLoader(samples, 64, 2, EVERYTHING, seed=0, workers=2)
+loader = TrainLoader(samples, TrainRecipe(64, 2, EVERYTHING), workers=2)
 loader.start()
 """
 INTERRUPT_WORKERS = """
@@ -252,7 +251,7 @@ def test_images_are_built_in_the_arrays_that_are_asked_for(samples, workers):
         made.append(np.full(shape, 99, np.uint8))
         return made[-1]
 
-    with TrainLoader(samples, 64, 3, AugmentConfig(), seed=0, workers=workers) as loader:
+    with TrainLoader(samples, TrainRecipe(64, 3), workers) as loader:
         ordinary = [batch.images for batch in loader.epoch(0)]
         loader.build_in(new_array)
         found = [batch.images for batch in loader.epoch(0)]

@@ -11,6 +11,7 @@ import pytest
 
 from tests.outlines import assert_same_polygons, make_polygons
 from tests.unit.data.batch_digest import EVERYTHING, digest
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.loader import TrainLoader
 from utils.data.records import __main__ as command
 from utils.data.records.packing import label_text
@@ -137,7 +138,7 @@ def test_samples_and_batches_are_identical_before_packed_and_unpacked(dataset, t
                     assert len(theirs.class_index) == 5  # the crowd is no label
                     assert_same_polygons(ours.polygons_norm, theirs.polygons_norm)
         samples = load_split(spec, "train")
-        with TrainLoader(samples, 64, 2, EVERYTHING, seed=3, workers=0) as loader:
+        with TrainLoader(samples, TrainRecipe(64, 2, EVERYTHING, seed=3)) as loader:
             digests.append([digest(batch) for batch in loader.epoch(0)])
     assert digests[0] == digests[1] == digests[2] and len(set(digests[0])) == 3
 

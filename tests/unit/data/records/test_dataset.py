@@ -14,6 +14,7 @@ import yaml
 
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from tests.unit.data.records.record_files import index_entry, records_of, write_image_file
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.records import __main__ as command
 from utils.data.records.layout import forget_open_files, read_table
@@ -107,7 +108,7 @@ def test_batches_from_records_are_byte_identical(dataset, tmp_path):
     digests = []
     for data in (dataset, packed, unpack(packed, tmp_path / "unpacked")):
         samples = samples_of(data)
-        with TrainLoader(samples, 64, 4, EVERYTHING, seed=3, workers=1) as loader:
+        with TrainLoader(samples, TrainRecipe(64, 4, EVERYTHING, seed=3), workers=1) as loader:
             digests.append([digest(batch) for epoch in (0, 5) for batch in loader.epoch(epoch)])
         with ValLoader(samples, 64, 4, workers=0) as loader:
             digests[-1] += [digest(batch) for batch in loader]
@@ -184,7 +185,7 @@ def test_a_damaged_record_ends_the_epoch_with_file_record_and_next_step(dataset,
     samples = samples_of(pack(dataset, tmp_path / "packed"))
     damage(samples[0].record.path, 6)
     with (
-        TrainLoader(samples, 64, 2, EVERYTHING, seed=0, workers=0) as loader,
+        TrainLoader(samples, TrainRecipe(64, 2, EVERYTHING)) as loader,
         pytest.raises(DatasetError) as caught,
     ):
         list(loader.epoch(0))
@@ -203,7 +204,7 @@ def test_a_file_that_shrinks_or_goes_after_the_scan_is_an_error(dataset, tmp_pat
     forget_open_files()  # as in a worker, which has not opened it yet
     reason = "beyond the end" if change == "cut" else os.strerror(errno.ENOENT)
     with (
-        TrainLoader(samples[-1:], 64, 1, EVERYTHING, seed=0, workers=0) as loader,
+        TrainLoader(samples[-1:], TrainRecipe(64, 1, EVERYTHING)) as loader,
         pytest.raises(DatasetError, match=reason),
     ):
         list(loader.epoch(0))

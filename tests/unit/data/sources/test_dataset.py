@@ -22,12 +22,18 @@ def write_images(folder: Path, *names: str) -> None:
         (folder / name).touch()
 
 
+class WithoutAliases(yaml.CSafeDumper):
+    """Writes a value that is named twice twice, in a quarter of the time of the dumper in Python."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
 def write_yaml(file: Path, **keys: object) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     document = {"path": ".", "train": "images/train", "val": "images/val", "names": NAMES, **keys}
     kept = {key: value for key, value in document.items() if value is not None}
-    # The same text as by the dumper in Python, in a quarter of its time.
-    file.write_text(yaml.dump(kept, Dumper=yaml.CSafeDumper), encoding="utf-8")
+    file.write_text(yaml.dump(kept, Dumper=WithoutAliases), encoding="utf-8")
     return file
 
 

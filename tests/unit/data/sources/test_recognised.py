@@ -27,7 +27,7 @@ def images(*names: str) -> dict[str, str]:
 
 
 def dataset_yaml(**keys: object) -> str:
-    return yaml.safe_dump({"train": "images/train", "val": "images/val", "names": ["a"], **keys})
+    return json.dumps({"train": "images/train", "val": "images/val", "names": ["a"], **keys})
 
 
 SPLIT = images("images/train/a.jpg", "images/val/b.jpg", "images/test/c.jpg")

@@ -72,14 +72,7 @@ def test_json_has_the_masks_as_coco_reads_them():
     assert list(result())[0] == Detection((10.0, 10.0, 40.0, 30.0), 0.5, 1, "traffic light")
 
 
-def test_other_packages_get_masks_and_boxes():
-    pytest.importorskip("supervision")
-    pytest.importorskip("pandas")
-    found = result(track_ids=np.array([7, 8, 9])).to_supervision()
-    np.testing.assert_array_equal(found.mask, MASKS)
-    assert found.tracker_id.tolist() == [7, 8, 9] and found.class_id.tolist() == [1, 0, 2]
-    assert len(found[found.confidence > 0.2].mask) == 2
-    assert list(result().to_pandas()["xmin"]) == [10, 44, 50]
+def test_without_objects_the_image_stays_as_it_is():
     nothing = make_mask_result("a.png", MASKS[:0])
-    assert len(nothing.to_supervision()) == 0 and nothing.text_lines() == []
+    assert nothing.text_lines() == []
     np.testing.assert_array_equal(nothing.plot(), nothing.image)

@@ -1,4 +1,4 @@
-"""A result in the hands of other programs: plain values, JSON, supervision, pandas."""
+"""A result in the hands of other programs: plain values, JSON, pandas."""
 
 import json
 import os
@@ -52,25 +52,11 @@ def test_a_result_as_json_is_utf8_of_any_name():
     assert found["detections"][0]["box_xyxy"] == BOXES[0]
 
 
-def test_a_result_for_supervision():
-    pytest.importorskip("supervision")
-    found = result().to_supervision()
-    np.testing.assert_array_equal(found.xyxy, BOXES)
-    np.testing.assert_array_equal(found.confidence, SCORES)
-    np.testing.assert_array_equal(found.class_id, [0, 1, 0])
-    assert found.data["class_name"].tolist() == ["person", "自行车", "person"]
-    assert found.tracker_id is None
-    assert len(found[found.confidence > 0.3]) == 2
-    assert len(result(found=0).to_supervision()) == 0
-
-
 def test_a_tracked_result_has_its_ids_everywhere():
-    pytest.importorskip("supervision")
     plain = result()
     tracked = Result(plain.frame, plain.detections, NAMES, np.array([3, -1, 12]))
     assert [found.track_id for found in tracked] == [3, -1, 12]
     assert [record["track_id"] for record in tracked.to_dict()["detections"]] == [3, -1, 12]
-    assert tracked.to_supervision().tracker_id.tolist() == [3, -1, 12]
     assert [found.track_id for found in plain] == [None] * 3
 
 
@@ -89,8 +75,5 @@ def test_a_result_as_a_table():
 
 def test_a_package_that_is_absent_is_named_with_its_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    monkeypatch.setitem(sys.modules, "supervision", None)
     with pytest.raises(UserError, match="to_pandas needs pandas: pip install pandas=="):
         result().to_pandas()
-    with pytest.raises(UserError, match="to_supervision needs supervision: pip install"):
-        result().to_supervision()

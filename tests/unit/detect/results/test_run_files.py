@@ -12,9 +12,10 @@ import cv2
 import numpy as np
 import pytest
 
-from tests.unit.detect.results.made import CLASS_NAMES, make_result
+from tests.unit.detect.results.made import CLASS_NAMES, make_detections, make_result
 from utils.detect.config import DetectConfig
 from utils.detect.media.video import VideoFile
+from utils.detect.results.of_task import result_of
 from utils.detect.results.run_files import RunFiles
 from utils.errors import UserError
 
@@ -193,18 +194,12 @@ def test_a_full_disk_is_one_error_that_names_the_file(tmp_path, flags, named):
     assert not [name for name in files_in(tmp_path) if not name.startswith(("pred", "det"))]
 
 
-def test_a_box_that_is_not_finite_is_in_no_file(tmp_path):
+def test_a_box_that_is_not_finite_is_in_no_result():
     """Half precision can give one."""
-    broken = [(float("nan"), 0, 9, 9, 0.9, 1), (0, 0, float("inf"), 9, 0.8, 1)]
-    ids = np.array([1, 2, 3])
-    result = make_result(Path("a.png"), *broken, PERSON, track_ids=ids)
-    found = write(tmp_path, result, **ALL)
-    assert found == ["a.png", "crops/person/a.jpg", "detections.json", "labels/a.txt",
-                     "predictions.csv"]  # fmt: skip
-    assert (tmp_path / "predictions.csv").read_text() == "a.png,person,0.50,3\n"
-    assert (tmp_path / "labels/a.txt").read_text() == "0 0.333333 0.5 0.333333 0.5 3\n"
-    (record,) = json.loads((tmp_path / "detections.json").read_text())["images"]
-    assert [found["track_id"] for found in record["detections"]] == [3]
+    rows = (float("nan"), 0, 9, 9, 0.9, 1), (0, 0, float("inf"), 9, 0.8, 1), PERSON
+    frame = make_result(Path("a.png")).frame
+    result = result_of("detect", frame, make_detections(*rows), CLASS_NAMES, np.array([1, 2, 3]))
+    assert result.table_lines("a.png") == "a.png,person,0.50,3\n"
 
 
 BOX = (20, 20, 140, 100, 0.5, 0)
@@ -248,11 +243,3 @@ def test_a_video_is_finished_when_the_next_begins_and_cameras_when_all_is_done(t
     assert files_in(tmp_path) == sorted(names)
     for name, number in names.items():
         assert len(list(VideoFile(tmp_path / name, 10**6).frames())) == number
-
-
-@pytest.mark.parametrize("stem", ["x" * 251, "人" * 83, "a\udce9", "a\nb"])
-def test_odd_names_of_sources_give_files(tmp_path, stem):
-    found = write(tmp_path, make_result(Path(f"{stem}.jpg"), PERSON), **ALL)
-    assert len(found) == 5
-    assert len(json.loads((tmp_path / "detections.json").read_text())["images"]) == 1
-    assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 1

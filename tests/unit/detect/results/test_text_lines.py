@@ -9,10 +9,10 @@ import pytest
 
 from tests.shared_files import shared_path
 from tests.unit.detect.results.made import make_detections, make_result
+from utils.data.sources.label_lines import label_lines
 from utils.data.sources.samples import Sample
-from utils.detect.results.text_lines import label_lines, table_lines
 from utils.detections import Detections, GroundTruth
-from utils.tasks.detection import DETECTION
+from utils.evaluation.label_files import LabelFiles
 
 BOX = (10, 20, 30, 40, 0.5, 2)
 
@@ -34,21 +34,22 @@ def test_labels_are_the_stored_lines_in_their_order(stored, scores, key):
 def test_a_track_id_ends_the_line_and_large_whole_numbers_keep_their_digits():
     detections = make_detections(BOX, BOX)
     ids = np.array([12345678, 3])
-    lines = label_lines(detections, (100, 100), ids, scores=True)
+    lines = label_lines(detections, (100, 100), True, ids)
     assert lines == ["2 0.2 0.3 0.2 0.2 0.5 3", "2 0.2 0.3 0.2 0.2 0.5 12345678"]
-    assert label_lines(detections, (100, 100), ids)[1] == "2 0.2 0.3 0.2 0.2 12345678"
+    assert label_lines(detections, (100, 100), track_ids=ids)[1] == "2 0.2 0.3 0.2 0.2 12345678"
 
 
 def test_a_table_has_the_lowest_score_first_and_two_decimals():
-    lines = table_lines("a.jpg", ["cat", "person"], np.float32([0.875, 0.125]))
+    rows = (*BOX[:4], 0.875, 2), (*BOX[:4], 0.125, 0)
+    lines = make_result("", *rows).table_lines("a.jpg")
     assert lines == "a.jpg,person,0.12\na.jpg,cat,0.88\n"
-    ids = np.array([7, -1])
-    lines = table_lines("a.jpg", ["cat", "person"], np.float32([0.875, 0.125]), ids)
+    lines = make_result("", *rows, track_ids=np.array([7, -1])).table_lines("a.jpg")
     assert lines == "a.jpg,person,0.12,-1\na.jpg,cat,0.88,7\n"
 
 
 def test_a_row_is_one_line_that_steers_no_terminal():
-    lines = table_lines("a\n\x1b[31m\udce9.jpg", ["c\rat", "人"], np.float32([0.5, 0.25]))
+    result = make_result("", (*BOX[:5], 0), (*BOX[:4], 0.25, 1), class_names=("c\rat", "人"))
+    lines = result.table_lines("a\n\x1b[31m\udce9.jpg")
     assert lines == "a\\n\\x1b[31m\\xe9.jpg,人,0.25\na\\n\\x1b[31m\\xe9.jpg,c\\rat,0.50\n"
     lines.encode("utf-8")
 
@@ -85,7 +86,7 @@ def found(*rows: tuple[float, ...]) -> Detections:
 
 def test_each_image_with_detections_has_a_file_of_fractions(tmp_path):
     samples = [sample("a/one.jpg"), sample("b/one.jpg"), sample("a/two.jpg")]
-    files = DETECTION.label_files(samples, scores=True)
+    files = LabelFiles(samples, scores=True)
     files.add(2, found(), NOTHING)
     files.add(1, found((0, 0, 100, 50, 0.5, 3)), NOTHING)
     files.add(0, found((10, 10, 30, 20, 0.875, 1), (20, 0, 40, 50, 0.25, 0)), NOTHING)

@@ -10,7 +10,6 @@ from models.detector import Detector
 from models.graph import parse_model, read_model_yaml
 from models.heads.anchor.head import AnchorHead
 from models.heads.base import Pass, brought_back, used_levels
-from models.inference.predictor import fold_batch_norm
 from models.inference.predictors import (
     Augmented,
     Ensemble,
@@ -19,6 +18,7 @@ from models.inference.predictors import (
     view,
     why_not_half,
 )
+from models.stored import fold_batch_norm
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.presence_head import PresenceHead
 from tests.small import TINY

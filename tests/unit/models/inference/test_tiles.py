@@ -12,9 +12,10 @@ from models.heads.anchor.head import AnchorHead
 from models.inference.image_detector import ImageDetector
 from tests.rank_threads import run_rank_threads
 from tests.shared_files import shared_path
-from utils.data.image.view import Tiling, whole_view
+from utils.data.image.view import whole_view
 from utils.data.sources.samples import Sample
 from utils.evaluation.nms import SuppressionSettings
+from utils.tiling import Tiling
 
 SETTINGS = SuppressionSettings(confidence_threshold=0.25, iou_threshold=0.45)
 

@@ -13,6 +13,7 @@ from models.training.statistics import join_statistics, recommend, recompute_sta
 from tests.small import write_small_dataset, write_tiny_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import TrainConfig
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
@@ -35,7 +36,7 @@ def loader(tmp_path_factory):
     dataset = load_dataset(str(write_small_dataset(tmp_path_factory.mktemp("data"))))
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
     augment: AugmentConfig = hyp.augmentation()
-    return TrainLoader(load_split(dataset, "train"), SIZE, BATCH, augment, 0, workers=0)
+    return TrainLoader(load_split(dataset, "train"), TrainRecipe(SIZE, BATCH, augment))
 
 
 def test_statistics_of_batches_join_to_those_of_all_rows():

@@ -12,6 +12,7 @@ from backend import openmp  # noqa: E402
 from models.blocks.registry import count_gflops  # noqa: E402
 from models.graph import plan_layers, read_model_yaml  # noqa: E402
 from models.training.execution import choose_step_threads  # noqa: E402
+from models.training.job import images_at_a_time  # noqa: E402
 from utils.cli.train_config import parse_train_flags  # noqa: E402
 from utils.processes.launch import rank_variables  # noqa: E402
 
@@ -30,7 +31,9 @@ def chosen(monkeypatch):
 
 def choose(device="cpu", ranks=1, **flags):
     words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
-    choose_step_threads(parse_train_flags(["--cfg", "F", *words]), SPEC, device, ranks)
+    config = parse_train_flags(["--cfg", "F", *words])
+    gflops = count_gflops(plan_layers(SPEC), config.image_size)
+    choose_step_threads(images_at_a_time(config, ranks) * gflops, device)
 
 
 def test_a_small_step_has_one_thread_and_a_line_says_so(chosen, caplog):

@@ -39,11 +39,12 @@ def drawn_labels(monkeypatch):
 
 def test_crops_are_those_of_the_public_yolov5():
     image = np.load(shared_path("golden/inference/crop_image.npz"))["image_bgr"]
-    cases = stored()["crop"]
-    assert len(cases) == 40
+    settings = {"gain": 1.02, "pad": 10, "square": False}
+    cases = [case for case in stored()["crop"] if settings.items() <= case.items()]
+    assert cases
     for case in cases:
         left, top, right, bottom = case["x1y1x2y2"]
-        (crop,) = result_of(image, case["box"]).crop(case["gain"], case["pad"], case["square"])
+        (crop,) = result_of(image, case["box"]).crop()
         assert crop.shape == tuple(case["shape"])
         assert crop.sum() == case["sum"]
         assert crop[0, 0].tolist() == case["first_pixel"]

@@ -15,7 +15,7 @@ from utils.detections import Detections, GroundTruth
 from utils.evaluation.accuracy import Mistake
 from utils.evaluation.coco.metric import NUM_EXAMPLES, Example
 from utils.report.plots import images
-from utils.report.plots.images import draw_objects, plot_batch, plot_examples, plot_mistakes
+from utils.report.plots.images import plot_batch, plot_examples, plot_mistakes
 
 TILE, NAME_BELOW = 480, 15  # pixels: an image's square, and the line with its file's name
 
@@ -78,7 +78,7 @@ def test_examples_show_masks_of_labels_and_of_what_was_found_at_the_size_of_the_
     left[:, :60] = True
     found = segmentations([left], [0.9], [1])
     example = Example(found, masked_truth([~left, np.ones_like(left)], [2, 0]))
-    plot_examples({0: example}, [sample], ["a", "b", "c"], tmp_path, draw_objects)
+    plot_examples({0: example}, [sample], ["a", "b", "c"], tmp_path)
     # The image is 240 px high there, with 120 of grey above; names lie at the upper left.
     labels, predictions = (
         read_rgb(tmp_path / f"val_batch0_{name}.jpg")[120:360] for name in ("labels", "pred")

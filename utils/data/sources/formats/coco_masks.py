@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from utils.data.image.limits import MAX_SIDE, MOST_PIXELS
 from utils.data.masks.runs import from_text
 from utils.errors import brief
+from utils.image_limits import MAX_SIDE, MOST_PIXELS
 from utils.polygons import join_parts
 
 

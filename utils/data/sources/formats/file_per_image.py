@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.sources.formats.format import (
     AnnotatedFolder,
     FileNotes,
@@ -26,6 +25,7 @@ from utils.data.sources.formats.names import (
     split_of,
     without_image_suffix,
 )
+from utils.image_limits import IMAGE_SUFFIXES
 from utils.progress import Progress
 
 # In lower case, the likeliest first.

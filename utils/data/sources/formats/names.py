@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.sources.formats.format import AnnotatedFolder, Splits
 from utils.errors import DatasetError, brief
+from utils.image_limits import IMAGE_SUFFIXES
 from utils.regular_files import read_text
 from utils.text import count
 

@@ -13,7 +13,7 @@ import pytest
 from backend import autograd, nn, ops
 from models.detector import Detector, normalized
 from models.graph import plan_layers, read_model_yaml
-from models.inference.predictor import fold_batch_norm
+from models.stored import fold_batch_norm
 from tests.golden_models import draw, drawn_input, info, stored
 from utils.data.loading.batch import Targets
 from utils.report.stage_timer import StageTimer

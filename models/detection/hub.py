@@ -1,0 +1,210 @@
+"""Trained weights as the public YOLOv5 gives them to `torch.hub.load`: the same names and shapes.
+
+What a network sees of several images is the public wrapper's too: all of a call in one shape, each
+as large as it fits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import backend
+from backend import nn
+from models.detection.hub_results import HubResults
+from models.detection.settings import configured
+from models.detector import Detector
+from models.graph import read_model_yaml
+from models.inference.image_detector import ImageDetector
+from models.inference.predictor import class_names_of, make_predictor, with_size
+from utils.data.image.letterbox import fit_letterbox, letterbox
+from utils.data.image.view import View
+from utils.detect.config import DetectConfig, call_config
+from utils.detect.media.image_file import GivenImage, as_list
+from utils.detect.media.source import Frame
+from utils.detect.results.of_task import result_of
+from utils.detections import SuppressionSettings
+from utils.image_limits import MAX_PIXELS
+from utils.model_yamls import shipped_model
+from utils.weights.checkpoint import Checkpoint, Header
+from utils.weights.detecting import Weights
+
+FEWEST_ROWS = 5  # an array with fewer has its channels first
+
+
+class HubModel:
+    """What `torch.hub.load` returns: call it with images.
+
+    Attributes:
+        conf, iou, classes, agnostic, multi_label, max_det: what counts as found; set them.
+        names: class names by number.
+        stride: pixels that the sides of the network's input are multiples of.
+        device: "cpu" or "cuda:0".
+    """
+
+    def __init__(self, weights: Sequence[Weights], device: str) -> None:
+        self.conf = DetectConfig.confidence_threshold
+        self.iou = DetectConfig.iou_threshold
+        self.max_det = DetectConfig.max_detections
+        self.classes: Sequence[int] | None = None
+        self.agnostic = False
+        self.multi_label = False
+        self._weights = weights
+        self._place(device, half=False)
+
+    def _place(self, device: str, half: bool) -> None:
+        self.device, self._half = backend.device.resolve(device), half
+        predictor = make_predictor(self._weights, self.device, half=half)
+        predictor.head.task.require("hub")
+        self.stride = predictor.stride
+        self._class_names = class_names_of(self._weights[0], predictor.head.num_classes)
+        self.names = dict(enumerate(self._class_names))
+        self._detector = ImageDetector(
+            predictor, self.device, DetectConfig.image_size, SuppressionSettings()
+        )
+
+    def __call__(
+        self, ims: Any, size: int | Sequence[int] = DetectConfig.image_size, augment: bool = False
+    ) -> HubResults:
+        """Return what is found in images.
+
+        Args:
+            ims: an image or a list of them, as docs/en/api.md lists them; arrays are RGB.
+            size: long side of the network's input, pixels; of (height, width) the larger.
+            augment: look at the images in three ways (test-time augmentation).
+
+        Raises:
+            UserError: an image, or a setting, that cannot be used.
+        """
+        start = time.perf_counter()
+        given = as_list(ims)
+        frames = [_frame(image, index) for index, image in enumerate(given)]
+        long_side = _long_side(size)
+        detector = self._configured(long_side, len(frames), augment)
+        fixed_size = detector.predictor.fixed_size
+        views = hub_views([frame.image for frame in frames], long_side, self.stride, fixed_size)
+        ready = time.perf_counter()
+        rows = detector.predict(views)
+        predicted = time.perf_counter()
+        results: list[Any] = [  # of boxes: `Task.require`
+            result_of(
+                detector.head.task.name, frame, detector.finish([view], [found]), self._class_names
+            )
+            for frame, view, found in zip(frames, views, rows, strict=True)
+        ]
+        end = time.perf_counter()
+        milliseconds = [
+            1000 * seconds / max(len(views), 1)
+            for seconds in (ready - start, predicted - ready, end - predicted)
+        ]
+        shape = (len(views), 3, *(views[0].placement.input_size if views else (0, 0)))
+        return HubResults(results, milliseconds, shape)
+
+    def to(self, device: Any) -> HubModel:
+        """Move to "cpu", "cuda", "cuda:1", 1, or what prints as one of them; return the model."""
+        name = str(device)
+        self._place("0" if name == "cuda" else name, self._half)
+        return self
+
+    def cpu(self) -> HubModel:
+        """Move to the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, device: int = 0) -> HubModel:
+        """Move to a GPU."""
+        return self.to(device)
+
+    def eval(self) -> HubModel:
+        """Return the model, which never trains."""
+        return self
+
+    def half(self) -> HubModel:
+        """Compute in half precision, if the device has it; else a line says so."""
+        self._place(self.device, half=True)
+        return self
+
+    def float(self) -> HubModel:
+        """Compute in float32."""
+        self._place(self.device, half=False)
+        return self
+
+    def _configured(self, long_side: int, num_images: int, augment: bool) -> ImageDetector:
+        """Return the detector with the settings of now."""
+        config = call_config(
+            len(self.names),
+            size=long_side,
+            conf=self.conf,
+            iou=self.iou,
+            max_det=self.max_det,
+            classes=self.classes,
+            agnostic=self.agnostic,
+            augment=augment,
+            batch=max(num_images, 1),
+        )
+        if self._detector.predictor.fixed_size is not None:
+            with_size(config, self._detector.predictor, self._weights)
+        return configured(self._detector, config, multi_label=bool(self.multi_label))
+
+
+def hub_views(
+    images: Sequence[np.ndarray],
+    long_side: int,
+    stride: int,
+    fixed_size: tuple[int, int] | None = None,
+) -> list[View]:
+    """Return each image (H, W, 3) as large as fits into one input for all of them.
+
+    The input holds every image with its long side at `long_side`, and is rounded up to the stride,
+    unless it has a fixed size.
+    """
+    if not images:
+        return []
+    scaled = [
+        [int(side * long_side / max(image.shape[:2])) for side in image.shape[:2]]
+        for image in images
+    ]
+    height, width = (-(-max(1, *sides) // stride) * stride for sides in zip(*scaled, strict=True))
+    size = fixed_size or (height, width)
+    places = [fit_letterbox(image.shape[:2], size) for image in images]
+    return [
+        View(letterbox(image, place), place) for image, place in zip(images, places, strict=True)
+    ]
+
+
+def _long_side(size: Any) -> int:
+    """Return the long side that is asked for, by itself or as (height, width)."""
+    sides = size if isinstance(size, (list, tuple)) and size else [size]
+    return max(call_config(1, size=side).image_size for side in sides)
+
+
+def _frame(image: Any, index: int) -> Frame:
+    """Return an image as a frame whose source is what `HubResults.files` calls it."""
+    if isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[0] < FEWEST_ROWS:
+        image = image.transpose(1, 2, 0)
+    frame = GivenImage(image, index, MAX_PIXELS).frame()
+    return frame._replace(source=Path(frame.source).with_suffix(".jpg").name)
+
+
+def random_weights(name: str, num_classes: int) -> Checkpoint:
+    """Return the weights of a public model as training starts from them, from seed 0."""
+    spec = read_model_yaml(shipped_model(name), num_classes)
+    model = Detector(spec)
+    model.initialize(0)
+    arrays = nn.state_arrays(model)
+    header = Header(
+        model=spec.document,
+        class_names=(),
+        epoch=0,
+        batch_number=0,
+        last_update=-1,
+        ema_updates=0,
+        best_fitness=-1.0,
+        hyperparameters={},
+        settings={},
+        backend="",
+    )
+    return Checkpoint(header, arrays, arrays, {})

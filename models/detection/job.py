@@ -1,0 +1,77 @@
+"""The work of detect.py: weights and sources -> frames, what is found in them, and files."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+
+from models.detection.pipeline import Pipeline
+from models.detection.settings import make_detector
+from models.inference.predictor import class_names_of
+from utils.detect.config import DetectConfig
+from utils.detect.media.finding import are_several
+from utils.detect.media.source import Source
+from utils.detect.pipeline.report import Done, RunReport, Window
+from utils.detect.results.run_files import RunFiles
+from utils.detect.tracker import SourceTrackers
+from utils.errors import UserError
+from utils.processes.interrupt import ending_at_termination
+from utils.state.folder import create_run_folder
+from utils.text import say
+from utils.weights.detecting import Weights
+
+log = logging.getLogger("detect")
+
+
+def run_detection(
+    config: DetectConfig, sources: Sequence[Source], weights: Sequence[Weights]
+) -> int:
+    """Detect in every frame of the sources and write what was found.
+
+    Returns:
+        How many sources were left out or broke off; each is named in a line.
+
+    Raises:
+        UserError: none of the sources could be read.
+    """
+    detector = make_detector(config, weights, are_several(sources, config.tiling))
+    class_names = class_names_of(weights[0], detector.predictor.head.num_classes)
+    folder = create_run_folder(config.project, config.name, config.exist_ok)
+    report = RunReport(sources, config.source)
+    track = None
+    if config.track:
+        track = SourceTrackers(config.confidence_threshold, config.class_agnostic).update
+    log.info("weights: %s; source: %s", " ".join(config.weights), report.sources)
+    add = with_window(report.add, config)
+    try:
+        with ending_at_termination(), report, RunFiles(folder, config, class_names) as files:
+            pipeline = Pipeline(detector, class_names, files, add, config.batch_size, track)
+            pipeline.run(sources)
+    except (KeyboardInterrupt, SystemExit):
+        say(f"stopped after {report.done}; results so far in {folder}")
+        raise
+    if not report.num_frames:
+        with contextlib.suppress(OSError):  # labels of an earlier run may be in it
+            folder.rmdir()
+        raise UserError(f"--source {report.sources}: nothing in it could be read")
+    report.print_totals(pipeline.seconds.by_stage)
+    say(f"results in {folder}")
+    return report.num_broken
+
+
+def with_window(report: Callable[[Done], None], config: DetectConfig) -> Callable[[Done], None]:
+    """Return `report`, which with --view-img shows the drawn image too; q there is as Ctrl-C."""
+    if not config.view_images:
+        return report
+    window = Window("detect.py")
+    labels, scores = not config.hide_labels, not config.hide_conf
+
+    def report_and_show(done: Done) -> None:
+        report(done)
+        if done.result is not None:
+            drawn = done.result.plot(config.line_thickness, labels, scores)
+            if window.show(drawn):
+                raise KeyboardInterrupt
+
+    return report_and_show

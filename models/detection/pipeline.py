@@ -1,0 +1,163 @@
+"""Sources -> what is found in each of their frames: reading, network and writing side by side.
+
+While the network computes a batch in a lane, threads read the next one and write the last one. On a
+CPU each lane computes whole batches with its part of the cores. The threads of one operation wait
+for each other at its end, those of two lanes never do. So YOLOv5n at 640 px on two cores takes a
+tenth less time an image, and what decodes and draws beside it no longer holds both cores up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from fractions import Fraction
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+import backend
+from backend.checks import CPU
+from models.inference.image_detector import ImageDetector
+from utils.detect.media.source import Frame, Source
+from utils.detect.pipeline.background import (
+    MOST_THREADS,
+    StageSeconds,
+    Writer,
+    num_threads,
+)
+from utils.detect.pipeline.reading import Read, Reader
+from utils.detect.pipeline.report import Done
+from utils.detect.results.of_task import result_of
+from utils.detect.results.run_files import Place, RunFiles, Share
+from utils.weights.detecting import ExportedWeights, Weights
+
+Made = TypeVar("Made")
+Predicted = Future[list[list[Any]]]
+Track = Callable[[Any, Frame, Fraction | None], tuple[Any, np.ndarray]]
+
+
+def num_lanes(device: str, weights: Sequence[Weights] = ()) -> int:
+    """Return how many batches to have in the network at once: of weights, on a device."""
+    of_files = [one.lanes for one in weights if isinstance(one, ExportedWeights)]
+    if of_files:
+        return min(of_files)
+    return min(backend.device.host_threads(), MOST_THREADS) if device == CPU else 1
+
+
+class Lanes:
+    """A pool of threads that share the cores; a context manager.
+
+    Its end waits for all work; after an exception, for what has begun, and the rest is cancelled.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._threads = backend.device.host_threads()
+        of_each = max(1, self._threads // number)
+        self._pool = ThreadPoolExecutor(
+            number, "network", backend.device.set_host_threads, (of_each,)
+        )
+
+    def submit(self, work: Callable[..., Made], *given: Any) -> Future[Made]:
+        """Have work done in a lane."""
+        return self._pool.submit(work, *given)
+
+    def __enter__(self) -> Lanes:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        self._pool.shutdown(cancel_futures=kind is not None)
+        backend.device.set_host_threads(self._threads)  # of threads that begin later
+
+
+class Written(NamedTuple):
+    """A frame that is done, but for its share in the files of all."""
+
+    done: Done
+    share: Share | None = None
+
+
+class Pipeline:
+    """Detects in sources with a detector and reports each frame in the order of the sources.
+
+    Neither the number of threads nor their pace changes a result. Another batch size may, as far
+    as the framework's kernels for it round differently.
+    """
+
+    def __init__(
+        self,
+        detector: ImageDetector,
+        class_names: tuple[str, ...],
+        files: RunFiles | None,
+        report: Callable[[Done], None],
+        batch_size: int = 1,
+        track: Track | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Make a pipeline.
+
+        Args:
+            files: takes the results; None: nothing is written.
+            report: called for each frame in order, in the caller's thread, when it is written.
+            track: takes what is found in a frame, the frame and its video's frames per second, and
+                returns what counts as found and its ids; called for all frames in order.
+            threads: that read images, and as many that write them; None for what the cores allow.
+        """
+        self.detector, self.class_names, self.batch_size = detector, class_names, batch_size
+        self.seconds = StageSeconds()
+        self._files, self._report, self._track = files, report, track
+        self._threads = threads or num_threads()
+
+    def run(self, sources: Iterable[Source]) -> None:
+        """Detect in all frames of the sources; raise what a thread raised."""
+        threads = self._threads
+        most = self.batch_size * (self.detector.lanes + 1) + threads
+        with (
+            Reader(self.detector.views, self.batch_size, threads, self.seconds) as reader,
+            closing(reader.batches(sources)) as batches,
+            Writer(self._end, threads, most) as writer,
+            Lanes(self.detector.lanes) as lanes,
+        ):
+            for batch in batches:
+                predicted = lanes.submit(self._predict, batch)
+                for index, read in enumerate(batch):
+                    in_turn = self._track is not None or read.source.kind != "image"
+                    writer.add(self._work(read, predicted, index), in_turn, read.num_bytes)
+
+    def _predict(self, batch: Sequence[Read]) -> list[list[Any]]:
+        """Return what may count as found in each view of each frame."""
+        views = [view for read in batch for view in read.prepared or ()]
+        with self.seconds("network"):
+            rows = iter(self.detector.predict(views))
+        return [[next(rows) for _ in read.prepared or ()] for read in batch]
+
+    def _work(self, read: Read, predicted: Predicted, index: int) -> Callable[[], Written]:
+        """Return what is left to do for a frame, the index-th of a batch."""
+        if read.frame is None:
+            return lambda: Written(Done(read.source, None, read.problem))
+        place = None
+        if self._files is not None:
+            place = self._files.reserve(read.frame, read.source.rate)
+        return partial(self._finish, read, read.frame, predicted, index, place)
+
+    def _finish(
+        self, read: Read, frame: Frame, predicted: Predicted, index: int, place: Place | None
+    ) -> Written:
+        rows = predicted.result()[index]
+        with self.seconds("finish"):
+            found, ids = self.detector.finish(read.prepared, rows), None
+            if self._track is not None:
+                found, ids = self._track(found, frame, read.source.rate)
+            result = result_of(self.detector.head.task.name, frame, found, self.class_names, ids)
+        done = Done(read.source, result, input_size=read.prepared[0].placement.input_size)
+        if self._files is None or place is None:
+            return Written(done)
+        with self.seconds("write"):
+            return Written(done, self._files.write(result, place))
+
+    def _end(self, written: Written) -> None:
+        if self._files is not None and written.share is not None:
+            with self.seconds("write"):
+                self._files.append(written.share)
+        self._report(written.done)

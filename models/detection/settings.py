@@ -1,0 +1,77 @@
+"""Flags, and the settings of one call -> a detector on a device."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import logging
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import backend
+from backend.checks import CPU
+from models.detection.pipeline import num_lanes
+from models.inference.image_detector import ImageDetector
+from models.inference.predictor import (
+    augmented,
+    make_predictor,
+    suppression_settings,
+    with_size,
+)
+from utils.cli.detection_config import require_known
+from utils.detect.config import DetectConfig
+from utils.detect.tracker import needed_threshold
+from utils.detections import SuppressionSettings
+from utils.weights.detecting import Weights
+
+SURELY_FIT = 1 << 25  # values of images; asking takes 2 ms, as long as a small network
+
+log = logging.getLogger("detect")
+
+
+def make_detector(
+    config: DetectConfig, weights: Sequence[Weights], several: bool = True
+) -> ImageDetector:
+    """Build the models on the device that the flags ask for.
+
+    Args:
+        several: batches can be computed side by side.
+    """
+    device = backend.device.resolve(config.device)
+    log.info(backend.device.describe(device))
+    predictor = make_predictor(weights, device, config.augment, config.half)
+    predictor.head.task.check(config)
+    image_size = with_size(config, predictor, weights).image_size
+    require_known("--classes", config.classes, predictor.head.num_classes)
+    lanes = num_lanes(device, weights) if several else 1
+    settings = _suppression(config)
+    return ImageDetector(predictor, device, image_size, settings, config.tiling, lanes)
+
+
+def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any) -> ImageDetector:
+    """Return a detector with the settings of a call, of the same network and its lock.
+
+    Args:
+        suppression: fields of `SuppressionSettings` that differ from those of config.
+
+    Raises:
+        UserError: images of the size take more memory than this machine has.
+    """
+    detector = copy.copy(detector)
+    detector.image_size, detector.tiling = config.image_size, config.tiling
+    detector.suppression = dataclasses.replace(_suppression(config), **suppression)
+    shape = (config.batch_size, 3, config.image_size, config.image_size)
+    if detector.device == CPU and math.prod(shape) > SURELY_FIT:
+        detector.predictor.require_memory(shape, trains=False)
+    if config.augment:
+        detector.predictor = augmented(detector.predictor)
+    return detector
+
+
+def _suppression(config: DetectConfig) -> SuppressionSettings:
+    settings = suppression_settings(config, multi_label=False)
+    if not config.track:
+        return settings
+    lowest = needed_threshold(config.confidence_threshold)
+    return dataclasses.replace(settings, confidence_threshold=lowest)

@@ -1,0 +1,268 @@
+"""Weights -> served models; requests -> answers, in threads that each take a batch at a time."""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+import backend
+from backend.checks import CPU
+from models.detection.pipeline import Lanes
+from models.detection.settings import configured, make_detector
+from models.inference.image_detector import ImageDetector
+from models.inference.predictor import class_names_of
+from utils.data.image.image_file import encode_image, suffix_that_holds
+from utils.data.image.letterbox import FILL
+from utils.data.image.view import View
+from utils.detect.config import DetectConfig, call_config
+from utils.detect.media.image_file import decode_image
+from utils.detect.media.source import BrokenSourceError, Frame
+from utils.detect.pipeline.background import num_threads
+from utils.detect.results.image_result import ImageResult
+from utils.detect.results.of_task import result_of
+from utils.errors import UserError
+from utils.serve.config import ModelSource, ServeConfig
+from utils.serve.frames import pack_frame, read_frame
+from utils.text import printable_lines
+from utils.weights.detecting import ExportedWeights, Weights, load_to_detect
+
+MOST_DETECTIONS = {"segment": 1_000}  # by task: each mask is drawn, packed and outlined
+MOST_BOXES = 5_000
+FEWEST_THREADS = 2  # one decodes while the other is in the network
+STAGES = ("wait", "decode", "network", "finish")
+SUFFIXES = {"jpeg": ".jpg", "png": ".png"}
+MEDIA_TYPES = {".jpg": "image/jpeg", ".png": "image/png"}
+
+log = logging.getLogger("serve")
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A model, and how requests set it.
+
+    Attributes:
+        about: its description for /v1/model.
+    """
+
+    detector: ImageDetector
+    class_names: tuple[str, ...]
+    about: dict[str, Any]
+
+    def configured(self, query: Mapping[str, Any]) -> ImageDetector:
+        """Return the detector with the settings of a request, of the same network.
+
+        Raises:
+            UserError: one that the model cannot honour.
+        """
+        most = MOST_DETECTIONS.get(self.about["task"], MOST_BOXES)
+        if query.get("max_det", 1) > most:
+            raise UserError(f"max_det {query['max_det']}; at most {most:,} are accepted")
+        config = call_config(len(self.class_names), **{**self.about["defaults"], **query})
+        self.detector.head.task.check(config)
+        return configured(self.detector, replace(config, image_size=self.detector.image_size))
+
+
+def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
+    """Load a model and run it once, so that the first request does not wait for set-up.
+
+    Raises:
+        UserError: weights, a device or settings that cannot be used.
+    """
+    shared = {field.name for field in fields(DetectConfig)} & vars(config).keys()
+    settings = {name: getattr(config, name) for name in shared} | {"weights": (source.weights,)}
+    weights = load_to_detect(source.weights, config.runtime, several=True)
+    detector = make_detector(DetectConfig(**settings), [weights])
+    most = batch_size_of(weights, detector.device, config.max_batch)
+    side = detector.image_size
+    detector.predictor.require_memory((most, 3, side, side), trains=False)
+    detector.detect([np.full((side, side, 3), FILL, np.uint8)])
+    class_names = class_names_of(weights, detector.head.num_classes)
+    runtime = weights.runtime.name if isinstance(weights, ExportedWeights) else None
+    about = {
+        "name": source.name,
+        "task": detector.head.task.name,
+        "class_names": class_names,
+        "image_size": side,
+        "runs_in": runtime or backend.device.describe(detector.device),
+        "max_batch": most,
+        "weights": Path(source.weights).name,
+        "defaults": {
+            "conf": config.confidence_threshold,
+            "iou": config.iou_threshold,
+            "max_det": config.max_detections,
+        },
+    }
+    return ServedModel(detector, class_names, about)
+
+
+def batch_size_of(weights: Weights, device: str, most: int) -> int:
+    """Return how many images to give the network at once, at most --max-batch.
+
+    On a CPU each lane takes one: of YOLOv5n at 640x480 px ONNX Runtime needs 51 ms of processor
+    time an image, and 54 ms in batches of four.
+    """
+    if isinstance(weights, ExportedWeights):
+        metadata = weights.runtime.metadata
+        if not metadata.dynamic:
+            return min(most, metadata.batch_size)
+        return 1 if weights.lanes > 1 else most
+    return 1 if device == CPU else most
+
+
+@dataclass
+class Job:
+    """A request under way.
+
+    Attributes:
+        asked: model, query, answer (the kind), id and deadline, as the server sends them.
+        content: the image file.
+        clock: when it came, and when each stage ended.
+        detector: with the settings of the request.
+    """
+
+    asked: dict[str, Any]
+    content: bytes
+    clock: list[float] = field(default_factory=lambda: [time.perf_counter()])
+    detector: ImageDetector = field(init=False)
+    image: np.ndarray = field(init=False)  # (H, W, 3) uint8 RGB
+    view: View = field(init=False)
+
+    def end_stage(self) -> None:
+        """Note the time."""
+        self.clock.append(time.perf_counter())
+
+    def milliseconds(self) -> dict[str, float]:
+        """Return the time of each stage, to the microsecond."""
+        steps = zip(STAGES, self.clock, self.clock[1:], strict=False)
+        stages = {stage: round(1000 * (end - start), 3) for stage, start, end in steps}
+        return {**stages, "total": round(1000 * (self.clock[-1] - self.clock[0]), 3)}
+
+
+class Worker:
+    """Answers requests with models."""
+
+    def __init__(
+        self, models: Sequence[ServedModel], config: ServeConfig, answers: BinaryIO
+    ) -> None:
+        self._models, self._config = models, config
+        self._answers, self._sending = answers, threading.Lock()
+        names = (model.about["name"] for model in models)
+        self._waiting: dict[str, queue.Queue[Job]] = {name: queue.Queue() for name in names}
+
+    def run(self, requests: BinaryIO) -> None:
+        """Answer requests until there are no more."""
+        for model in self._models:
+            threads = max(model.detector.lanes, num_threads(), FEWEST_THREADS)
+            pool = Lanes(threads)
+            for _ in range(threads):
+                pool.submit(self._answer_batches, model)
+        self._send({"models": [model.about for model in self._models]})
+        while (request := read_frame(requests)) is not None:
+            self._waiting[request[0]["model"]].put(Job(*request))
+
+    def _send(self, header: dict[str, Any], body: bytes = b"") -> None:
+        with self._sending:
+            self._answers.write(pack_frame(header, body))
+            self._answers.flush()
+
+    def _answer_batches(self, model: ServedModel) -> None:
+        while True:
+            jobs = [job for job in self._next_batch(model) if self._decode(model, job)]
+            if jobs:
+                self._answer(model, jobs)
+
+    def _next_batch(self, model: ServedModel) -> list[Job]:
+        """Wait for a request, and then a moment for others that can go with it."""
+        waiting = self._waiting[model.about["name"]]
+        jobs = [waiting.get()]
+        until = time.monotonic() + self._config.max_wait_ms / 1000
+        while len(jobs) < model.about["max_batch"]:
+            try:
+                jobs.append(waiting.get(timeout=max(0, until - time.monotonic())))
+            except queue.Empty:
+                break
+        return jobs
+
+    def _decode(self, model: ServedModel, job: Job) -> bool:
+        """Decode the image of a request; answer the request and return False if that fails."""
+        with self._answering_errors([job], mistake=(400, "bad_request")):
+            if time.monotonic() > job.asked["deadline"]:
+                raise UserError("the time for an answer is over")  # nobody waits for it
+            job.end_stage()
+            job.detector = model.configured(job.asked["query"])
+            job.image = decode_image(job.content, self._config.max_pixels)
+            (job.view,) = job.detector.views(job.image)
+            job.end_stage()
+            return True
+        return False
+
+    def _answer(self, model: ServedModel, jobs: list[Job]) -> None:
+        """Answer requests whose images go through the network together."""
+        # Each image is held to its own threshold afterwards.
+        lowest = min(jobs, key=lambda job: job.detector.suppression.confidence_threshold)
+        found: list[Any] = []
+        with self._answering_errors(jobs):
+            found = lowest.detector.predict([job.view for job in jobs])
+        for job in jobs:
+            job.end_stage()
+        for job, rows in zip(jobs[: len(found)], found, strict=True):  # none after an error
+            with self._answering_errors([job]):
+                self._finish(model, job, rows, len(jobs))
+
+    def _finish(self, model: ServedModel, job: Job, rows: Any, batch: int) -> None:
+        kind, frame = job.asked["answer"], Frame(job.image, "image")
+        found = job.detector.finish([job.view], [rows])
+        result = result_of(job.detector.head.task.name, frame, found, model.class_names)
+        body, media_type = b"", "application/json"
+        if kind != "json":
+            suffix = suffix_that_holds(SUFFIXES[kind], result.image)  # a large JPEG becomes PNG
+            body, media_type = encode_image(suffix, result.plot()), MEDIA_TYPES[suffix]
+        job.end_stage()
+        times = job.milliseconds()
+        body = body or as_json(result, model.about["name"], times)
+        header = {"id": job.asked["id"], "media_type": media_type}
+        self._send({**header, "count": len(result), "batch": batch, "milliseconds": times}, body)
+
+    @contextmanager
+    def _answering_errors(
+        self, jobs: Sequence[Job], mistake: tuple[int, str] = (500, "failed")
+    ) -> Iterator[None]:
+        """Answer requests with what goes wrong in the block, and go on.
+
+        mistake: status and code of a UserError: of a request, or of the model.
+        """
+        try:
+            yield
+            return
+        except BrokenSourceError as error:
+            refusal = (422, "bad_image", str(error))
+        except UserError as error:
+            refusal = (*mistake, str(error))
+        except Exception:
+            log.error("%s", printable_lines(traceback.format_exc()))
+            refusal = (500, "failed", "the model failed on this image; the log has the reason")
+        for job in jobs:
+            self._send({"id": job.asked["id"], "refusal": refusal})
+
+
+def as_json(result: ImageResult, model: str, milliseconds: dict[str, float]) -> bytes:
+    """Return what was found as JSON; model: its name."""
+    height, width = result.size
+    answer = {
+        "model": model,
+        "image": {"width": width, "height": height},
+        **result.drawable_records(),
+        "milliseconds": milliseconds,
+    }
+    return json.dumps(answer, ensure_ascii=False, allow_nan=False).encode()

@@ -1,0 +1,276 @@
+"""`duet.load` and what it returns, as another program uses them."""
+
+import io
+import threading
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import backend
+from duet import load
+from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
+from utils.detect.media.video_writer import VideoWriter
+from utils.errors import UserError
+
+IMAGE = noise(64, 96)
+SIZE = 64
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    return write_tiny_weights(tmp_path_factory.mktemp("weights"))
+
+
+@pytest.fixture(scope="module")
+def detector(weights):
+    return load(weights, device="cpu")
+
+
+def encoded(image, kind="PNG", **options):
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, kind, **options)
+    return file.getvalue()
+
+
+def rows(result):
+    """All that was found, (K, 6) float64."""
+    columns = (result.boxes_xyxy, result.scores[:, None], result.class_index[:, None])
+    return np.concatenate(columns, axis=1, dtype=np.float64)
+
+
+def assert_same(results, others):
+    assert len(results) == len(others)
+    for result, other in zip(results, others, strict=True):
+        assert len(result) > 0
+        np.testing.assert_array_equal(rows(result), rows(other))
+
+
+def test_one_image_gives_a_list_of_one_result_of_numpy_fields(detector):
+    (result,) = detector(IMAGE, size=SIZE)
+    assert (detector.class_names, detector.device, detector.stride) == (CLASS_NAMES, "cpu", STRIDE)
+    assert len(result) > 10
+    assert (result.boxes_xyxy.shape, result.boxes_xyxy.dtype) == ((len(result), 4), np.float32)
+    assert (result.scores.shape, result.scores.dtype) == ((len(result),), np.float32)
+    assert (result.class_index.shape, result.class_index.dtype) == ((len(result),), np.int64)
+    assert result.names == [CLASS_NAMES[index] for index in result.class_index]
+    assert (np.diff(result.scores) <= 0).all() and result.scores.min() > 0.25
+    assert result.boxes_xyxy.min() >= 0
+    assert (result.boxes_xyxy.max(axis=0) <= (96, 64, 96, 64)).all()
+    assert np.shares_memory(result.image, IMAGE)
+
+
+def test_all_kinds_of_input_are_the_same_image(detector, tmp_path):
+    path = tmp_path / "一.png"
+    path.write_bytes(encoded(IMAGE))
+    every_other = np.repeat(np.frombuffer(path.read_bytes(), np.uint8), 2)
+    alpha = np.dstack([IMAGE, np.full((64, 96), 255, np.uint8)])
+    given = [
+        str(path), path, path.read_bytes(), bytearray(path.read_bytes()),
+        memoryview(path.read_bytes() + bytes(9))[:-9], memoryview(every_other)[::2],
+        IMAGE, IMAGE[::-1].copy()[::-1], alpha,
+        Image.fromarray(IMAGE), Image.fromarray(alpha), Image.open(path),
+    ]  # fmt: skip
+    results = detector(given, size=SIZE)
+    assert_same(results, detector(IMAGE, size=SIZE) * len(given))
+    sources = [result.frame.source for result in results]
+    assert sources[:3] == [path, path, "image2"] and sources[6] == "image6"
+    assert str(sources[-1]) == str(path)
+
+
+def test_a_photo_that_was_turned_is_seen_upright(detector):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # show it turned by a quarter to the right
+    content = encoded(np.rot90(IMAGE), exif=exif)
+    for given in (content, Image.open(io.BytesIO(content))):
+        (result,) = detector(given, size=SIZE)
+        np.testing.assert_array_equal(result.image, IMAGE)
+
+
+def test_options_mean_what_they_say(detector):
+    (plain,) = detector(IMAGE, size=SIZE)
+    (sure,) = detector(IMAGE, size=SIZE, conf=0.9)
+    # Fewer rows are decoded with a higher threshold, perhaps by other instructions: rounding.
+    np.testing.assert_allclose(rows(sure), rows(plain)[plain.scores > 0.9], rtol=1e-6)
+    (few,) = detector(IMAGE, size=SIZE, max_det=3)
+    np.testing.assert_array_equal(rows(few), rows(plain)[:3])
+    (some,) = detector(IMAGE, size=SIZE, classes=[1, np.int64(2)])
+    np.testing.assert_array_equal(rows(some), rows(plain)[np.isin(plain.class_index, (1, 2))])
+    assert len(detector(IMAGE, size=SIZE, classes=[])[0]) == 0
+    (large,) = detector(IMAGE, size=128)
+    assert len(large) != len(plain)
+
+
+def test_an_array_without_a_third_channel_or_of_floats_is_refused(detector):
+    cases = {
+        "image0 is an array of float32, not uint8": IMAGE.astype(np.float32) / 255,
+        "image0 is an array of uint16": IMAGE.astype(np.uint16),
+        r"shape \(3, 64, 96\)": IMAGE.transpose(2, 0, 1),
+        r"shape \(64, 96, 2\)": IMAGE[..., :2],
+        r"shape \(0, 96, 3\)": IMAGE[:0],
+        r"shape \(96,\)": IMAGE[0, :, 0],
+        "image0 is a NoneType": None,
+        "image0 is a dict": {},
+        "image1 is a int": [IMAGE, 3],
+        "image1 is a list": [IMAGE, [IMAGE]],
+        "iterator of images": iter([IMAGE]),
+        "image0 is a BytesIO; accepted: a file name": io.BytesIO(b""),
+        "nothing is downloaded": "https://example.com/bus.jpg",
+    }
+    for message, given in cases.items():
+        with pytest.raises(UserError, match=message):
+            detector(given, size=SIZE)
+
+
+def test_a_file_that_cannot_be_read_names_itself(detector, tmp_path):
+    text = tmp_path / "words\x1b[31m.jpg"
+    text.write_text("no image")
+    cut = tmp_path / "cut.png"
+    cut.write_bytes(encoded(IMAGE)[:200])
+    cases = {
+        r"words\\x1b\[31m.jpg: not an image": text,
+        "cut.png: ": cut,
+        "absent.jpg: No such file": tmp_path / "absent.jpg",
+        "is a folder": tmp_path,
+        "image1: not an image": [IMAGE, b"no image"],
+        "image0: ": b"",
+        "null byte": "a\0.jpg",
+    }
+    for message, given in cases.items():
+        with pytest.raises(UserError, match=message):
+            detector(given, size=SIZE)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"size": 100}, "--img 100 is no multiple of the model's stride 16; use 112"),
+        ({"size": 16}, "--img 16; a whole number from 32"),
+        ({"size": True}, "size True; a whole number"),
+        ({"conf": 2}, "--conf 2"),
+        ({"conf": "high"}, "conf 'high'; a number"),
+        ({"classes": [0, 5]}, "classes 5; the model knows 0 to 4"),
+        ({"classes": ["star"]}, "classes 'star'; a whole number"),
+        ({"tile": 63}, "--tile 63; a whole number from 64"),
+        ({"overlap": 0.2}, "--overlap 0.2 is the overlap of tiles"),
+    ],
+)
+def test_a_wrong_option_is_named(detector, option, message):
+    for use in (detector, detector.stream):
+        with pytest.raises(UserError, match=message):
+            use(IMAGE, **{"size": SIZE, **option})
+
+
+def test_loading_names_what_is_wrong(weights, tmp_path):
+    other = {"torch": "oneflow", "oneflow": "torch"}[backend.use()]
+    cases = {
+        "absent.safetensors: no such file": ([tmp_path / "absent.safetensors"], {}),
+        "device 'tpu'": ([weights], {"device": "tpu"}),
+        "unknown backend 'jax'": ([weights], {"backend": "jax"}),
+        f"already uses '{backend.use()}'": ([weights], {"backend": other}),
+        "weights: ": ([[]], {}),
+    }
+    for message, (arguments, options) in cases.items():
+        with pytest.raises(ValueError, match=message):
+            load(*arguments, **options)
+
+
+def test_threads_find_what_one_thread_finds(detector):
+    images = [noise(48 + 8 * seed, 96, seed) for seed in range(8)]
+    serial = [detector(image, size=SIZE, conf=0.5 + seed / 20) for seed, image in enumerate(images)]
+    found = {}
+    start = threading.Barrier(len(images))
+
+    def work(seed):
+        start.wait()
+        for _ in range(3):
+            found.setdefault(seed, []).append(
+                detector(images[seed], size=SIZE, conf=0.5 + seed / 20)
+            )
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(len(images))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for seed, expected in enumerate(serial):
+        assert len(found[seed]) == 3
+        for results in found[seed]:
+            assert_same(results, expected)
+
+
+def test_a_stream_reads_no_further_than_its_batch(detector):
+    read = []
+
+    def images():
+        for seed in range(1000):
+            read.append(seed)
+            yield noise(64, 96, seed)
+
+    stream = detector.stream(images(), size=SIZE, batch=2)
+    assert read == []
+    next(stream)
+    assert read == [0, 1]
+
+
+@pytest.mark.parametrize("kind", ["images", "video"])
+def test_the_threads_of_a_stream_end_when_nobody_asks_for_more(detector, video, kind):
+    before = set(threading.enumerate())
+    stream = detector.stream([IMAGE] * 50 if kind == "images" else video, size=SIZE)
+    assert set(threading.enumerate()) == before  # nothing begins before the first result
+    next(stream)
+    assert {thread.name.split("_")[0] for thread in set(threading.enumerate()) - before} == {kind}
+    stream.close()
+    assert set(threading.enumerate()) == before
+
+
+def test_a_stream_of_a_folder_names_what_is_broken_and_goes_on(detector, tmp_path, caplog):
+    for name in ("a.png", "c.png"):
+        (tmp_path / name).write_bytes(encoded(IMAGE))
+    (tmp_path / "b.png").write_text("no image")
+    for source in (str(tmp_path), sorted(tmp_path.iterdir())):
+        caplog.clear()
+        results = list(detector.stream(source, size=SIZE))
+        assert [result.frame.source.name for result in results] == ["a.png", "c.png"]
+        (line,) = caplog.messages
+        assert "b.png: not an image" in line
+
+
+@pytest.fixture
+def video(tmp_path):
+    pytest.importorskip("av")
+    path = tmp_path / "clip.mp4"
+    with VideoWriter(path, IMAGE.shape[:2], Fraction(10)) as writer:
+        for number in range(6):
+            writer.write(np.roll(IMAGE, 2 * number, axis=1), number / 10)
+    return path
+
+
+def test_a_stream_of_a_video_gives_its_frames(detector, video):
+    results = list(detector.stream(video, size=SIZE))
+    assert [result.frame.number for result in results] == list(range(6))
+    np.testing.assert_allclose([result.frame.seconds for result in results], np.arange(6) / 10)
+    images = [result.image for result in results]
+    for result, (alone,) in zip(
+        results, (detector(image, size=SIZE) for image in images), strict=True
+    ):
+        np.testing.assert_array_equal(rows(result), rows(alone))
+    some = detector.stream([video, video], size=SIZE, vid_stride=3)
+    assert [result.frame.number for result in some] == [0, 3, 0, 3]
+    with pytest.raises(UserError, match="vid_stride 0"):
+        detector.stream(video, vid_stride=0)
+
+
+def test_a_tracked_stream_numbers_what_stays_in_sight(detector):
+    pytest.importorskip("trackers")
+    results = list(detector.stream([IMAGE] * 4, size=SIZE, conf=0.5, max_det=20, track=True))
+    assert [result.track_ids.dtype for result in results] == [np.int64] * 4
+    (first, second), others = results[:2], results[2:]
+    assert (first.track_ids == -1).all()  # the second frame confirms an object
+    assert (second.track_ids > 0).any()
+    for other in others:
+        kept = set(second.track_ids[second.track_ids > 0]) & set(other.track_ids)
+        assert kept == set(second.track_ids[second.track_ids > 0])
+    (plain,) = detector.stream(IMAGE, size=SIZE)
+    assert plain.track_ids is None

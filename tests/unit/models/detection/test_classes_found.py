@@ -1,0 +1,115 @@
+"""Classes of images from weights to results: calls, streams, videos, detect.py, the hub."""
+
+import csv
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import detect
+import hubconf
+from duet import load
+from tests.tiny_tasks import write_tiny_classifier
+from tests.tiny_weights import noise
+from utils.data.image.image_file import save_image
+from utils.detect.results.class_result import ClassResult
+from utils.errors import UserError
+
+IMAGES = [noise(64, 96, 1), noise(96, 64, 2), noise(33, 70, 3), noise(64, 96, 4)]
+SIZE = 64
+# With another batch size PyTorch's CPU kernels may add in another order: float32 rounding of the
+# means, times the large weights of the tiny head.
+BATCH_TOLERANCE = 1e-3
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    return write_tiny_classifier(tmp_path_factory.mktemp("weights"), trained_at=SIZE)
+
+
+@pytest.fixture(scope="module")
+def detector(weights):
+    return load(weights, device="cpu")
+
+
+@pytest.fixture
+def run(weights, tmp_path, monkeypatch):
+    """What runs detect.py and returns the folder of the run."""
+
+    def run(*flags):
+        given = ["--weights", weights, "--device", "cpu", "--project", tmp_path, "--name", "run"]
+        monkeypatch.setattr("sys.argv", ["detect.py", *map(str, (*given, *flags))])
+        detect.main()
+        return tmp_path / "run"
+
+    return run
+
+
+def probabilities(results):
+    return np.stack([result.probabilities for result in results])
+
+
+def test_the_probabilities_of_an_image_depend_neither_on_others_nor_on_the_way(detector):
+    singles = [detector(image)[0] for image in IMAGES]
+    assert all(isinstance(result, ClassResult) and len(result) == 5 for result in singles)
+    found = probabilities(singles)
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-6)  # rounding of five numbers
+    assert len({result.top5[0] for result in singles}) > 1
+    np.testing.assert_array_equal(probabilities(detector(IMAGES)), found)
+    np.testing.assert_array_equal(probabilities(detector.stream(IMAGES)), found)
+    together = probabilities(detector(IMAGES, batch=4))
+    np.testing.assert_allclose(together, found, atol=BATCH_TOLERANCE)
+
+
+def test_without_a_size_images_are_seen_as_in_the_training(detector, tmp_path):
+    found = probabilities(detector(IMAGES))
+    np.testing.assert_array_equal(found, probabilities(detector(IMAGES, size=SIZE)))
+    assert np.abs(found - probabilities(detector(IMAGES, size=640))).max() > 1e-3
+    unknown = load(write_tiny_classifier(tmp_path), device="cpu")
+    np.testing.assert_array_equal(
+        probabilities(unknown(IMAGES)), probabilities(detector(IMAGES, size=224))
+    )
+    detector.warm_up()
+
+
+def test_detect_writes_the_classes_of_each_image(detector, run, tmp_path, capsys, caplog):
+    (tmp_path / "images").mkdir()
+    for number, image in enumerate(IMAGES):
+        save_image(tmp_path / f"images/{number}.png", image)
+    with caplog.at_level("INFO"):
+        folder = run("--source", tmp_path / "images", "--save-txt", "--save-json", "--save-csv")
+    results = detector([tmp_path / f"images/{number}.png" for number in range(4)])
+    records = json.loads((folder / "detections.json").read_text())["images"]
+    assert [record["classes"] for record in records] == [x.to_dict()["classes"] for x in results]
+    for number, result in enumerate(results):
+        lines = (folder / f"labels/{number}.txt").read_text().splitlines()
+        assert lines == [f"{found.score:.2f} {found.name}" for found in result]
+        assert f"{number}.png: {SIZE}x{SIZE} {result.words()}\n" in caplog.text
+    with open(folder / "predictions.csv", newline="", encoding="utf-8") as file:
+        table = list(csv.reader(file))
+    assert [row[1] for row in table] == [name for result in results for name in result.names]
+    best = Counter(result.names[0] for result in results).most_common()
+    assert f"found: {', '.join(f'{name} {number}' for name, number in best)}\n" in (
+        capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (("--conf-thres", "0.5"), "--conf: the five most probable"),
+        (("--tile", "64"), "--tile: a classifier sees an image as a whole"),
+        (("--line-thickness", "3"), "--line-thickness: "),
+    ],
+)
+def test_flags_that_mean_nothing_to_a_classifier_are_refused(run, tmp_path, flags, named):
+    save_image(tmp_path / "a.png", IMAGES[0])
+    with pytest.raises(UserError, match=f"^{named}.*leave it out$"):
+        run("--source", tmp_path / "a.png", *flags)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_hub_says_what_takes_a_classifier(weights):
+    with pytest.raises(UserError, match="results are boxes.*`from duet import load`"):
+        hubconf.custom(str(weights), device="cpu")

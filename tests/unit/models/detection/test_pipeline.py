@@ -1,0 +1,166 @@
+"""Whatever the threads do, the pipeline finds what the detector finds, in the sources' order."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from backend import device
+from models.detection.pipeline import Lanes, Pipeline, num_lanes
+from models.inference.image_detector import ImageDetector
+from models.inference.predictor import make_predictor
+from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
+from utils.detect.media.source import BrokenSourceError, Frame
+from utils.evaluation.nms import SuppressionSettings
+
+
+class Images:
+    """A source of noise; one frame is an image."""
+
+    rate = None
+
+    def __init__(self, number, kind="image", frames=1, breaks=False):
+        self.number, self.kind, self.num_frames = number, kind, frames
+        self.name, self._breaks = f"{number}.jpg", breaks
+
+    def images(self):
+        sizes = [(48, 64), (64, 64), (33, 70)]  # batches of several shapes
+        for index in range(self.num_frames):
+            yield noise(*sizes[(self.number + index) % 3], seed=10 * self.number + index)
+
+    def frames(self):
+        for index, image in enumerate(self.images()):
+            time.sleep(random.random() / 500)
+            yield Frame(image, self.name, None if self.kind == "image" else index)
+        if self._breaks:
+            raise BrokenSourceError("broken")
+
+    def close(self):
+        pass
+
+
+SOURCES = [
+    *map(Images, range(7)),
+    Images(7, "video", 5),
+    Images(8, frames=0, breaks=True),
+    Images(9),
+]
+
+
+@pytest.fixture(scope="module")
+def predictor(tmp_path_factory):
+    return make_predictor([tiny_checkpoint(tmp_path_factory.mktemp("weights"))], "cpu")
+
+
+def make_detector(predictor, lanes):
+    settings = SuppressionSettings(0.25, 0.45, max_detections=20, multi_label=False)
+    return ImageDetector(predictor, "cpu", 64, settings, lanes=lanes)
+
+
+@pytest.fixture
+def detector(predictor):
+    return make_detector(predictor, lanes=1)
+
+
+class NotedFiles:
+    """Notes what is begun and written, each frame by its source and number; may wait or fail."""
+
+    def __init__(self, write=lambda name: time.sleep(random.random() / 500)):
+        self.begun, self.written, self.appended, self._write = [], [], [], write
+
+    def reserve(self, frame, rate):
+        self.begun.append((int(frame.source.split(".")[0]), frame.number))
+        return self.begun[-1]
+
+    def write(self, result, place):
+        self._write(place)
+        self.written.append(place)
+        return place
+
+    def append(self, share):
+        self.appended.append(share)
+
+
+def detect(detector, sources, **options):
+    """Return what was begun, written and told."""
+    told = []
+    files = NotedFiles()
+    Pipeline(detector, CLASS_NAMES, files, told.append, **options).run(sources)
+    return files.begun, files.written, told
+
+
+def expected(detector, sources):
+    """What the detector finds in one image after another."""
+    images = [image for source in sources for image in source.images()]
+    return [detector.detect([image])[0] for image in images]
+
+
+def found(told):
+    return [done.result.detections for done in told if done.result is not None]
+
+
+@pytest.mark.parametrize(("threads", "lanes"), [(1, 1), (4, 1), (1, 3), (4, 3)])
+def test_results_are_those_of_single_images_bit_for_bit(predictor, threads, lanes):
+    detector = make_detector(predictor, lanes)
+    _, _, told = detect(detector, SOURCES, threads=threads)
+    wanted = expected(detector, SOURCES)
+    assert sum(len(one.scores) for one in wanted) > 20
+    for one, other in zip(found(told), wanted, strict=True):
+        assert all(map(np.array_equal, one, other))
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_frames_begin_and_are_told_in_order_and_those_of_a_video_are_written_in_order(
+    detector, batch_size
+):
+    begun, written, told = detect(detector, SOURCES, batch_size=batch_size, threads=4)
+    order = [(n, None) for n in range(7)] + [(7, n) for n in range(5)] + [(9, None)]
+    assert begun == order and sorted(written, key=str) == sorted(order, key=str)
+    assert [one for one in written if one[0] == 7] == [(7, n) for n in range(5)]
+    assert [done.source.number for done in told] == [*range(7), 7, 7, 7, 7, 7, 8, 9]
+    assert [(done.source.number, done.problem) for done in told if done.problem] == [(8, "broken")]
+
+
+def test_several_batches_are_in_the_network_at_once_and_no_more_than_lanes(predictor):
+    detector, inside, most = make_detector(predictor, lanes=3), [], []
+    together = threading.Barrier(3)
+
+    class Watched:
+        def __getattr__(self, name):
+            return getattr(predictor, name)
+
+        def __call__(self, images):
+            inside.append(images)
+            most.append(len(inside))
+            together.wait(20)
+            inside.pop()
+            return predictor(images)
+
+    detector.predictor = Watched()
+    _, _, told = detect(detector, list(map(Images, range(9))))
+    assert max(most) == 3 and len(told) == 9
+
+
+def test_lanes_share_the_threads_of_the_cpu_and_give_them_back():
+    before = device.host_threads()
+    with Lanes(2) as lanes:
+        found = {lanes.submit(device.host_threads).result() for _ in range(4)}
+        assert found == {max(1, before // 2)}
+    assert device.host_threads() == before
+    assert num_lanes("cuda:0") == 1 and 1 <= num_lanes("cpu") <= before
+
+
+def test_a_failure_to_write_ends_the_run(detector):
+    def write(place):
+        if place[0] == 2:
+            raise OSError(28, "No space left on device", "2.jpg")
+
+    told, files = [], NotedFiles(write)
+    with pytest.raises(OSError, match="2.jpg"):
+        Pipeline(detector, CLASS_NAMES, files, told.append).run(map(Images, range(100)))
+    assert [done.source.number for done in told] == [0, 1]
+    assert files.appended == [(0, None), (1, None)]

@@ -1,0 +1,177 @@
+"""An exported file as a predictor: its batches, sizes, NMS and errors."""
+
+import numpy as np
+import pytest
+
+from backend import ops
+from models.export.exported import ExportedPredictor
+from models.inference.image_detector import ImageDetector
+from models.inference.predictor import make_predictor, with_size
+from models.inference.predictors import Augmented, Ensemble
+from tests.tiny_weights import tiny_checkpoint
+from utils.detect.config import DetectConfig
+from utils.errors import UserError
+from utils.evaluation.nms import SuppressionSettings
+from utils.export.metadata import DETECTIONS, PIXELS, Metadata
+from utils.weights.detecting import ExportedWeights
+
+NAMES = ("a", "b", "c", "d", "e")
+SETTINGS = SuppressionSettings(confidence_threshold=0.25, multi_label=False)
+
+
+class Runtime:
+    """Returns a row an image: a box of 8 x 4 px at (16, 12), sure by the image's mean; class 2."""
+
+    name = "a runtime"
+
+    def __init__(self, columns=10, **given):
+        values = {"stride": 16, "image_size": (32, 48), **given}
+        self.metadata = Metadata(NAMES, **values)
+        self.columns, self.seen = columns, []
+
+    def __call__(self, images):
+        self.seen.append(images)
+        images = images[None] if images.ndim == 3 else images
+        rows = np.zeros((len(images), 1, self.columns), np.float32)
+        rows[:, 0, :5] = 16, 12, 8, 4, 0
+        rows[:, 0, 4] = images.reshape(len(images), -1).mean(axis=1)
+        rows[:, 0, 7] = 1
+        return (rows,)
+
+
+class Found(Runtime):
+    """Returns detections as a graph with NMS does; unused rows are zeros."""
+
+    def __init__(self, *rows, **given):
+        super().__init__(output=DETECTIONS, **given)
+        self.rows = np.float32([[*rows, *([[0] * 6] * (3 - len(rows)))]])
+
+    def __call__(self, images):
+        return (self.rows,)
+
+
+def detector(runtime, **given):
+    return ImageDetector(ExportedPredictor(runtime, "a.onnx"), "cpu", 640, SETTINGS, **given)
+
+
+def weights(runtime, path="a.onnx"):
+    return ExportedWeights(path, runtime)
+
+
+@pytest.mark.parametrize("num_images, calls", [(1, 1), (2, 1), (3, 2), (4, 2)])
+def test_a_batch_is_filled_up_and_the_rest_thrown_away(num_images, calls):
+    runtime = Runtime(batch_size=2)
+    images = np.stack([np.full((3, 32, 48), 50 * index, np.uint8) for index in range(num_images)])
+    found = ExportedPredictor(runtime)(images)
+    assert [seen.shape for seen in runtime.seen] == [(2, 3, 32, 48)] * calls
+    expected = [50 * index / 255 for index in range(num_images)]
+    np.testing.assert_allclose([rows[0, 4] for (rows,) in found], expected, rtol=1e-5)
+
+
+def test_a_dynamic_file_takes_a_batch_as_it_is():
+    runtime = Runtime(dynamic=True, batch_size=1)
+    predictor = ExportedPredictor(runtime)
+    assert predictor.fixed_size is None
+    assert len(predictor(np.zeros((5, 3, 64, 16), np.uint8))) == 5
+    assert runtime.seen[0].shape == (5, 3, 64, 16) and runtime.seen[0].dtype == np.float32
+
+
+def test_every_image_is_letterboxed_into_the_fixed_size_and_boxes_come_back():
+    runtime = Runtime()
+    # 64 x 64 px become 32 x 32 in the middle of 32 x 48: 8 px to the right, twice as small.
+    (found,) = detector(runtime).detect([np.full((64, 64, 3), 255, np.uint8)])
+    (image,) = runtime.seen
+    assert image.shape == (1, 3, 32, 48)
+    np.testing.assert_allclose(
+        image[0, 0, 0, [0, 7, 8, 39, 40]], np.float32([114, 114, 255, 255, 114]) / 255
+    )
+    np.testing.assert_allclose(found.boxes_xyxy, [[8, 20, 24, 28]], atol=1e-4)
+    assert found.class_index.tolist() == [2]
+
+
+def test_a_file_that_letterboxes_sees_an_image_of_its_size():
+    runtime = Runtime(image=PIXELS)
+    (found,) = detector(runtime).detect([np.full((64, 64, 3), 255, np.uint8)])
+    (image,) = runtime.seen
+    assert image.shape == (32, 48, 3) and image.dtype == np.uint8
+    assert image[0, [0, 8]].tolist() == [[114] * 3, [255] * 3]
+    np.testing.assert_allclose(found.boxes_xyxy, [[8, 20, 24, 28]], atol=1e-4)
+
+
+@pytest.mark.parametrize("number", [5, -1, 1e9, np.nan, np.inf])
+def test_a_class_that_the_metadata_do_not_name_is_refused(number):
+    runtime = Found([1, 2, 21, 30, 0.75, number], image_size=(32, 32))
+    with pytest.raises(
+        UserError, match="a.onnx: it returns the class .* has 5 classes; export it again"
+    ):
+        detector(runtime).detect([np.zeros((32, 32, 3), np.uint8)])
+
+
+def test_rows_of_another_width_are_refused():
+    with pytest.raises(UserError, match=r"a.onnx: .* \(1, 1, 9\), and .* \(1, any, 10\)"):
+        detector(Runtime(columns=9)).detect([np.zeros((32, 48, 3), np.uint8)])
+
+
+@pytest.mark.parametrize("head", ["Nope", "Segment", "Conv"])
+def test_a_head_that_is_not_known_is_named_with_the_file_and_what_to_do(head):
+    with pytest.raises(UserError, match=rf"--weights a\.onnx: .* head '{head}' .*; give weights"):
+        ExportedPredictor(Runtime(head=head), "a.onnx")
+
+
+# Together with other weights.
+
+
+def test_a_file_and_weights_detect_together(tmp_path):
+    file, model = weights(Runtime()), tiny_checkpoint(tmp_path)
+    both = make_predictor([file, model], "cpu")
+    assert (both.fixed_size, both.stride, both.takes_arrays) == ((32, 48), 16, False)
+    image = np.full((1, 3, 32, 48), 100, np.uint8)
+    single = make_predictor([model], "cpu")
+    tensor = ops.tensor(image.astype(np.float32) / 255)
+    ours = single.decode_above(single(tensor), 0.0)[0]
+    rows = both.decode_above(both(tensor), 0.0)[0]
+    assert len(rows) == 1 + len(ours)
+    np.testing.assert_allclose(rows[1:], ours, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(rows[0, 4], 100 / 255, rtol=1e-5)
+
+
+def test_two_files_need_one_size():
+    first, second = Runtime(), Runtime(image_size=(48, 32))
+    pair = [ExportedPredictor(runtime, name) for runtime, name in ((first, "a"), (second, "b"))]
+    with pytest.raises(UserError, match="b: it takes only images of 48 x 32 px, .* --dynamic"):
+        Ensemble(pair, ["a", "b"])
+    free = ExportedPredictor(Runtime(dynamic=True), "c")
+    assert Ensemble([pair[0], free], ["a", "c"]).fixed_size == (32, 48)
+    assert Ensemble([free, free], ["c", "d"]).fixed_size is None
+
+
+# What cannot be, refused or told.
+
+
+def test_half_precision_is_that_of_the_file(caplog):
+    make_predictor([weights(Runtime(precision="int8"))], "cpu", half=True)
+    assert "--half: a.onnx computes in int8, as it was exported" in caplog.text
+
+
+def test_another_size_is_refused_with_that_of_the_file():
+    fixed, free = ExportedPredictor(Runtime()), ExportedPredictor(Runtime(dynamic=True))
+    config = DetectConfig(weights=("a",), image_size=64)
+    with pytest.raises(UserError, match="--img 64: the exported file takes only images of 32 x 48"):
+        with_size(config, fixed, [])
+    assert with_size(config, free, []).image_size == 64
+    config = DetectConfig(weights=("a",), image_size=65)
+    with pytest.raises(UserError, match="--img 65 is no multiple of the model's stride 16"):
+        with_size(config, free, [])
+
+
+def test_a_file_cannot_see_an_image_in_several_sizes():
+    with pytest.raises(UserError, match="--augment: an exported file .*; leave it out"):
+        Augmented(ExportedPredictor(Runtime()))
+
+
+def test_the_limits_of_the_nms_in_a_file_are_logged(caplog):
+    within = {"confidence_threshold": 0.25, "iou_threshold": 0.45, "max_detections": 100}
+    make_predictor([weights(Runtime(suppression=within))], "cpu")
+    (record,) = caplog.records
+    assert "a.onnx has NMS in it" in record.getMessage()
+    assert "--conf 0.25, --iou 0.45, --max-det 100" in record.getMessage()
