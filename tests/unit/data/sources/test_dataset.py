@@ -23,7 +23,7 @@ def write_images(folder: Path, *names: str) -> None:
 
 
 class WithoutAliases(yaml.CSafeDumper):
-    """Writes a value that is named twice twice, in a quarter of the time of the dumper in Python."""
+    """A quarter of the time of the dumper in Python."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-import yaml
 
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
@@ -205,7 +204,7 @@ def text_of_csv(tmp_path: Path, *rows: str) -> str:
     table = "\n".join(["ImageID,LabelName,XMin,YMin,XMax,YMax,IsGroupOf", *rows])
     write(tmp_path, **{"train-annotations-bbox.csv": table, "b/validation-bbox.csv": table})
     entry = {"images": ".", "annotations": "train-annotations-bbox.csv"}
-    write(tmp_path, **{"data.yaml": yaml.safe_dump({"train": entry, "val": entry})})
+    write(tmp_path, **{"data.yaml": json.dumps({"train": entry, "val": entry})})
     return error_of(tmp_path)
 
 
