@@ -34,7 +34,6 @@ from utils.errors import DatasetError
 VOC, LABELME, CVAT, STUDIO, COCO, CSV = CASES
 BOX = voc([voc_box(20, 10, 60, 40)], "none.png")
 SHAPE = labelme([labelme_shape("rectangle", [[1, 2], [9, 9]])], "none.png")
-ROW = f"ImageID,LabelName,XMin,YMin,XMax,YMax,IsGroupOf,a,b,c,d\n{csv_row((0.1, 0.1, 0.3, 0.4))}"
 CSV_TEXT = f"ImageID,,LabelName,,XMin,XMax,YMin,YMax,,,IsGroupOf\n{csv_row((0.1, 0.1, 0.3, 0.4))}"
 NAMES = "LabelName,DisplayName\ndog,Dog\n"
 
@@ -187,14 +186,6 @@ def test_a_format_is_known_by_the_beginning_of_a_file(tmp_path, file, content, n
     accepted = {kind.name for kind in formats() for place in (tmp_path, tmp_path / file)
                 if kind.accepts(place)}  # fmt: skip
     assert accepted == ({name} if name else set())
-
-
-def test_files_named_as_images_are_looked_into_first(tmp_path):
-    touch(tmp_path / "images", "z.jpg")
-    write(tmp_path / "z.json", SHAPE)
-    for number in range(150):
-        write(tmp_path / f"a{number}.json", '{"a": 1}')
-    assert images_of(tmp_path, "") == ["images/z.jpg"]
 
 
 def test_other_files_beside_the_images_are_ignored(tmp_path):
@@ -373,19 +364,6 @@ def test_images_of_other_annotations_are_no_backgrounds_in_a_yaml(tmp_path):
         dataset = load_dataset(tmp_path / "data.yaml")
         for entries, names in zip((dataset.train, dataset.val), expected, strict=False):
             assert [Path(path).name for path in read_annotations(*entries).paths] == names
-
-
-def test_lists_that_hold_nothing_of_a_file_are_an_error(tmp_path):
-    touch(tmp_path, "a.jpg")
-    write(tmp_path / "a.json", coco([coco_object([1, 1, 9, 9])], ["a.jpg"]))
-    write(tmp_path / "none.txt", "b.jpg")
-    entry = "{images: ., annotations: a.json, list: none.txt}"
-    write(tmp_path / "data.yaml", f"train: {entry}\nval: {entry}\n")
-    with pytest.raises(DatasetError, match=r"a\.json: has no images, or none .*none\.txt"):
-        load_split(load_dataset(tmp_path / "data.yaml"), "val")
-    write(tmp_path / "a.json", coco([], []))
-    with pytest.raises(DatasetError, match=r"a\.json: has no images"):
-        load_split(load_dataset(tmp_path / "a.json", splits=("train",)), "train")
 
 
 def test_a_real_dataset_is_the_one_that_was_converted_from_it():

@@ -309,11 +309,6 @@ def test_a_coco_file_cut_short_anywhere_is_refused(tmp_path):
             read_text(tmp_path, COCO, whole[:end])
 
 
-@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"shapes": [], "shapes": []}', "\0"])
-def test_a_broken_file_of_one_image_refuses_that_image(tmp_path, text):
-    assert any(read_text(tmp_path, LABELME, text, CASES[LABELME].more).broken)
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -480,19 +475,6 @@ def test_cvat_labels_and_openimages_names_give_the_classes(tmp_path, caplog):
         read_case(tmp_path, CSV, rows)
 
 
-def test_openimages_columns_and_rows_may_stand_in_any_order(tmp_path):
-    text = (
-        "\ufeffXMin,YMin,XMax,YMax,LabelName,ImageID\r\n"
-        "0.1,0.2,0.3,0.4,cat,b\r\n0.5,0.6,0.7,0.8,dog,a\r\n\r\n0,0,1,1,cat,b\r\n1,1,1,1,cat,c\r\n"
-    )
-    found = read_text(tmp_path, CSV, text)
-    assert found.class_names == ("cat", "dog") and found.starts.tolist() == [0, 1, 3]
-    assert found.class_index.tolist() == [1, 0, 0]
-    assert found.boxes_xyxy.tolist() == [[0.5, 0.6, 0.7, 0.8], [0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1]]
-    found = read_text(tmp_path, CSV, text.replace("dog,a", "dog,z"))
-    assert found.left_out == {"images without a row": 1} and len(found) == 1
-
-
 INSIDE = (20, 30)  # height, width
 
 
@@ -512,12 +494,6 @@ def test_what_is_cut_has_the_area_that_opencv_finds():
         found = area_of(cut) if len(cut) >= 3 else 0.0
         assert np.isclose(found, expected, rtol=1e-3, atol=1e-3)  # OpenCV computes in float32
         assert (cut >= -1e-9).all() and (cut <= np.array(INSIDE[::-1]) + 1e-9).all()
-
-
-def test_an_outline_inside_stays_and_one_outside_has_no_points_left():
-    assert (within(inside := box_outline((2, 3, 12, 8)), INSIDE) == inside).all()
-    for box in ((-20, 5, -10, 15), (31, 5, 41, 15)):
-        assert within(box_outline(box), INSIDE).shape == (0, 2)
 
 
 def test_an_ellipse_has_its_outermost_points():

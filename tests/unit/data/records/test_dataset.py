@@ -137,21 +137,6 @@ def test_a_list_keeps_its_order_and_its_repetitions(dataset, tmp_path):
     assert [sample.height for sample in samples_of(unpacked)] == [34, 30, 34, 32]
 
 
-def test_files_are_filled_up_to_the_size_asked_for_and_no_further(dataset, tmp_path):
-    sizes = {path: path.stat().st_size for path in (dataset.parent / "images/train").iterdir()}
-    limit = sum(sizes.values()) // 3
-    folder = pack(dataset, tmp_path / "packed", limit).parent / "train"
-    images = [sizes[path] for path in sorted(sizes)]
-    for file in sorted(folder.iterdir()):
-        *records, index = records_of(file.read_bytes())
-        held, images = images[: len(records)], images[len(records) :]
-        assert [len(record) for record in records] == held
-        assert len(held) == 1 or sum(held) + len(index) <= limit
-        # The next image would not have fitted in; its part of the index is below 100 bytes.
-        assert not images or sum(held) + len(index) + images[0] + 100 > limit
-    assert images == []
-
-
 def test_a_yaml_names_files_folders_and_lists_of_them(dataset, tmp_path):
     packed = pack(dataset, tmp_path / "packed", file_bytes=1).parent
     names = [f"train/PART_{number:05d}.ffr" for number in (0, 1, 2)]

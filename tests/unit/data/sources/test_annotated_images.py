@@ -35,11 +35,6 @@ def test_coordinates_are_relative_to_what_the_annotation_says(annotated, box):
     assert found.boxes_cxcywh_norm.tolist() == [[0.375, 0.5, 0.25, 0.5]]
 
 
-def test_a_rounded_side_of_a_smaller_copy_is_the_same_shape():
-    found = labels_of(("dog", (0, 0, 33, 8)), annotated=(8, 33), size=(50, 200))
-    assert found.boxes_cxcywh_norm.tolist() == [[0.5, 0.5, 1, 1]]
-
-
 def test_an_annotation_of_another_image_is_refused_with_both_sizes():
     with pytest.raises(BrokenLabelError, match="640x480 px, and has 200x50"):
         labels_of(("dog", (0, 0, 9, 9)), annotated=(480, 640))

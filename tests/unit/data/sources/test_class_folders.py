@@ -106,14 +106,6 @@ def test_other_folders_of_images_are_not_taken_for_classes(tmp_path, names):
     assert "no dataset is recognised" in error_of(write(tmp_path, *names))
 
 
-def test_a_list_of_the_folders_names_gives_their_order(tmp_path):
-    write(tmp_path, "train/cat/1.png", "train/dog/1.png", "val/dog/1.png")
-    (tmp_path / "classes.txt").write_text("dog\nbird\ncat\n")
-    dataset = load_dataset(tmp_path)
-    assert dataset.class_names == ("dog", "bird", "cat")
-    assert load_split(dataset, "train").class_index.tolist() == [2, 0]  # cat, dog
-
-
 def write_yaml(folder: Path, **keys: object) -> Path:
     path = folder / "pets.yaml"
     path.write_text(yaml.safe_dump({"train": "train", "val": "val", **keys}), encoding="utf-8")

@@ -152,13 +152,6 @@ def test_of_two_formats_one_is_taken_and_told(tmp_path, caplog):
     assert "the dataset YAML data.yaml; there is also: CVAT for images 1.1, Label" in line
 
 
-def test_what_is_not_taken_may_be_broken(tmp_path):
-    write(tmp_path, **SPLIT, **{"data.yaml": dataset_yaml(), "a.json": TASKS, "b.json": TASKS})
-    assert load_dataset(tmp_path).class_names == ("a",)
-    (tmp_path / "data.yaml").unlink()
-    assert "a.json and " in error_of(tmp_path)
-
-
 def test_what_belongs_to_no_split_is_told(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     parts = [
@@ -181,12 +174,6 @@ def test_what_annotations_have_beside_boxes_is_counted_and_told(tmp_path, caplog
     (line,) = caplog.messages
     assert line.startswith("train: left out of ")
     assert line.endswith("annotations.xml: points (1), tags of images (2)")
-
-
-@pytest.mark.parametrize("name", ["x.json", "x.csv", "x.xml"])
-def test_a_file_of_another_kind_is_refused_by_what_it_is(tmp_path, name):
-    write(tmp_path, **{name: "[]"})
-    assert "no annotations in a format that is read here: " in error_of(tmp_path / name)
 
 
 def test_pipes_and_broken_links_are_passed_over(tmp_path):

@@ -19,7 +19,6 @@ from utils.data.sources import annotations, drawn_split, image_source, label_fil
 from utils.data.sources.annotations import read_annotations
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.drawn_split import read_fingerprints
-from utils.data.sources.formats import voc
 from utils.data.sources.formats.format import AnnotatedFolder, FileNotes, Format, ImageLabels
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
@@ -186,18 +185,6 @@ def test_a_moved_or_copied_dataset_is_read_where_it_lies(data, read):
     shutil.copytree(moved, data.parent)  # another one where the first was
     (data.parent / "labels/größe 0.txt").write_text(POLYGON)
     assert scan(data)[0].class_index.tolist() == [2]
-
-
-def test_listed_images_keep_their_order_and_may_come_twice(data, read):
-    listed = data.with_name("list.txt")
-    names = [f"images/größe {number}.png" for number in (7, 0, 5, 0, 2)]
-    listed.write_text("\n".join(names))
-    data.write_text("path: .\ntrain: list.txt\nval: list.txt\nnames: [a, b, c]\n")
-    first = scan(data)
-    listed.write_text("\n".join(names[::-1]))
-    read.clear()
-    assert_same_samples(scan(data)[::-1], first)
-    assert read == []
 
 
 @pytest.mark.parametrize("world_size", [2, 12])
@@ -369,39 +356,6 @@ def test_each_file_that_a_reader_sees_counts(annotated, times, changed, times_re
     for _ in range(2):
         read_annotations(annotated)
     assert len(times) == times_read
-
-
-def test_parts_of_one_file_and_paths_from_here_are_kept_apart(
-    annotated, times, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    parts = [Path(os.path.relpath(path)) for path in annotated[1:4]]
-    others = [annotated, annotated._replace(image_list=None), annotated._replace(subset="val")]
-    others.append(AnnotatedFolder("test", *parts))  # its images have other paths too
-    for folder in others:
-        read_annotations(folder)
-    assert times == others
-
-
-def test_an_annotation_that_a_disk_could_not_give_once_is_read_again(tmp_path, monkeypatch):
-    times, read_xml = [], voc.read_xml
-
-    def failing(path, *limits):
-        times.append(path)
-        if len(times) == 1:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        return read_xml(path, *limits)
-
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "a.jpg").touch()
-    (data / "a.xml").write_text("<annotation><filename>a.jpg</filename></annotation>")
-    monkeypatch.setattr(voc, "read_xml", failing)
-    folder = AnnotatedFolder("Pascal VOC", data, data)
-    assert read_annotations(folder).broken == (f"a.xml: {os.strerror(errno.EIO)}",)
-    for _ in range(2):
-        assert not any(read_annotations(folder).broken)
-    assert len(times) == 2
 
 
 def test_what_was_written_a_moment_ago_is_read_again(
