@@ -28,6 +28,7 @@ from utils.detect.media.image_file import GivenImage, as_list
 from utils.detect.media.source import Frame
 from utils.detect.results.of_task import result_of
 from utils.detections import SuppressionSettings
+from utils.errors import UserError
 from utils.image_limits import MAX_PIXELS
 from utils.model_yamls import shipped_model
 from utils.weights.checkpoint import Checkpoint, Header
@@ -59,7 +60,9 @@ class HubModel:
     def _place(self, device: str, half: bool) -> None:
         self.device, self._half = backend.device.resolve(device), half
         predictor = make_predictor(self._weights, self.device, half=half)
-        predictor.head.task.require("hub")
+        refused = predictor.head.task.refused
+        if "hub" in refused:
+            raise UserError(refused["hub"])
         self.stride = predictor.stride
         self._class_names = class_names_of(self._weights[0], predictor.head.num_classes)
         self.names = dict(enumerate(self._class_names))
@@ -90,7 +93,7 @@ class HubModel:
         ready = time.perf_counter()
         rows = detector.predict(views)
         predicted = time.perf_counter()
-        results: list[Any] = [  # of boxes: `Task.require`
+        results: list[Any] = [  # of boxes: `Task.refused`
             result_of(
                 detector.head.task.name, frame, detector.finish([view], [found]), self._class_names
             )

@@ -24,10 +24,10 @@ from utils.boxes import cxcywh_to_xyxy
 from utils.data.image.labelled import LabelledImage
 from utils.data.loading.batch import Batch, join_targets
 from utils.data.loading.items import BOXES, BoxItems
-from utils.data.loading.memory import free_memory
 from utils.data.loading.quads import QUAD
 from utils.data.sources.samples import table_of
 from utils.errors import UserError
+from utils.memory import free_memory
 from utils.processes import watchdog
 from utils.processes.host_memory import keep_freed_memory
 from utils.processes.ranks import on_main

@@ -33,6 +33,7 @@ from utils.report.plots.images import plot_batch
 from utils.report.plots.label_statistics import plot_correlogram, plot_labels
 from utils.report.plots.results import plot_learning_rates, plot_results
 from utils.report.results import result_columns
+from utils.report.task_reports import REPORTS
 from utils.state.progress import why_ended
 from utils.state.run import Run
 from utils.text import count, say
@@ -161,9 +162,9 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
     if not config.no_plots:
         plot_results(run.folder / "results.csv", run.folder / "results.png")
         if best is not None:
-            head.plot(best.result, run.job.data.val, run.folder)
+            REPORTS[head.task.name].plot(best.result, run.job.data.val, run.folder)
     if best is not None:
-        say(*head.table(best.result).splitlines())
+        say(*REPORTS[head.task.name].table(best.result).splitlines())
     early = why_run_ended(run, state)
     if early and state.epoch < config.epochs:
         say(f"ended after epoch {state.epoch} of {config.epochs}: {early}")

@@ -13,7 +13,7 @@ import backend
 from backend import dist, nn, use
 from backend.checks import CPU
 from backend.processes import this_process
-from models.blocks.registry import count_gflops, find_block
+from models.blocks.registry import count_gflops
 from models.detector import Detector, require_image_size
 from models.graph import (
     ModelSpec,
@@ -22,8 +22,9 @@ from models.graph import (
     plan_layers,
     read_model_yaml,
 )
-from models.heads.base import Head
+from models.heads.base import LossSettings
 from models.stored import spec_of_weights
+from models.training.autoanchor import with_anchors
 from models.training.ema import ModelEMA
 from models.training.execution import choose_execution, choose_step_threads
 from models.training.multi_scale import MultiScale
@@ -41,13 +42,20 @@ from utils.json_files import parse_json
 from utils.processes.host_memory import keep_freed_images, keep_freed_memory
 from utils.report.console import EpochTable
 from utils.state.job import Job
-from utils.tasks.table import find_task
+from utils.tasks.find import adopted, find_task
 from utils.text import count
 from utils.weights.checkpoint import Checkpoint
-from utils.weights.transfer import match_classes, transfer_arrays
+from utils.weights.transfer import ClassRows, match_classes, transfer_arrays
 
 NEW_HEAD = "the head starts from new weights; --remap-classes keeps those that fit, class by class"
 SAME_HEAD = "equally many, so the head keeps them in order; --remap-classes pairs them by name"
+
+# The arrays of a head that have a row for each class, by its task; after the 5 numbers of a box.
+CLASS_ROWS: dict[str, Callable[[Any], ClassRows]] = {
+    "detect": lambda head: ClassRows("m.", before=5, after=head.num_added),
+    "segment": lambda head: ClassRows("m.", before=5, after=head.num_added),
+    "classify": lambda head: ClassRows("linear."),
+}
 
 log = logging.getLogger("train")
 
@@ -102,18 +110,17 @@ def build_model(
 
 
 def fit_to_labels(spec: ModelSpec, job: Job) -> ModelSpec:
-    """Return the model as its head wants it for the labels of a new training; all ranks get one.
+    """Return the model with anchors that fit the labels of a new training; all ranks get one.
 
     Raises:
-        UserError: the flags do not go with what the head needs.
+        UserError: the flags do not go with what the anchors need.
     """
-    head: type[Head] = find_block(spec.layers[-1].block).kind
     plans = plan_layers(spec)
     strides = [plans[source].stride for source in spec.layers[-1].sources]
     fitted, world = "", job.session.world
     if world.process.is_main:  # one process decides: another's processor may round otherwise
         sizes_wh = label_sizes(job.data.train, job.config.image_size)
-        fitted = json.dumps(head.fitted(spec.document, strides, sizes_wh, job.hyp, job.config))
+        fitted = json.dumps(with_anchors(spec.document, strides, sizes_wh, job.hyp, job.config))
     document = parse_json(world.of_main(fitted))
     return spec if document == spec.document else parse_model(document)
 
@@ -127,7 +134,7 @@ def spec_to_train(config: TrainConfig, start: Checkpoint | None, num_classes: in
         given = read_model_yaml(config.cfg or task.model)
     else:
         given = spec_of_weights(start)
-    return parse_model(task.adopted(given.document, config.cutoff), num_classes)
+    return parse_model(adopted(task, given.document, config.cutoff), num_classes)
 
 
 def transfer_weights(
@@ -149,7 +156,7 @@ def transfer_weights(
     head = model.head_name
     rows = classes = None
     if remap_classes:
-        own = model.head.class_rows()
+        own = CLASS_ROWS[model.head.task.name](model.head)
         rows = dataclasses.replace(own, prefix=head + own.prefix)
         classes = match_classes(class_names, start.header.class_names)
         found = len(classes.new_index)
@@ -185,17 +192,21 @@ def build_state(
     if execution.channels_last:
         nn.lay_channels_last(model)
     freeze_layers(model, len(model.spec.layers), config.freeze)
-    if drops:
-        model.head.drop(config.dropout)
+    model.head.dropout = config.dropout
     number = len(nn.float_tensors(model)())
     together = config.multi_tensor_optimizer and choose_updates(
         config.optimizer, number, device, dtype
     )
     ema = ModelEMA(model, together)
     parallel = parallelize(model, config.sync_bn, config.half_gradients)
-    fused_on = device if config.bbox_iou_optim else None
-    strengths = config.label_smoothing, config.autobalance
-    loss = model.head.make_loss(hyp, config.image_size, fused_on, *strengths)
+    settings = LossSettings(
+        hyp.loss_gains(),
+        config.image_size,
+        device if config.bbox_iou_optim else None,
+        config.label_smoothing,
+        config.autobalance,
+    )
+    loss = model.head.make_loss(settings)
     groups = parameter_groups(model, schedule.weight_decay)
     loss_scale = LossScale.of_precision(execution.dtype)
     how = "fast" if together else "plain"

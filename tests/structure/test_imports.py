@@ -17,8 +17,16 @@ LAYERS = ("backend", "utils", "models", "scripts", "benchmarks", "tests")
 # What every room uses.
 FLAT_IN_UTILS = {
     *("__init__", "errors", "text", "progress", "html", "colours", "optional", "project"),
-    *("atomic_files", "regular_files", "json_files", "yaml_files", "xml_files", "array_cache"),
-    *("model_yamls", "boxes", "detections", "polygons", "ragged", "strengths"),
+    *(
+        "atomic_files",
+        "regular_files",
+        "json_files",
+        "yaml_files",
+        "xml_files",
+        "activation",
+        "array_cache",
+    ),
+    *("memory", "model_yamls", "boxes", "detections", "polygons", "ragged", "strengths"),
     *("image_limits", "tiling", "transform_list"),
 }
 # Large packages that not every command needs.

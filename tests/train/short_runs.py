@@ -22,7 +22,8 @@ from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.processes.suspend import StopRequests
 from utils.state.resume import find_resume_point, resumed_config
-from utils.tasks.table import complete_flags
+from utils.tasks.find import complete_flags
+from utils.weights.load import stored_model
 
 
 class Killed(BaseException):
@@ -64,7 +65,7 @@ def start(arguments: list[str], stop: StopRequests | None = None) -> Path:
     values, given = read_train_flags(arguments)
     point = find_resume_point(values, given)
     if point is None:
-        config = complete_flags(values, given)
+        config = complete_flags(values, given, stored_model)
         hyp = read_hyperparameters(config.hyp, config.override)
     else:
         config, hyp = resumed_config(values, given, point.header)

@@ -23,8 +23,7 @@ from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.suspend import Suspended
 from utils.processes.world import ALONE
-from utils.tasks.detection import DETECTION
-from utils.tasks.table import TASKS
+from utils.tasks.table import DETECTION, TASKS
 from utils.weights.checkpoint import Checkpoint, load_checkpoint
 from utils.weights.load import load_weights
 

@@ -38,7 +38,7 @@ from utils.report.plots.results import plot_evolution
 from utils.report.results import read_results
 from utils.state.folder import RunLock
 from utils.state.resume import FREE
-from utils.tasks.table import task_of_flags
+from utils.tasks.table import Task
 from utils.text import count, say
 from utils.yaml_files import yaml_text
 
@@ -56,7 +56,7 @@ OF_A_TRIAL = ("--evolve=0", "--storage=", "--suspend-file=", "--exist-ok", "--re
 log = logging.getLogger("evolve")
 
 
-def evolve(config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> None:
+def evolve(task: Task, config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> None:
     """Search hyper-parameters in --evolve trainings, and write the best ones.
 
     Raises:
@@ -71,7 +71,7 @@ def evolve(config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> Non
     (folder / "trials").mkdir(parents=True, exist_ok=True)
     with RunLock() as lock:
         lock.take(folder)
-        search = Search(config, hyp, folder)
+        search = Search(task, config, hyp, folder)
         log.info("the search is in %s; its trainings print into trials/*.log", from_here(folder))
         adopt_orphans()
         try:
@@ -119,9 +119,8 @@ class Training:
 class Search:
     """Trials that run side by side, one per device; a name may repeat."""
 
-    def __init__(self, config: TrainConfig, hyp: Hyperparameters, folder: Path) -> None:
+    def __init__(self, task: Task, config: TrainConfig, hyp: Hyperparameters, folder: Path) -> None:
         self._config, self._hyp, self._folder = config, hyp, folder
-        task = task_of_flags(vars(config))
         self._weights = task.fitness
         ranges = searched_ranges(hyp, task.unused)
         self._study = SearchStudy(

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from utils.data.loading.memory import free_memory
 from utils.errors import DatasetError
+from utils.memory import free_memory
 from utils.processes.world import ALONE, World
 from utils.text import count
 

@@ -195,13 +195,13 @@ def test_batches_that_cannot_fit_into_memory_are_refused_before_any_is_made(
 ):
     batch_bytes = 4 * 3 * 64 * 64
     needed = (1 + 2 * workers) * batch_bytes  # two in the making by each worker
-    monkeypatch.setattr("utils.data.loading.memory.free_memory", lambda: needed - 1)
+    monkeypatch.setattr("utils.memory.free_memory", lambda: needed - 1)
     message = "batches of 4 images of 64 x 64 px, .* GiB are free; use a smaller --img"
     with pytest.raises(UserError, match=message):
         train_loader(samples, workers)
     with pytest.raises(UserError, match=message):
         ValLoader(samples, 64, 4, workers, rectangular=False)
-    monkeypatch.setattr("utils.data.loading.memory.free_memory", lambda: needed)
+    monkeypatch.setattr("utils.memory.free_memory", lambda: needed)
     train_loader(samples, workers).close()
 
 
