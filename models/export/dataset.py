@@ -11,7 +11,7 @@ from backend.checks import CPU
 from models.evaluation.evaluate import evaluate
 from models.export.verify import INT8, evenly
 from models.heads.base import Head
-from models.inference.image_detector import Predictor
+from models.inference.predictors import Predictor
 from utils.data.image.view import View, whole_view
 from utils.data.loading.items import items_of
 from utils.data.loading.loader import ValLoader

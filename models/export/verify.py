@@ -10,10 +10,12 @@ import numpy as np
 
 from backend import autograd, ops
 from backend.checks import CPU
-from models.detector import Detector, images_to_tensor
+from models.detector import Detector
 from models.export.exported import ExportedPredictor
 from models.export.exported_heads import exported_outputs
 from models.inference.image_detector import network_input
+from models.inference.predictors import network_input
+from models.inputs import images_to_tensor
 from utils.boxes import clip_boxes, pairwise_iou
 from utils.data.image.letterbox import Letterbox, fit_letterbox, letterbox, resize_to_detect
 from utils.data.loading.reading import read_ahead

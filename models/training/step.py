@@ -14,8 +14,8 @@ import numpy as np
 from backend import autograd, dist, nn
 from backend.contract import Stage, Tensor
 from backend.processes import this_process
-from models.detector import images_to_tensor
 from models.heads.base import LossTerms, PassImages, WholeBatch
+from models.inputs import images_to_tensor
 from models.training.schedule import StepSettings
 from models.training.state import GRADIENT_NORM_LIMIT, TrainState, settle
 from models.training.step_watch import BatchName

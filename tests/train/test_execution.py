@@ -7,8 +7,8 @@ import pytest
 
 import backend
 from backend import amp, autograd, dist, nn, ops
-from models.detector import images_to_tensor
 from models.evaluation.evaluate import in_precision
+from models.inputs import images_to_tensor
 from models.training.execution import choose_precision
 from models.training.state import settle
 from models.training.step import train_step

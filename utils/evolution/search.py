@@ -33,7 +33,7 @@ from utils.processes.process_family import (
     wait_for_descendants,
 )
 from utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended
-from utils.project import PROJECT, from_here
+from utils.project import from_here
 from utils.report.plots.results import plot_evolution
 from utils.report.results import read_results
 from utils.state.folder import RunLock
@@ -184,7 +184,7 @@ class Search:
         own += [f"{name}={value!r}" for name, value in self._values_of(trial).items()]
         with folder.with_suffix(".log").open("ab") as file:
             process = subprocess.Popen(
-                [sys.executable, "-u", str(PROJECT / "train.py"), *sys.argv[1:], *OF_A_TRIAL, *own],
+                [sys.executable, "-u", *sys.argv, *OF_A_TRIAL, *own],
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
                 env=self._environment,
                 start_new_session=True,  # Ctrl-C is answered here

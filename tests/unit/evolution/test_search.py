@@ -196,7 +196,7 @@ def test_hopeless_trials_are_ended_early(tmp_path):
 
 
 def test_a_process_of_a_launcher_and_flags_that_go_on_are_refused(tmp_path, monkeypatch):
-    with pytest.raises(UserError, match="leave --resume out"):
+    with pytest.raises(UserError, match="--evolve with --resume"):
         run(tmp_path, "--resume")
     monkeypatch.setattr(search, "this_process", lambda: Process(rank=0, world_size=2))
     with pytest.raises(UserError, match="leave the launcher out"):
