@@ -10,7 +10,7 @@ import numpy as np
 
 from backend import nn, ops
 from backend.contract import Tensor
-from models.blocks.conv import Conv, gains_from_channels_last
+from models.blocks.conv import Conv
 from models.graph import IMAGE, ModelSpec, coarsest_stride, plan_layers
 from models.heads.base import Head
 from utils.errors import UserError
@@ -187,18 +187,3 @@ def check_image_size(size: int, stride: int, flag: str = "--img") -> None:
         raise UserError(
             f"{flag} {size} is no multiple of the model's stride {stride}; use {fitting}"
         )
-
-
-def images_to_tensor(
-    images: np.ndarray, device: str, dtype: str = "float32", channels_last: bool | None = None
-) -> Tensor:
-    """Map (B, 3, H, W) uint8 to float tensor of the same shape in [0, 1].
-
-    The layers keep the layout of their images; None chooses the one that the device gains from.
-    """
-    if channels_last is None:
-        channels_last = gains_from_channels_last(device, dtype)
-    pixels = images.transpose(0, 2, 3, 1)
-    if channels_last and pixels.flags.c_contiguous:  # as `np.stack` leaves decoded images
-        return ops.normalize_images(ops.tensor(pixels, device).permute(0, 3, 1, 2), dtype, True)
-    return ops.normalize_images(ops.tensor(images, device), dtype, channels_last)

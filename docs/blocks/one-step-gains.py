@@ -17,7 +17,7 @@ for side, classes in ((640, 80), (320, 80), (640, 5)):
 # --8<-- [end:page]
 
 from models.training.schedule import NOMINAL_BATCH
-from models.training.step import GRADIENT_NORM_LIMIT
+from models.training.state import GRADIENT_NORM_LIMIT
 
 fine, middle, coarse = LEVEL_BALANCE[3]
 values = {

@@ -6,9 +6,10 @@ import backend
 backend.use()
 
 from backend import autograd, nn, ops
-from models.detector import Detector, images_to_tensor
+from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.base import LossSettings
+from models.inputs import images_to_tensor
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.loader import TrainLoader

@@ -30,6 +30,13 @@ SURELY_FIT = 1 << 25  # values of images; asking takes 2 ms, as long as a small 
 log = logging.getLogger("detect")
 
 
+def detector_of(weights: Sequence[Weights], device: str, half: bool = False) -> ImageDetector:
+    """Build the models on a device, as --device names it; each call sets it by `configured`."""
+    device = backend.device.resolve(device)
+    predictor = make_predictor(weights, device, half=half)
+    return ImageDetector(predictor, device, DetectConfig.image_size, SuppressionSettings())
+
+
 def make_detector(
     config: DetectConfig, weights: Sequence[Weights], several: bool = True
 ) -> ImageDetector:

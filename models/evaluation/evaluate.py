@@ -14,8 +14,8 @@ import numpy as np
 
 from backend import autograd, ops
 from models.heads.base import Evaluator, Head, Loss, Sink
-from models.inference.image_detector import ImageDetector, Predictor, network_input
-from models.inference.predictors import HalfPrecision
+from models.inference.image_detector import ImageDetector
+from models.inference.predictors import HalfPrecision, Predictor, network_input
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.items import items_of
 from utils.data.loading.loader import ValLoader

@@ -17,13 +17,13 @@ from backend.checks import CPU
 from models.evaluation.evaluate import Validation, evaluate, evaluate_tiled
 from models.evaluation.val_files import VAL_FILES, ValFiles
 from models.heads.base import Sink
-from models.inference.image_detector import ImageDetector, Predictor
+from models.inference.image_detector import ImageDetector
 from models.inference.predictor import (
     make_predictor,
     suppression_settings,
     with_size,
 )
-from models.inference.predictors import OneClass
+from models.inference.predictors import OneClass, Predictor
 from utils.cli.val_config import STUDY, ValConfig
 from utils.data.loading.items import items_of
 from utils.data.loading.loader import ValLoader

@@ -12,8 +12,8 @@ from backend import ops
 from models.blocks.registry import find_block
 from models.export.exported_heads import form_of
 from models.heads.base import Head
-from models.inference.image_detector import Predictor
 from models.inference.predictor import log_once
+from models.inference.predictors import Predictor
 from utils.errors import UserError, brief
 from utils.export.metadata import FLOATS, PIXELS, Metadata, Outputs, Runtime, fault_of_returned
 from utils.weights.detecting import ExportedWeights, Weights

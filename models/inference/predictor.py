@@ -10,8 +10,7 @@ from typing import TypeVar
 
 from backend.processes import this_process
 from models.detector import require_image_size
-from models.inference.image_detector import Predictor
-from models.inference.predictors import Augmented, Ensemble, HalfPrecision, why_not_half
+from models.inference.predictors import Augmented, Ensemble, HalfPrecision, Predictor, why_not_half
 from models.stored import load_detector
 from utils.cli.detection_config import DetectionConfig
 from utils.detections import SuppressionSettings

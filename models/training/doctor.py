@@ -89,10 +89,10 @@ def choices(asked: int | None, device: str, cache: str) -> list[tuple[int, str]]
 
 def training_steps(job: Job, loader: TrainLoader) -> Iterator[Batch]:
     """Train on the first batch without end; yield it each time the device is done with it."""
-    from models.training.job import build
+    from models.training.start import build
     from models.training.step import train_step
 
-    state = build(job, None, len(loader))
+    state = build(job, len(loader))
     loader.align(state.model.stride)
     batch = next(loader.epoch(0))
     while True:

@@ -205,18 +205,11 @@ def validation_command(run: Run, device: str, name: str) -> list[str]:
 
 @on_main
 def write_work(
-    run: Run,
-    state: TrainState,
-    train_images: int,
-    cached: Mapping[str, str],
-    suppression: Mapping[str, Any],
+    run: Run, state: TrainState, of_loaders: Mapping[str, Any], suppression: Mapping[str, Any]
 ) -> None:
     """Write work.json: what another run must have done too for compare.py to compare their times.
 
-    Args:
-        train_images: of an epoch.
-        cached: how many images a cache took, by split.
-        suppression: settings of NMS in a validation.
+    of_loaders, suppression: the work of the loaders, and the settings of NMS.
     """
     config = run.job.config
     every = state.epoch if config.no_val else 1
@@ -230,8 +223,7 @@ def write_work(
         "accumulate": state.schedule.accumulate,
         "optimizer_steps": state.ema.updates,
         "parameters": count_parameters(state.model),
-        "train_images": train_images,
-        "cached": dict(cached),
+        **of_loaders,
         "epochs": state.epoch,
         "plotted_batches": plotted_batches(config.no_plots),
         "validation": {"images": len(run.job.data.val), "every": every, **suppression},

@@ -22,8 +22,9 @@ from backend import nn, ops
 from backend.processes import this_process
 from models.evaluation import evaluate as evaluation
 from models.graph import read_model_yaml
-from models.training.state import TrainState, build_state
-from models.training.step import settle, train_step
+from models.training.start import build_state
+from models.training.state import TrainState, settle
+from models.training.step import train_step
 from tests.small import (
     write_outlined_dataset,
     write_small_dataset,

@@ -22,10 +22,12 @@ from models.heads.base import LossSettings
 backend.use()  # before the models, whose classes derive from the framework's
 
 from backend import autograd, nn, ops
-from models.detector import Detector, images_to_tensor
+from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.base import LossTerms
-from models.training.state import TrainState, build_state
+from models.inputs import images_to_tensor
+from models.training.start import build_state
+from models.training.state import TrainState
 from models.training.step import train_step
 from tests.losses import arrays_of
 from tests.parity.table import DTYPES, Settings

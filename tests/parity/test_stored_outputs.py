@@ -16,7 +16,7 @@ from models.graph import read_model_yaml
 from models.heads.anchor.assign import assign_targets
 from models.training.ema import ModelEMA
 from models.training.optimizer import parameter_groups
-from models.training.step import GRADIENT_NORM_LIMIT
+from models.training.state import GRADIENT_NORM_LIMIT
 from tests.losses import arrays_of, loss_settings
 from tests.shared_files import shared_path
 from utils.data.loading.batch import Targets

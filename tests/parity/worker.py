@@ -19,7 +19,7 @@ backend.use()  # before the models, whose classes derive from the framework's
 from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.training.state import build_state
+from models.training.start import build_state
 from models.training.step import train_step
 from tests.losses import arrays_of
 from utils.cli.hyperparameters import read_hyperparameters

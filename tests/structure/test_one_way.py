@@ -82,6 +82,7 @@ OURS = {"read_text", "read_bytes"}  # as plain names they are those of utils/reg
 # What opens files otherwise, and why that is right.
 OPENED_ELSEWHERE = {
     ("utils/regular_files.py", "open"): "the one place",
+    ("utils/array_cache.py", "safe_open"): "of a file that is pinned",
     ("utils/weights/checkpoint.py", "safe_open"): "of a file that is pinned",
     ("utils/weights/checkpoint.py", "open"): "a folder, to sync it",
     ("utils/weights/members.py", "ZipFile"): "of a file that is open",

@@ -150,7 +150,7 @@ class TrainLoader(_Loader):
         if recipe.order.rectangular:
             augment = dataclasses.replace(recipe.augment, mosaic=0.0)
             recipe = dataclasses.replace(recipe, augment=augment)
-        source = TrainBatches(table_of(samples), recipe, world.process)
+        source = TrainBatches(table_of(samples), recipe, world.process.shard)
         source = _with_cache(source, cache, TRAIN_CACHE_FRACTION, "training", world)
         super().__init__(_with_recent_images(source, workers), workers, world)
 
@@ -218,7 +218,7 @@ class ValLoader(_Loader):
             batch_size,
             stride,
             rectangular,
-            world.process,
+            world.process.shard,
             fixed_size=fixed_size,
             items=items,
         )
