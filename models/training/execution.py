@@ -16,8 +16,9 @@ from backend.checks import CPU
 from backend.contract import Tensor
 from backend.processes import this_process
 from backend.proof import find_problem
-from models.blocks.conv import Conv, gains_from_channels_last
+from models.blocks.conv import Conv
 from models.heads.base import Loss, LossTerms
+from models.inputs import gains_from_channels_last
 from utils.errors import UserError
 from utils.processes.ranks import on_main
 from utils.report.stage_timer import StageTimer

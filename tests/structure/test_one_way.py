@@ -88,7 +88,7 @@ OPENED_ELSEWHERE = {
     ("utils/weights/members.py", "ZipFile"): "of a file that is open",
     ("utils/weights/members.py", "open"): "a member of a zip that is open",
     ("utils/data/loading/image_cache.py", "open"): "of another rank, by its address",
-    ("utils/data/loading/memory.py", "read_text"): "/proc and /sys",
+    ("utils/memory.py", "read_text"): "/proc and /sys",
     ("backend/cores.py", "read_text"): "/proc and /sys",
     ("backend/devices.py", "read_text"): "/proc",
     ("utils/comparison/load.py", "read_text"): "/proc",

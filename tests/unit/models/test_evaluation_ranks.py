@@ -11,7 +11,7 @@ from models.evaluation import evaluate as evaluation
 from models.heads.anchor.head import AnchorHead
 from models.heads.base import LossTerms
 from models.heads.mask.head import MaskHead, MaskRows
-from models.inference import image_detector
+from models.inference import predictors
 from tests.rank_threads import run_rank_threads
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.samples import Sample
@@ -109,13 +109,13 @@ class Received:
 
 @pytest.fixture(autouse=True)
 def one_thread_at_a_time(monkeypatch):
-    to_tensor = image_detector.images_to_tensor
+    to_tensor = predictors.images_to_tensor
 
     def locked(*arguments, **options):
         with _ONE_AT_A_TIME:
             return to_tensor(*arguments, **options)
 
-    monkeypatch.setattr(image_detector, "images_to_tensor", locked)
+    monkeypatch.setattr(predictors, "images_to_tensor", locked)
 
 
 def evaluate(samples, world=ALONE, model=None, loss=None, **options):
