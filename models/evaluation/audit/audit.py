@@ -31,7 +31,7 @@ from utils.detections import Detections, GroundTruth
 from utils.errors import UserError, brief
 from utils.evaluation.nms import SuppressionSettings
 from utils.processes.cores import loader_workers
-from utils.state.folder import create_run_folder
+from utils.run_folder import create_run_folder
 from utils.text import count, say
 
 # What lies far below any confidence counts as evidence too; a box counts for each of its classes.
