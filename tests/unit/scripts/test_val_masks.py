@@ -19,6 +19,7 @@ from tests.tiny_tasks import with_polygons, write_tiny_segmenter
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.errors import DatasetError, UserError
+from utils.report.task_reports import REPORTS
 
 # COCO's decoder warns of NumPy 2's keyword `copy`.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")
