@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
 from utils.data.sources.samples import Sample
 from utils.errors import UserError
-from utils.evaluation.coco.results_file import CocoMaskResults, CocoResults
 from utils.evaluation.legacy import LegacyEvaluator
 from utils.evaluation.masks import legacy_masks
 from utils.text import count
@@ -21,17 +20,11 @@ class ValFiles(NamedTuple):
     Attributes:
         annotations: reads the objects of samples in COCO's file, for --annotations; UserError for
             a file that is not as it should be.
-        coco_results: makes what writes predictions.json, for --save-json.
         legacy: makes what measures YOLOv5's own figures, for --legacy-metric.
     """
 
     annotations: Callable[[Path, Sequence[Sample], Sequence[str]], CocoAnnotations]
-    coco_results: Callable[[Sequence[str], Sequence[Sample]], CocoResults]
     legacy: Callable[[Sequence[str]], Any]
-
-
-def _of_boxes(class_names: Sequence[str], samples: Sequence[Sample]) -> CocoResults:
-    return CocoResults(class_names, [sample.image_path for sample in samples])
 
 
 def _mask_annotations(
@@ -48,6 +41,6 @@ def _mask_annotations(
 
 
 VAL_FILES: dict[str, ValFiles] = {
-    "detect": ValFiles(read_coco_annotations, _of_boxes, LegacyEvaluator),
-    "segment": ValFiles(_mask_annotations, CocoMaskResults, legacy_masks),
+    "detect": ValFiles(read_coco_annotations, LegacyEvaluator),
+    "segment": ValFiles(_mask_annotations, legacy_masks),
 }
