@@ -174,7 +174,7 @@ class TrainedDetector:
 
     def _config(self, **options: Any) -> DetectConfig:
         config = call_config(len(self.class_names), **options)
-        self._detector.head.task.check(config)
+        config.refuse(self._detector.head.task.refused)
         return with_size(config, self._detector.predictor, self._weights)
 
 

@@ -26,6 +26,7 @@ from utils.detect.config import DetectConfig, call_config
 from utils.detect.media.image_file import GivenImage, as_list
 from utils.detect.media.source import Frame
 from utils.detect.results.of_task import RESULTS
+from utils.errors import UserError
 from utils.image_limits import MAX_PIXELS
 from utils.model_yamls import shipped_model
 from utils.weights.checkpoint import Checkpoint, Header
@@ -57,7 +58,8 @@ class HubModel:
     def _place(self, device: str, half: bool) -> None:
         self._detector, self._half = detector_of(self._weights, device, half), half
         head = self._detector.head
-        head.task.require("hub")
+        if "hub" in head.task.refused:
+            raise UserError(head.task.refused["hub"])
         self.device, self.stride = self._detector.device, self._detector.predictor.stride
         self._class_names = class_names_of(self._weights[0], head.num_classes)
         self.names = dict(enumerate(self._class_names))
@@ -85,7 +87,7 @@ class HubModel:
         ready = time.perf_counter()
         rows = detector.predict(views)
         predicted = time.perf_counter()
-        results: list[Any] = [  # of boxes: `Task.require`
+        results: list[Any] = [  # of boxes: `Task.refused`
             RESULTS[detector.head.task.name].of(
                 frame, detector.finish([view], [found]), self._class_names
             )

@@ -48,7 +48,7 @@ def make_detector(
     device = backend.device.resolve(config.device)
     log.info(backend.device.describe(device))
     predictor = make_predictor(weights, device, config.augment, config.half)
-    predictor.head.task.check(config)
+    config.refuse(predictor.head.task.refused)
     image_size = with_size(config, predictor, weights).image_size
     require_known("--classes", config.classes, predictor.head.num_classes)
     lanes = num_lanes(device, weights) if several else 1

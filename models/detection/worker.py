@@ -69,7 +69,7 @@ class ServedModel:
         if query.get("max_det", 1) > most:
             raise UserError(f"max_det {query['max_det']}; at most {most:,} are accepted")
         config = call_config(len(self.class_names), **{**self.about["defaults"], **query})
-        self.detector.head.task.check(config)
+        config.refuse(self.detector.head.task.refused)
         return configured(self.detector, replace(config, image_size=self.detector.image_size))
 
 

@@ -12,6 +12,8 @@ from backend import autograd, ops
 from backend.checks import CPU
 from models.detector import Detector
 from models.export.exported import ExportedPredictor
+from models.export.exported_heads import exported_outputs
+from models.inference.image_detector import network_input
 from models.inference.predictors import network_input
 from models.inputs import images_to_tensor
 from utils.boxes import clip_boxes, pairwise_iou
@@ -135,7 +137,7 @@ def enlarged(image: np.ndarray, size: tuple[int, int], times: float) -> np.ndarr
 def outputs_of(model: Detector, images: np.ndarray) -> Outputs:
     """Return what the model predicts in images (B, 3, H, W) uint8; errors as `make_trials`."""
     with autograd.no_grad():
-        outputs = model.head.exported(model(images_to_tensor(images, CPU)))
+        outputs = exported_outputs(model.head, model(images_to_tensor(images, CPU)))
     found = tuple(map(ops.to_numpy, outputs))
     if not all(np.isfinite(output).all() for output in found):
         raise UserError(

@@ -15,8 +15,9 @@ import numpy as np
 from backend import autograd
 from models.heads.base import Head
 from models.inference.predictors import Predictor, network_input
-from utils.data.image.view import View, place
+from utils.data.image.view import View, place, view_of
 from utils.detections import SuppressionSettings
+from utils.evaluation.joining import join_views
 from utils.tiling import Tiling
 
 
@@ -62,7 +63,7 @@ class ImageDetector:
         """
         stride, fixed_size = self.predictor.stride, self.predictor.fixed_size
         size, tiling = (image.shape[0], image.shape[1]), self.tiling
-        whole = self.head.task.view(image, self.image_size, stride, fixed_size)
+        whole = view_of(self.head.task.name)(image, self.image_size, stride, fixed_size)
         if tiling is None or max(size) <= tiling.side:
             return [whole]
         height, width = tiling.tile_size(size)
@@ -113,7 +114,7 @@ class ImageDetector:
         if len(views) == 1:
             return found[0]
         regions_xyxy = np.array([view.region_xyxy for view in views])
-        return self.head.join(found, regions_xyxy, self.suppression)
+        return join_views(found, regions_xyxy, self.suppression)
 
     def detect(self, images: Sequence[np.ndarray]) -> list[Any]:
         """Return what is found in each image (H, W, 3) uint8 RGB."""

@@ -120,7 +120,7 @@ def with_size(config: AnyConfig, predictor: Predictor, weights: Sequence[Weights
     """
     size = config.image_size
     if not config.is_size_given:
-        size = predictor.head.task.input_size(weights[0].trained_size)
+        size = predictor.head.task.input_size(weights[0].trained_size, size)
     if predictor.fixed_size is None:
         require_image_size(size, predictor.stride, trains=False)
     else:

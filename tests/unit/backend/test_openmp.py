@@ -9,6 +9,7 @@ import pytest
 
 import backend
 from backend import cores, openmp
+from utils.processes.launch import rank_variables
 from utils.project import PROJECT
 
 NAMES = (*openmp.WAITING, *openmp.THREADS)
@@ -112,3 +113,28 @@ def test_a_system_without_control_groups_has_its_affinity(monkeypatch, tmp_path)
     monkeypatch.setattr(cores, "OWN_GROUPS", tmp_path / "absent")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(3)))
     assert cores.usable_cores() == 3
+
+
+@pytest.mark.parametrize("name", [None, *openmp.THREADS])
+def test_it_is_known_who_chose_the_threads(monkeypatch, name):
+    monkeypatch.setattr(openmp, "_are_asked_for", None)
+    for variable in openmp.THREADS:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(openmp, "_chosen", lambda environment: {})
+    if name:
+        monkeypatch.setenv(name, "3")
+    openmp.choose_threads()
+    assert openmp.are_asked_for() == (name is not None)
+
+
+@pytest.mark.parametrize("users", [None, "2"])
+def test_a_number_that_only_divides_the_cores_is_nobodys_wish(monkeypatch, users):
+    monkeypatch.setattr(openmp, "_are_asked_for", None)
+    for variable in (*openmp.THREADS, openmp.DIVIDED):
+        monkeypatch.delenv(variable, raising=False)
+    if users:
+        monkeypatch.setenv("OMP_NUM_THREADS", users)
+    for name, value in rank_variables(2).items():
+        monkeypatch.setenv(name, value)
+    openmp.choose_threads()
+    assert openmp.are_asked_for() == (users is not None)

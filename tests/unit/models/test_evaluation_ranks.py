@@ -147,10 +147,8 @@ def assert_same_figures(found, expected):
     mine, theirs = found.result, expected.result
     np.testing.assert_array_equal(mine.confusion.matrix(), theirs.confusion.matrix())
     assert theirs.confusion.matrix()[:2].sum() > 3
-    for name in ("num_found", "num_correct"):
-        np.testing.assert_array_equal(
-            getattr(mine.by_confidence, name), getattr(theirs.by_confidence, name)
-        )
+    for curves, wanted in zip(mine.by_confidence, theirs.by_confidence, strict=True):
+        np.testing.assert_array_equal(curves, wanted)
     assert list(mine.examples) == list(theirs.examples) == list(range(len(SIZES)))
     for index, example in theirs.examples.items():
         for array, wanted in zip(mine.examples[index].found, example.found, strict=True):
