@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -26,7 +27,6 @@ from models.export.dataset import (
     fault_of_score,
     score,
     table,
-    warning_of_score,
 )
 from models.export.exported import ExportedPredictor
 from models.export.exported_heads import exported_kind, exported_outputs
@@ -63,7 +63,6 @@ log = logging.getLogger("export")
 NOTHING_FOUND = (
     "nothing is found in these images; give --data with images that show the model's classes"
 )
-OLDER = "older"  # of a folder whose name the new one takes
 
 
 @dataclass
@@ -229,8 +228,6 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
         found = score(made.name, predictor, export.dataset, metadata, export.settings)
         if fault := fault_of_score(found, model, metadata):
             raise UserError(fault)
-        if text := warning_of_score(found, model, metadata):
-            log.warning(text)
         difference = result.differences
         export.scores.append(found._replace(megabytes=megabytes(made), difference=difference))
     if KINDS[metadata.output].has_nms and not result.num_matched:
@@ -272,25 +269,12 @@ def write_trace(model: Detector, metadata: Metadata, path: Path) -> None:
 
 
 def move(made: Path, path: Path, row: Format) -> None:
-    """Put a file or folder in its place; an older one goes only if that succeeds.
-
-    Rename replaces no folder that has files in it. So an older one is first moved beside the new
-    one, and moved back on failure. Only a kill between the two leaves both there.
-
-    Raises:
-        UserError: something else is in the way.
-    """
+    """Put a file or folder in its place, for an older one; UserError if something else is there."""
     require_free_place(path, row)
-    older = made.with_name(OLDER)
     with ending_later():
-        if row.folder and path.exists():
-            path.rename(older)
-        try:
-            made.replace(path)
-        except BaseException:
-            if older.exists():
-                older.rename(path)
-            raise
+        if row.folder and path.exists():  # what rename does not replace
+            shutil.rmtree(path)
+        made.replace(path)
 
 
 def megabytes(path: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from backend.openmp import thread_variables
+from backend.cores import thread_variables
 from utils.atomic_files import atomic_text_file
 from utils.data.loading.batch import Batch
 

@@ -8,7 +8,7 @@ import backend
 
 backend.use()
 
-from backend import openmp  # noqa: E402
+from backend import cores  # noqa: E402
 from models.blocks.registry import count_gflops  # noqa: E402
 from models.graph import plan_layers, read_model_yaml  # noqa: E402
 from models.training.execution import choose_step_threads  # noqa: E402
@@ -22,7 +22,7 @@ SPEC = read_model_yaml("models/yolov5n.yaml")
 def chosen(monkeypatch):
     """Return the numbers of threads that were set, in a process that began with 4."""
     numbers = []
-    monkeypatch.setattr(openmp, "_are_asked_for", False)
+    monkeypatch.setattr(cores, "_are_asked_for", False)
     monkeypatch.setattr(backend.device, "host_threads", lambda: 4, raising=False)
     monkeypatch.setattr(backend.device, "set_host_threads", numbers.append, raising=False)
     return numbers
@@ -58,6 +58,6 @@ def test_what_a_rank_computes_at_a_time_counts(chosen):
 
 def test_the_users_number_and_other_devices_are_left_alone(chosen, monkeypatch):
     choose(img=96, batch_size=8, device="cuda:0")
-    monkeypatch.setattr(openmp, "_are_asked_for", True)
+    monkeypatch.setattr(cores, "_are_asked_for", True)
     choose(img=96, batch_size=8)
     assert chosen == []
