@@ -16,7 +16,7 @@ from utils.detect.pipeline.report import Done, RunReport, Window
 from utils.detect.results.run_files import RunFiles
 from utils.detect.tracker import SourceTrackers
 from utils.errors import UserError
-from utils.state.folder import create_run_folder
+from utils.run_folder import create_run_folder
 from utils.text import say
 from utils.weights.detecting import Weights
 

@@ -117,10 +117,10 @@ def test_a_system_without_control_groups_has_its_affinity(monkeypatch, tmp_path)
 
 @pytest.mark.parametrize("name", [None, *cores.THREADS])
 def test_it_is_known_who_chose_the_threads(monkeypatch, name):
-    monkeypatch.setattr(openmp, "_are_asked_for", None)
+    monkeypatch.setattr(cores, "_are_asked_for", None)
     for variable in cores.THREADS:
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(openmp, "_chosen", lambda environment: {})
+    monkeypatch.setattr(cores, "_chosen", lambda environment: {})
     if name:
         monkeypatch.setenv(name, "3")
     cores.choose_threads()
@@ -129,7 +129,7 @@ def test_it_is_known_who_chose_the_threads(monkeypatch, name):
 
 @pytest.mark.parametrize("users", [None, "2"])
 def test_a_number_that_only_divides_the_cores_is_nobodys_wish(monkeypatch, users):
-    monkeypatch.setattr(openmp, "_are_asked_for", None)
+    monkeypatch.setattr(cores, "_are_asked_for", None)
     for variable in (*cores.THREADS, cores.DIVIDED):
         monkeypatch.delenv(variable, raising=False)
     if users:
