@@ -15,7 +15,7 @@ import numpy as np
 import backend
 from backend.checks import CPU
 from models.evaluation.evaluate import Validation, evaluate, evaluate_tiled
-from models.evaluation.val_files import VAL_FILES, ValFiles
+from models.evaluation.val_files import VAL_FILES, LabelFiles, ValFiles
 from models.heads.base import Sink
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import (
@@ -35,7 +35,6 @@ from utils.data.sources.splits import only_classes
 from utils.detections import GroundTruth
 from utils.errors import UserError
 from utils.evaluation.coco.results_file import CocoResults
-from utils.evaluation.label_files import LabelFiles
 from utils.processes import watchdog
 from utils.processes.cores import loader_workers
 from utils.processes.world import World
