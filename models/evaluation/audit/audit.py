@@ -27,7 +27,7 @@ from utils.detections import Detections, GroundTruth
 from utils.errors import UserError, brief
 from utils.evaluation.nms import SuppressionSettings
 from utils.processes.cores import loader_workers
-from utils.state.folder import create_run_folder
+from utils.run_folder import create_run_folder
 from utils.text import count, say
 from utils.weights.checkpoint import Checkpoint
 from utils.weights.transfer import match_classes
