@@ -64,7 +64,6 @@ _NOT_EIGHT_BITS = ("F", "I")
 _MAX_READS = 1 << 12
 _MAX_HEADER_BYTES = 1 << 23
 _SCAN_START, _JPEG_END = b"\xff\xda", b"\xff\xd9"
-_BLOCK_BYTES = 1 << 20
 
 
 class BrokenImageError(Exception):
@@ -147,21 +146,13 @@ def check_complete(file: BinaryIO, kind: str) -> None:
 
 def _check_jpeg(file: BinaryIO) -> None:
     file.seek(-len(_JPEG_END), io.SEEK_END)
+    if file.read() == _JPEG_END:
+        return
+    file.seek(0)
+    content = file.read()
     # Some cameras append data. A preview in the header ends before the last scan starts.
-    if file.read() != _JPEG_END and _find_last(file, _JPEG_END) <= _find_last(file, _SCAN_START):
+    if content.rfind(_JPEG_END) <= content.rfind(_SCAN_START):
         raise BrokenImageError("truncated: the JPEG file does not reach its end mark")
-
-
-def _find_last(file: BinaryIO, mark: bytes) -> int:
-    """Return where the last mark of two bytes in a file starts, -1 for nowhere."""
-    end = file.seek(0, io.SEEK_END)
-    while end > 1:
-        start = max(0, end - _BLOCK_BYTES)
-        file.seek(start)
-        if (found := file.read(end - start).rfind(mark)) >= 0:
-            return start + found
-        end = start + 1 if start else 0  # the mark may lie across two blocks
-    return -1
 
 
 def read_header(file: BinaryIO) -> ImageHeader:
@@ -257,7 +248,6 @@ class BoundedReads:
     """
 
     def __init__(self, file: BinaryIO):
-        self.seek, self.tell = file.seek, file.tell
         self._file = file
         self._reads, self._bytes = _MAX_READS, _MAX_HEADER_BYTES
 
