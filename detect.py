@@ -19,7 +19,7 @@ from utils.data.sources.class_folders import ClassFolders
 from utils.data.sources.dataset import BUILT_INS, load_dataset
 from utils.detect.config import parse_detect_flags
 from utils.detect.media.finding import are_several, find_sources
-from utils.detect.window import require_window
+from utils.detect.pipeline.report import require_window
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED
 from utils.weights.detecting import load_all_to_detect

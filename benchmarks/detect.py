@@ -51,7 +51,7 @@ class Detected:
 
     def batches(self) -> list[Any]:
         """Return what the network takes, as tensors."""
-        from models.detector import images_to_tensor
+        from models.inputs import images_to_tensor
 
         tensors, size = [], self.config.batch_size
         with Reader(self.detector.views, size, 1, StageSeconds()) as reader:
@@ -95,7 +95,7 @@ class Detected:
 
 def build(flags: argparse.Namespace, device: str) -> Detected:
     """Return what is measured, with the flags of detect.py."""
-    from models.detection.job import make_detector
+    from models.detection.settings import make_detector
     from models.inference.predictor import class_names_of
 
     config = DetectConfig(

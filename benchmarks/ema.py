@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from backend import autograd, multi_tensor, nn, ops, optim
+from backend import autograd, nn, ops
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
 from utils.processes.command import run_command
 
@@ -45,15 +45,13 @@ def build_candidates(cfg: Path, device: str) -> tuple[dict[str, Run], dict[str, 
     """Return the updates, and the EMA that each changes."""
     from models.detector import Detector
     from models.graph import read_model_yaml
-    from models.training.ema import decay_after
-    from models.training.fast import Updates
+    from models.training.ema import ModelEMA, decay_after
 
     models = [Detector(read_model_yaml(cfg, 80)) for _ in range(3)]
     for model in models:
         model.initialize(0)
         nn.place(model, device, "float32")
-    plain = Updates(optim, ops.ema_update_).average_of(models[1])
-    fast = Updates(multi_tensor, multi_tensor.ema_update_).average_of(models[2])
+    plain, fast = ModelEMA(models[1]), ModelEMA(models[2], together=True)
     looped = nn.frozen_copy(models[0])
     # EMAs that differ from the weights, by up to 1.
     changed = {

@@ -49,8 +49,8 @@ def build_model(cfg: Path, device: str) -> Any:
 
 def build_candidates(name: str, cfg: Path, device: str) -> dict[str, Run]:
     """Return the step of each, after a check that three steps give the same weights."""
-    from models.training.fast import backpropagate
     from models.training.optimizer import parameter_groups
+    from models.training.updates import backpropagate
 
     runs, weights = {}, []
     # Of one pass: a GPU may add up another one in another order. And given before each step, since

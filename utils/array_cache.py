@@ -1,15 +1,14 @@
 """Arrays that can be made again, kept for the next run in the user's cache folder.
 
 $DUET_CACHE, else $XDG_CACHE_HOME/duet, else ~/.cache/duet. An empty DUET_CACHE keeps nothing. A
-file is a digest, then safetensors: one that is damaged, or of another version, counts as absent. If
-a file cannot be written, a line in the log says so, and the work goes on.
+file that is not whole, or of another version, counts as absent. If one cannot be written, a line in
+the log says so, and the work goes on.
 
 Source of the folder's place: the XDG Base Directory Specification 0.8.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import os
@@ -18,14 +17,14 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load, save
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from utils.atomic_files import atomic_file
 from utils.project import PROJECT
-from utils.regular_files import read_bytes
+from utils.regular_files import pinned, read_bytes
 
 VARIABLE = "DUET_CACHE"
-MAX_FILE_BYTES = 1 << 30
 MAX_FOLDER_BYTES = 2 << 30  # of all files of one kind; the oldest go
 # A file system's clock ticks every few milliseconds, that of FAT every two seconds: a file that was
 # just changed may be changed again without another time.
@@ -61,34 +60,30 @@ def version_of(*patterns: str) -> bytes:
 
 
 def read_arrays(kind: str, name: str, version: bytes) -> dict[str, np.ndarray] | None:
-    """Return the arrays that `write_arrays` kept, read-only; None if they are not there."""
+    """Return the arrays that `write_arrays` kept of this version; None if they are not there."""
     path = _path(kind, name)
     if path is None:
         return None
     try:
-        content = read_bytes(path, MAX_FILE_BYTES)
-    except (OSError, MemoryError):
-        return None
-    digest, content = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-    if digest != _digest(version, content):
-        return None
-    with contextlib.suppress(OSError):
+        with pinned(path, MAX_FOLDER_BYTES) as own, safe_open(own, framework="numpy") as file:
+            if (file.metadata() or {}).get("version") != _hash(version):
+                return None
+            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         os.utime(path)  # it was used
-    return load(content)
+        return arrays
+    except (OSError, SafetensorError):
+        return None
 
 
 def write_arrays(kind: str, name: str, version: bytes, arrays: Arrays) -> None:
-    """Keep arrays of up to a GiB for the next run; a failure is a line in the log."""
+    """Keep arrays for the next run; a failure is a line in the log."""
     path = _path(kind, name)
     if path is None:
         return
-    if sum(array.nbytes for array in arrays.values()) > MAX_FILE_BYTES * 0.99:
-        return log.info("%s are not kept for the next run: they are larger than a GiB", kind)
     try:
-        content = save(dict(arrays))
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with atomic_file(path) as file:
-            file.write(_digest(version, content) + content)
+            file.write(save(dict(arrays), metadata={"version": _hash(version)}))
         _remove_oldest(path.parent)
     except OSError as error:
         log.info("%s are not kept for the next run: %s", kind, error)
@@ -99,11 +94,8 @@ def _path(kind: str, name: str) -> Path | None:
     return None if folder is None else folder / kind / f"{name}.safetensors"
 
 
-def _digest(version: bytes, content: bytes) -> bytes:
-    """Return a hash of a version and of the bytes of a safetensors file."""
-    digest = hashlib.blake2b(version, digest_size=_DIGEST_BYTES)
-    digest.update(content)
-    return digest.digest()
+def _hash(version: bytes) -> str:
+    return hashlib.blake2b(version, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def _remove_oldest(folder: Path) -> None:

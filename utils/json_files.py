@@ -6,8 +6,8 @@ entry, not of the file.
 
 from __future__ import annotations
 
-import codecs
 import copy
+import io
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ MAX_DEPTH = 64
 MAX_BYTES = 1 << 27  # of a file of ours
 LARGEST_COUNT = 2**53  # far above any number of batches or images
 MAX_ENTRY = 1 << 26  # characters of an entry, or of a member that is no list
-_BLOCK_BYTES = 1 << 20
+_BLOCK_CHARACTERS = 1 << 20
 _BLANKS = " \t\n\r"
 _BEHIND_A_VALUE = frozenset(_BLANKS + ",]}:")
 _ABSENT = object()
@@ -154,24 +154,15 @@ def read_members(path: Path, max_bytes: int) -> Iterator[tuple[str, Iterator[Any
             else:
                 text.value()
                 yield name, None
-        if text.next_character():
-            raise ValueError(f"more follows after its end, at character {text.position}")
+        text.take("")
 
 
 class _Text:
     """The text of a file, of which a window is in memory."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._file = io.TextIOWrapper(file, "utf-8-sig")
         self._window, self._at = "", 0
-        self._before = 0  # characters in front of the window
-        self._ended = False
-
-    @property
-    def position(self) -> int:
-        """The number of characters that were read."""
-        return self._before + self._at
 
     def next_character(self) -> str:
         """Return the next character that is no blank; "" at the end of the file."""
@@ -184,11 +175,12 @@ class _Text:
                 return ""
 
     def take(self, expected: str) -> None:
-        """Pass a character that must come next."""
-        if (found := self.next_character()) != expected:
-            what = brief(found) if found else "its end"
-            raise ValueError(f"{what} at character {self.position}, where {expected} is needed")
-        self._at += 1
+        """Pass a character that must come next; "" stands for the end of the file."""
+        if self.next_character() != expected:
+            found = self._window[self._at :][:20]
+            what = brief(found) if found else "the end of the file"
+            raise ValueError(f"{expected or 'its end'} is needed where {what} follows")
+        self._at += len(expected)
 
     def values(self, closing: str) -> Iterator[Any]:
         """Yield values with commas between them, up to a closing character, which is passed."""
@@ -197,7 +189,7 @@ class _Text:
             while self.next_character() != closing:
                 self.take(",")
                 yield self.value()
-        self._at += 1
+        self.take(closing)
 
     def value(self) -> Any:
         """Return the value that comes next."""
@@ -207,7 +199,8 @@ class _Text:
             try:
                 value, end = _DECODER.raw_decode(self._window, self._at)
             except json.JSONDecodeError as error:  # perhaps only because the window ends
-                reason = f"{error.msg.removesuffix(' at')} at character {self._before + error.pos}"
+                near = brief(self._window[error.pos :][:20])
+                reason = f"{error.msg.removesuffix(' at')} where {near} follows"
             except RecursionError:
                 raise _too_deep() from None
             else:
@@ -217,15 +210,11 @@ class _Text:
             if len(self._window) - self._at > MAX_ENTRY:
                 raise ValueError(f"{reason}; an entry has at most {MAX_ENTRY:,} characters")
             if not self._read_on():
-                raise ValueError(f"{reason}, where the file ends")
+                raise ValueError(f"{reason}, and the file ends")
 
     def _read_on(self) -> bool:
         """Forget what was read and read at least as much as is left; False at the file's end."""
-        if self._ended:
-            return False
         left = self._window[self._at :]
-        block = self._file.read(max(_BLOCK_BYTES, len(left)))
-        self._ended = not block
-        self._before += self._at
-        self._window, self._at = left + self._decoder.decode(block, final=self._ended), 0
-        return True
+        block = self._file.read(max(_BLOCK_CHARACTERS, len(left)))
+        self._window, self._at = left + block, 0
+        return bool(block)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import logging
-import shutil
 import sys
-import textwrap
 import threading
-import time
-from collections.abc import Iterable
+from typing import Any
 
 from tqdm import tqdm
 
@@ -17,19 +15,29 @@ from utils.text import as_message, discard_unread, write_what_cannot_be_encoded
 
 # 80 columns hold it with an epoch of four digits and three losses; a longer one is cut at its end.
 BAR = "{desc} |{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
-ENDLESS = "{desc} {n_fmt}, {elapsed}{postfix}"  # of work whose end nobody knows
+LINE = "{desc}: {n_fmt} of {total_fmt} {unit}, {remaining} left{postfix}"
+ENDLESS = "{desc}: {n_fmt} {unit}, {elapsed}{postfix}"  # of work whose end nobody knows
 
 LINE_SECONDS = 30.0  # between two lines where there is no terminal
 
 log = logging.getLogger("progress")
 CLEAR_LINE = "\r\033[K"
-NO_BREAK = "\u00a0"
+
+
+class _Lines(io.TextIOBase):
+    """What a bar is written to where there is no terminal."""
+
+    def write(self, text: str) -> int:
+        if line := text.strip():
+            log.info("%s", line)
+        return len(text)
 
 
 class Progress:
     """Shows the progress of a piece of work until the block ends; the bar is then removed.
 
-    Of several processes only the first shows it. Threads may share it.
+    Of several processes only the first shows it. Threads may share it. Where there is no terminal
+    a line comes from time to time.
     """
 
     def __init__(self, total: int | None, title: str, unit: str, done: int = 0) -> None:
@@ -38,17 +46,17 @@ class Progress:
         Args:
             total: None if it is not known.
         """
-        self._total, self._title, self._unit = total, title, unit
-        self._begun_with = self._done = done
-        self._start = self._told = time.monotonic()
-        self._lock = threading.Lock()
-        is_main = this_process().is_main
-        bar = is_main and sys.stderr.isatty()
+        is_bar, self._lock = sys.stderr.isatty(), threading.Lock()
+        self._with_total = BAR if is_bar else LINE
+        where: dict[str, Any] = {"dynamic_ncols": True}
+        if not is_bar:
+            where = {"file": _Lines(), "mininterval": LINE_SECONDS, "delay": LINE_SECONDS,
+                     "miniters": 1, "position": 0}  # fmt: skip
         self._bar = tqdm(
-            total=total, initial=done, desc=title, leave=False, dynamic_ncols=True,
-            bar_format=ENDLESS if total is None else BAR, disable=not bar,
+            total=total, initial=done, desc=title, unit=unit, leave=False, smoothing=0,
+            bar_format=ENDLESS if total is None else self._with_total,
+            disable=not this_process().is_main, **where,
         )  # fmt: skip
-        self._writes_lines = is_main and not bar
 
     def __enter__(self) -> Progress:
         return self
@@ -57,35 +65,16 @@ class Progress:
         self._bar.close()
 
     def expect(self, total: int) -> None:
-        """Say how many units there are, if that was not known at the start."""
+        """Take how many units there are, if that was not known at the start."""
         with self._lock:
-            self._total = self._bar.total = total
-            self._bar.bar_format = BAR
+            self._bar.total, self._bar.bar_format = total, self._with_total
 
     def update(self, note: str = "") -> None:
         """Count a unit that is done; the note is shown next to the bar."""
         with self._lock:
-            self._done += 1
             if note:
                 self._bar.set_postfix_str(note, refresh=False)
             self._bar.update()
-            now = time.monotonic()
-            if (
-                self._writes_lines
-                and now >= self._told + LINE_SECONDS
-                and self._done != self._total
-            ):
-                self._told = now
-                log.info("%s", self._line(now - self._start, note))
-
-    def _line(self, seconds: float, note: str) -> str:
-        if self._total is None:
-            line = f"{self._title}: {self._done:,} {self._unit}, {clock(seconds)}"
-        else:
-            left = seconds * (self._total - self._done) / (self._done - self._begun_with)
-            done = f"{self._done:,} of {self._total:,} {self._unit}"
-            line = f"{self._title}: {done}, {clock(left)} left"
-        return f"{line}, {note}" if note else line
 
 
 def clock(seconds: float) -> str:
@@ -102,6 +91,8 @@ class LineHandler(logging.StreamHandler):
         return as_message(super().format(record))
 
     def emit(self, record: logging.LogRecord) -> None:
+        if not sys.stderr.isatty():  # no bar; `_Lines` may hold tqdm's lock and wait for ours
+            return super().emit(record)
         with tqdm.external_write_mode(file=self.stream):
             if self.stream.isatty():
                 self.stream.write(CLEAR_LINE)  # another rank's bar may stand there
@@ -126,15 +117,3 @@ def begin_lines(speaker: str, level: int) -> None:
     handler = LineHandler(sys.stdout)
     logging.basicConfig(format=f"{speaker}%(message)s", level=level, handlers=[handler])
     logging.captureWarnings(True)
-
-
-def joined(parts: Iterable[str]) -> str:
-    """Return parts of a line with two spaces between them.
-
-    On a terminal that is too narrow the line is broken between parts; a log has it whole.
-    """
-    line = "  ".join(part.replace(" ", NO_BREAK) for part in parts)
-    if sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
-        line = textwrap.fill(line, max(width, 20), subsequent_indent="  ", break_on_hyphens=False)
-    return line.replace(NO_BREAK, " ")

@@ -45,16 +45,11 @@ def read_transforms(path: str) -> str:
 
     The file maps names to arguments, in the order in which they are applied: `Blur: {p: 0.01}`.
 
-    Args:
-        path: or the text itself, as a command has it that starts another one with its settings.
-
     Raises:
         UserError: it cannot be read, or names what is no known transform.
     """
     if not path:
         return ""
-    if path.startswith("{"):
-        return json.dumps(parse_transforms(path))
     found = find_yaml(path, FOLDER)
     document = read_yaml(FLAG, found, f"{PUBLIC_TRANSFORMS} is an example")
     require_known(f"{FLAG} {found}", document)

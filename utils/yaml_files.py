@@ -175,9 +175,11 @@ class _Reader:
         return values
 
     def _key(self, event: Any) -> str | int:
-        key = self._value(event) if isinstance(event, yaml.ScalarEvent) else None
+        key: Any = self._value(event) if isinstance(event, yaml.ScalarEvent) else []
         if not isinstance(key, (str, int)) or isinstance(key, bool):
-            raise self._refused(event, "a key must be text or a whole number; put it in quotes")
+            raise self._refused(
+                event, f"the key {brief(key)} is not text or a whole number; put it in quotes"
+            )
         return key
 
     def _scalar(self, event: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from docs.figures.drawing import HUES, Figure, Point
-from utils.data.image.decoding import LabelledImage, SourceImage
+from utils.data.image.labelled import LabelledImage, SourceImage
 from utils.data.randomness import sample_generator
 from utils.data.shapes.dataset import ShapesConfig, draw_file
 from utils.data.shapes.scene import OUTLINES, Scene, draw_scene
@@ -28,7 +28,7 @@ def shapes_file(index: int) -> Scene:
 def source(scene: Scene) -> SourceImage:
     """Return a drawn image as what training reads from a file."""
     return SourceImage(
-        scene.image.shape[:2], scene.class_index, scene.boxes_xyxy, 1, _giver(scene.image)
+        scene.image.shape[:2], scene.class_index, scene.boxes_xyxy, None, 1, _giver(scene.image)
     )
 
 

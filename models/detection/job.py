@@ -12,10 +12,9 @@ from models.inference.predictor import class_names_of
 from utils.detect.config import DetectConfig
 from utils.detect.media.finding import are_several
 from utils.detect.media.source import Source
-from utils.detect.pipeline.report import Done, RunReport
+from utils.detect.pipeline.report import Done, RunReport, Window
 from utils.detect.results.run_files import RunFiles
 from utils.detect.tracker import SourceTrackers
-from utils.detect.window import Window
 from utils.errors import UserError
 from utils.processes.interrupt import ending_at_termination
 from utils.state.folder import create_run_folder
@@ -39,11 +38,11 @@ def run_detection(
     detector = make_detector(config, weights, are_several(sources, config.tiling))
     class_names = class_names_of(weights[0], detector.predictor.head.num_classes)
     folder = create_run_folder(config.project, config.name, config.exist_ok)
-    report = RunReport(sources)
+    report = RunReport(sources, config.source)
     track = None
     if config.track:
         track = SourceTrackers(config.confidence_threshold, config.class_agnostic).update
-    log.info("weights: %s; source: %s", " ".join(config.weights), report.source(config.source))
+    log.info("weights: %s; source: %s", " ".join(config.weights), report.sources)
     add = with_window(report.add, config)
     try:
         with ending_at_termination(), report, RunFiles(folder, config, class_names) as files:
@@ -55,7 +54,7 @@ def run_detection(
     if not report.num_frames:
         with contextlib.suppress(OSError):  # labels of an earlier run may be in it
             folder.rmdir()
-        raise UserError(f"--source {report.source(config.source)}: nothing in it could be read")
+        raise UserError(f"--source {report.sources}: nothing in it could be read")
     report.print_totals(pipeline.seconds.by_stage)
     say(f"results in {folder}")
     return report.num_broken

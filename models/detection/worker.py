@@ -30,7 +30,7 @@ from utils.detect.media.image_file import decode_image
 from utils.detect.media.source import BrokenSourceError, Frame
 from utils.detect.pipeline.background import num_threads
 from utils.detect.results.image_result import ImageResult
-from utils.detect.results.of_task import result_of
+from utils.detect.results.of_task import RESULTS
 from utils.errors import UserError
 from utils.serve.config import ModelSource, ServeConfig
 from utils.serve.frames import pack_frame, read_frame
@@ -69,7 +69,7 @@ class ServedModel:
         if query.get("max_det", 1) > most:
             raise UserError(f"max_det {query['max_det']}; at most {most:,} are accepted")
         config = call_config(len(self.class_names), **{**self.about["defaults"], **query})
-        self.detector.head.task.check(config)
+        config.refuse(self.detector.head.task.refused)
         return configured(self.detector, replace(config, image_size=self.detector.image_size))
 
 
@@ -79,7 +79,7 @@ def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
     Raises:
         UserError: weights, a device or settings that cannot be used.
     """
-    shared = {field.name for field in fields(DetectConfig)} & {one.name for one in fields(config)}
+    shared = {field.name for field in fields(DetectConfig)} & vars(config).keys()
     settings = {name: getattr(config, name) for name in shared} | {"weights": (source.weights,)}
     weights = load_to_detect(source.weights, config.runtime, several=True)
     detector = make_detector(DetectConfig(**settings), [weights])
@@ -87,7 +87,7 @@ def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
     side = detector.image_size
     detector.predictor.require_memory((most, 3, side, side), trains=False)
     detector.detect([np.full((side, side, 3), FILL, np.uint8)])
-    class_names = class_names_of(weights, detector.predictor.head.num_classes)
+    class_names = class_names_of(weights, detector.head.num_classes)
     runtime = weights.runtime.name if isinstance(weights, ExportedWeights) else None
     about = {
         "name": source.name,
@@ -223,7 +223,7 @@ class Worker:
     def _finish(self, model: ServedModel, job: Job, rows: Any, batch: int) -> None:
         kind, frame = job.asked["answer"], Frame(job.image, "image")
         found = job.detector.finish([job.view], [rows])
-        result = result_of(job.detector.head.task.name, frame, found, model.class_names)
+        result = RESULTS[job.detector.head.task.name].of(frame, found, model.class_names)
         body, media_type = b"", "application/json"
         if kind != "json":
             suffix = suffix_that_holds(SUFFIXES[kind], result.image)  # a large JPEG becomes PNG

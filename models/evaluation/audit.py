@@ -16,6 +16,7 @@ from models.evaluation.evaluate import evaluate
 from models.inference.predictor import class_names_of, make_predictor
 from utils.atomic_files import atomic_text_file
 from utils.cli.audit_config import AuditConfig
+from utils.data.loading.items import items_of
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import ground_truth
 from utils.data.sources.dataset_yaml import DatasetSpec
@@ -62,7 +63,9 @@ def run_audit(
     """Detect in all images, compare with their labels, and write audit.html and audit.csv."""
     device = backend.device.resolve(config.device)
     model = make_predictor(weights, device, config.augment, config.half)
-    model.head.task.require("audit")
+    task = model.head.task
+    if "audit" in task.refused:
+        raise UserError(task.refused["audit"])
     require_image_size(config.image_size, model.stride, trains=False)
     in_dataset, in_model = share_classes(
         config, dataset.class_names, weights[0].header.class_names, model.head.num_classes
@@ -71,7 +74,7 @@ def run_audit(
     auditor = Auditor(lowest, in_model != NOTHING)
 
     def labels_of(place: int) -> GroundTruth:
-        truth = model.head.task.ground_truth(samples[place])
+        truth = items_of(task.name).ground_truth(samples[place])
         class_index = in_model[truth.class_index]
         return truth._replace(class_index=class_index).take(np.flatnonzero(class_index != NOTHING))
 

@@ -14,8 +14,10 @@ import numpy as np
 
 from backend import autograd, ops
 from models.heads.base import Evaluator, Head, Loss, Sink
-from models.inference.image_detector import ImageDetector, Predictor, network_input
+from models.inference.image_detector import ImageDetector
+from models.inference.predictors import HalfPrecision, Predictor, network_input
 from utils.data.loading.batch import Batch, Targets
+from utils.data.loading.items import items_of
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import read_ahead
 from utils.data.sources.samples import Sample
@@ -100,6 +102,11 @@ def evaluate(
     return Validation(evaluator.result(), losses)
 
 
+def in_precision(model: Predictor, device: str, dtype: str, channels_last: bool) -> Predictor:
+    """Return a model of float32 weights as it computes in a dtype; "float32": as it is."""
+    return model if dtype == "float32" else HalfPrecision(model, device, dtype, channels_last)
+
+
 def evaluate_tiled(
     detector: ImageDetector,
     samples: Sequence[Sample],
@@ -161,11 +168,12 @@ def _receiver(
     world: World,
 ) -> Callable[[FoundImage], None]:
     """Return what takes each image and hands it on with its objects: to the sinks on rank 0."""
+    items = items_of(head.task.name)
     takers = (evaluator, *sinks) if world.process.is_main else (evaluator,)
 
     def receive(image: FoundImage) -> None:
         index = image.image_index
-        objects = objects_of(index) if objects_of else head.task.ground_truth(samples[index])
+        objects = objects_of(index) if objects_of else items.ground_truth(samples[index])
         for taker in takers:
             taker.add(index, image.found, objects)
 

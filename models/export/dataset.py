@@ -11,8 +11,9 @@ from backend.checks import CPU
 from models.evaluation.evaluate import evaluate
 from models.export.verify import INT8, evenly
 from models.heads.base import Head
-from models.inference.image_detector import Predictor
+from models.inference.predictors import Predictor
 from utils.data.image.view import View, whole_view
+from utils.data.loading.items import items_of
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import read_ahead
 from utils.data.sources.samples import Sample
@@ -97,7 +98,13 @@ def score(
     samples, size, head = dataset.samples, metadata.image_size, predictor.head
     batch = max(metadata.batch_size, BATCH)
     with ValLoader(
-        samples, max(size), batch, 0, metadata.stride, fixed_size=size, items=head.task.val_items
+        samples,
+        max(size),
+        batch,
+        0,
+        metadata.stride,
+        fixed_size=size,
+        items=items_of(head.task.name),
     ) as loader:
         result = evaluate(predictor, loader, samples, dataset.class_names, CPU, settings).result
     return Score(name, head.figures(result), head.fitness(result))

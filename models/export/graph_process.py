@@ -13,6 +13,7 @@ from utils.processes.start import start_command
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
+import dataclasses
 import signal
 import subprocess
 import sys
@@ -41,8 +42,9 @@ def write_graph(config: ExportConfig, path: Path) -> None:
         UserError: as that process says.
         WorkerError: it failed or was ended; the text has its traceback.
     """
+    words = as_words(dataclasses.replace(config, backend=None))
     done = subprocess.run(
-        [sys.executable, "-m", MODULE, str(path), *as_words(config, leave_out=("backend",))],
+        [sys.executable, "-m", MODULE, str(path), *words],
         cwd=PROJECT,
         stdin=subprocess.DEVNULL,
         capture_output=True,

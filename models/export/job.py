@@ -29,12 +29,15 @@ from models.export.dataset import (
     table,
 )
 from models.export.exported import ExportedPredictor
+from models.export.exported_heads import exported_kind, exported_outputs
 from models.export.graph_process import write_graph
 from models.export.verify import Trial, chosen_images, make_trials, verify
 from models.heads.base import Head
 from models.inference.predictor import class_names_of
 from models.stored import fold_batch_norm, load_detector
 from utils.atomic_files import atomic_file
+from utils.data.image.view import view_of
+from utils.data.sources.needed_labels import check_labels_to_score
 from utils.data.sources.samples import table_of
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
@@ -93,12 +96,13 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     require_below_limit(checkpoint.ema, config.half)
     model = load_detector(checkpoint, CPU)
     if not config.is_size_given:
-        size = model.head.task.input_size(checkpoint.trained_size)
+        size = model.head.task.input_size(checkpoint.trained_size, max(config.image_size))
         config = dataclasses.replace(config, sizes=(size,), is_size_given=True)
     metadata = metadata_for(config, checkpoint, model)
     if dataset is not None:
         samples = table_of(dataset.samples)
-        model.head.task.check_to_score(samples, dataset.name, config.weights, dataset.is_of_folders)
+        task = model.head.task.name
+        check_labels_to_score(task, samples, dataset.name, config.weights, dataset.is_of_folders)
         names, classes = dataset.class_names, model.head.num_classes
         if len(names) != classes:
             raise UserError(
@@ -155,7 +159,7 @@ def metadata_for(config: ExportConfig, checkpoint: Checkpoint, model: Detector) 
 
 def output_kind(config: ExportConfig, head: type[Head]) -> str:
     """Return the kind of output; UserError for flags or formats that do not go with the head."""
-    kind = head.exported_kind(config.nms, config.efficient_nms, config.letterbox)
+    kind = exported_kind(head, config.nms, config.efficient_nms, config.letterbox)
     outputs, most = KINDS[kind].outputs, KINDS[kind].most
     if most is not None and config.top_all > most:
         raise UserError(
@@ -208,7 +212,7 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
     metadata, calibration = export.metadata, None
     if export.config.int8:
         assert export.dataset is not None, "the flags ask for --data"
-        view = export.model.head.task.view
+        view = view_of(export.model.head.task.name)
         calibration = calibration_images(export.dataset.samples, metadata, view)
     row.convert(source_of(export, row), made, metadata, calibration)
     if not KINDS[metadata.output].runs_here:
@@ -249,7 +253,7 @@ class Decoded(nn.Module):
         self.model = model
 
     def forward(self, images: Tensor) -> Tensor | tuple[Tensor, ...]:
-        outputs = self.model.head.exported(self.model(images))
+        outputs = exported_outputs(self.model.head, self.model(images))
         return outputs if len(outputs) > 1 else outputs[0]
 
 

@@ -10,9 +10,12 @@ import numpy as np
 
 from backend import autograd, ops
 from backend.checks import CPU
-from models.detector import Detector, images_to_tensor
+from models.detector import Detector
 from models.export.exported import ExportedPredictor
+from models.export.exported_heads import exported_outputs
 from models.inference.image_detector import network_input
+from models.inference.predictors import network_input
+from models.inputs import images_to_tensor
 from utils.boxes import clip_boxes, pairwise_iou
 from utils.data.image.letterbox import fit_letterbox, letterbox, resize_to_detect
 from utils.data.loading.reading import read_ahead
@@ -113,7 +116,7 @@ def fitted(images: Sequence[np.ndarray], size: tuple[int, int]) -> np.ndarray:
 def outputs_of(model: Detector, images: np.ndarray) -> Outputs:
     """Return what the model predicts in images (B, 3, H, W) uint8; errors as `make_trials`."""
     with autograd.no_grad():
-        outputs = model.head.exported(model(images_to_tensor(images, CPU)))
+        outputs = exported_outputs(model.head, model(images_to_tensor(images, CPU)))
     found = tuple(map(ops.to_numpy, outputs))
     if not all(np.isfinite(output).all() for output in found):
         raise UserError(

@@ -17,24 +17,23 @@ import backend
 from backend.checks import CPU
 from backend.processes import local_world_size, this_process
 from models.training.multi_scale import MultiScale
-from models.training.start import build_model
-from models.training.state import TrainState, build_state
-from models.training.step import settle, train_step
+from models.training.start import build_model, build_state
+from models.training.state import TrainState, settle
+from models.training.step import train_step
 from utils.boxes import cxcywh_to_xyxy
-from utils.cli.train_config import TrainConfig
-from utils.data.image.decoding import LabelledImage
+from utils.data.image.labelled import LabelledImage
 from utils.data.loading.batch import Batch, join_targets
 from utils.data.loading.items import BOXES, BoxItems
-from utils.data.loading.memory import free_memory
 from utils.data.loading.quads import QUAD
 from utils.data.sources.samples import table_of
 from utils.errors import UserError
+from utils.memory import free_memory
 from utils.processes import watchdog
 from utils.processes.host_memory import keep_freed_memory
 from utils.processes.ranks import on_main
 from utils.processes.world import World
 from utils.report.stage_timer import StageTimer
-from utils.state.run import Job
+from utils.state.job import Job
 from utils.text import count
 
 PART_OF_FREE = 0.8  # of the memory that is free at the start; the rest is for what was not measured
@@ -43,8 +42,6 @@ LARGEST, LARGEST_ON_CPU = 1024, 16
 MEASURED_ON_CPU = 2
 STEPS = 2  # per size; the first one allocates optimizer state
 GIB = 2**30
-
-Measure = Callable[[int], int]  # images -> the most bytes during their steps
 
 log = logging.getLogger("train")
 
@@ -59,44 +56,34 @@ def with_batch_size(job: Job) -> Job:
     with watchdog.phase("measuring the batch size"):
         on_rank = fitting_batch(job, device)
         gc.collect()  # the model that was measured
-    batch = on_rank * job.world.process.world_size
+    batch = on_rank * job.session.world.process.world_size
     return dataclasses.replace(job, config=dataclasses.replace(job.config, batch_size=batch))
 
 
 def fitting_batch(job: Job, device: str) -> int:
     """Return how many images each rank has memory for."""
+    config, data, world = job.config, job.data, job.session.world
     if device == CPU:
         keep_freed_memory()
-    level = log.level
-    log.setLevel(logging.WARNING)  # the lines come again when the run's own model is built
-    try:
-        state = measured_state(job, device)
-    finally:
-        log.setLevel(level)
-    side, boxes = job.config.image_size, most_boxes(job)
-    if job.config.multi_scale:
-        side = MultiScale.of_model(side, state.model.stride, job.config.seed).sizes()[-1]
-
-    def train_on(batch: Batch) -> None:
-        for _ in range(STEPS):
-            train_step(state, batch, StageTimer(state.device))
-            settle(state)  # reads the losses: the steps are done
-            state.watch.end_epoch()
+    state = measured_state(job, device)
+    side, boxes = config.image_size, most_boxes(job)
+    if config.multi_scale:
+        side = MultiScale.of_model(side, state.model.stride, config.seed).sizes()[-1]
 
     def measure(images: int) -> int:
-        batch = crowded_batch(images, side, boxes, job.items)
-        return backend.device.peak_memory(lambda: train_on(batch), device)
+        batch = crowded_batch(images, side, boxes, data.items)
+        return backend.device.peak_memory(lambda: train_on(state, batch), device)
 
     present = backend.device.peak_memory(lambda: None, device)
-    budget = memory_budget(job.config, device, present)
-    on_rank = -(-len(job.train_samples) // job.world.process.world_size)
-    most = min(LARGEST_ON_CPU if device == CPU else LARGEST, on_rank)
-    most = max(most // QUAD, 1) * QUAD if job.config.quad else most
+    budget = memory_budget(device, present, may_have_graphs=config.compile and device != CPU)
+    group = QUAD if config.quad else 1
+    ranks = world.process.world_size
+    most = min(LARGEST_ON_CPU if device == CPU else LARGEST, -(-len(data.train) // ranks))
+    most = max(most // group, 1) * group
     largest_measured = min(MEASURED_ON_CPU, most) if device == CPU else most
-    peaks = measure_sizes(measure, present, largest_measured, budget, job.world)
-    fitting = min(most, fit_line(peaks, budget))
-    fitting = fitting // QUAD * QUAD if job.config.quad else fitting
-    fitting = int(np.concatenate(job.world.all_gather(np.array([fitting], np.int64))).min())
+    peaks = measure_sizes(measure, present, largest_measured, budget, world)
+    own = min(most, fit_line(peaks, budget)) // group * group
+    fitting = int(np.concatenate(world.all_gather(np.array([own], np.int64))).min())
     largest = sorted(peaks.items())[1:][-2:]
     measured = ", ".join(f"{peak / GIB:.2f} GiB with {count(n, 'image')}" for n, peak in largest)
     what = f"{measured} of {side} x {side} px with {count(boxes, 'box', 'boxes')}"
@@ -105,7 +92,6 @@ def fitting_batch(job: Job, device: str) -> int:
             f"--batch-size -1: {what} in a training step, {budget / GIB:.1f} GiB may be used; use "
             "a smaller --img or model"
         )
-    ranks = job.world.process.world_size
     on_main(log.info)(
         "--batch-size -1: the process has %s in a training step and may have %.2f GiB: "
         "--batch-size %d%s%s",
@@ -120,31 +106,45 @@ def fitting_batch(job: Job, device: str) -> int:
 
 def measured_state(job: Job, device: str) -> TrainState:
     """Return what training steps of a model like the job's read and change."""
-    ranks = job.world.process.world_size
+    ranks = job.session.world.process.world_size
     # One shape alone is compiled; a step that is not takes more memory.
     config = dataclasses.replace(
         job.config, batch_size=ranks, multi_scale=False, quad=False, compile=False
     )
-    model = build_model(config, job.start, job.class_names)
-    return build_state(config, job.hyp, model, 1, device)
+    level = log.level
+    log.setLevel(logging.WARNING)  # the lines come again when the run's own model is built
+    try:
+        model = build_model(config, job.start, job.data.class_names)
+        return build_state(config, job.hyp, model, 1, device)
+    finally:
+        log.setLevel(level)
 
 
-def memory_budget(config: TrainConfig, device: str, present: int) -> int:
+def train_on(state: TrainState, batch: Batch) -> None:
+    """Train on a batch until the device has done it."""
+    for _ in range(STEPS):
+        train_step(state, batch, StageTimer(state.device))
+        settle(state)  # reads the losses: the steps are done
+        state.watch.end_epoch()
+
+
+def memory_budget(device: str, present: int, may_have_graphs: bool) -> int:
     """Return the bytes that this process may have: those in use, and a fraction of the free."""
     free = backend.device.free_memory(device)
     if free is None:
         free = free_memory() // local_world_size()
     # Graphs keep their memory: a batch of another size, which has no graph, needs as much beside.
-    may_have_graphs = config.compile and device != CPU
     return present + int(PART_OF_FREE * free / (2 if may_have_graphs else 1))
 
 
 def measure_sizes(
-    measure: Measure, present: int, most: int, budget: int, world: World
+    measure: Callable[[int], int], present: int, most: int, budget: int, world: World
 ) -> dict[int, int]:
     """Return the peaks of 0, 1, 2, 4, ... images, as long as the next size may fit on all ranks.
 
-    present: bytes, without images.
+    Args:
+        measure: returns the most bytes during steps of so many images.
+        present: bytes, without images.
     """
     peaks, images = {0: present}, 1
     while images <= most and not world.any(fit_line(peaks, budget) < images):
@@ -175,8 +175,8 @@ def most_boxes(job: Job) -> int:
     """Return how many boxes an augmented image can have."""
     strengths = job.config.augmentation(job.hyp)
     tiles = (9 if strengths.mosaic9 else 4) if strengths.mosaic else 1
-    twice = (strengths.mixup > 0) + (job.hyp.copy_paste > 0)
-    most = int(table_of(job.train_samples).num_objects.max())
+    twice = (strengths.mixup > 0) + (strengths.copy_paste > 0)
+    most = int(table_of(job.data.train).num_objects.max())
     return most * tiles * 2**twice
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import backend
@@ -14,9 +14,7 @@ from backend import nn, ops
 from backend.processes import this_process
 from models.detector import Detector
 from models.stored import stored_spec
-from models.training.state import TrainState
-from models.training.step import settle
-from models.training.step_watch import NO_SCALE
+from models.training.state import TrainState, settle
 from utils.cli.run_config import as_document
 from utils.cli.train_config import run_settings
 from utils.errors import UserError
@@ -33,19 +31,34 @@ def capture(run: Run, state: TrainState, is_best: bool = False) -> Checkpoint:
     is_best: whether it holds the best weights so far.
     """
     settle(state)
+    job = run.job
     header = Header(
         model=state.model.spec.document,
-        class_names=run.class_names,
+        class_names=job.data.class_names,
         epoch=state.epoch,
         batch_number=state.batch_number,
         last_update=state.last_update,
         ema_updates=state.ema.updates,
         best_fitness=state.best_fitness,
-        hyperparameters=as_document(run.hyp),
-        settings=run_settings(run.config),
+        hyperparameters=as_document(job.hyp),
+        settings=run_settings(job.config),
         backend=backend.use(),
         loss_scale=state.loss_scale.value,
-        progress=progress_of(run, state, is_best),
+        progress={
+            "is_best": is_best,
+            "best_epoch": state.best_epoch,
+            "finite_updates": state.loss_scale.finite_updates,
+            "scores_before_epoch": {str(at): list(x) for at, x in state.class_scores.items()},
+            "loss_names": list(state.watch.loss_names),
+            "watch": state.watch.state(),
+            "loss": {name: ops.to_numpy(x).tolist() for name, x in state.learnt.items()},
+            "seconds": state.timer.state(),
+            "work": run.work.state(),
+            "columns": run.results.columns,
+            "results": run.results.rows,
+            "data": dict(job.data.digests),
+            "world_size": this_process().world_size,
+        },
     )
     return Checkpoint(
         header,
@@ -53,25 +66,6 @@ def capture(run: Run, state: TrainState, is_best: bool = False) -> Checkpoint:
         ema=nn.state_arrays(state.ema.model),
         optimizer=state.optimizer.state_arrays(),
     )
-
-
-def progress_of(run: Run, state: TrainState, is_best: bool) -> dict[str, Any]:
-    """Return what a state holds beside weights and counts, as JSON values."""
-    return {
-        "is_best": is_best,
-        "best_epoch": state.best_epoch,
-        "finite_updates": state.loss_scale.finite_updates,
-        "scores_before_epoch": {str(at): list(scores) for at, scores in state.class_scores.items()},
-        "loss_names": list(state.watch.loss_names),
-        "watch": state.watch.state(),
-        "loss": {name: ops.to_numpy(x).tolist() for name, x in state.learnt.items()},
-        "seconds": state.timer.state(),
-        "work": run.work.state(),
-        "columns": run.results.columns,
-        "results": run.results.rows,
-        "data": dict(run.data),
-        "world_size": this_process().world_size,
-    }
 
 
 def restore(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
@@ -82,7 +76,7 @@ def restore(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
     """
     header = checkpoint.header
     try:
-        _restore_progress(run, state, header)
+        _restore_progress(run, state, header.progress)
         nn.load_state_arrays(state.model, checkpoint.model)
         nn.load_state_arrays(state.ema.model, checkpoint.ema)
         state.optimizer.load_state_arrays(checkpoint.optimizer)
@@ -92,29 +86,22 @@ def restore(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
     state.last_update, state.ema.updates = header.last_update, header.ema_updates
     state.best_fitness = header.best_fitness
     # Else the run was not in float16, as --amp auto may be.
-    if state.loss_scale.adapts and header.loss_scale != NO_SCALE:
+    if state.loss_scale.adapts and header.loss_scale != 1:
         state.loss_scale.value = header.loss_scale
     log.info(
         "resumed after %s, in epoch %d of %d%s",
         count(state.batch_number, "batch", "batches"),
-        min(state.epoch + 1, run.config.epochs),
-        run.config.epochs,
-        "".join(f"; {difference}" for difference in differences(header, run.config.sync_bn)),
+        min(state.epoch + 1, state.schedule.epochs),
+        state.schedule.epochs,
+        "".join(f"; {text}" for text in differences(header, run.job.config.sync_bn)),
     )
 
 
-def _restore_progress(run: Run, state: TrainState, header: Header) -> None:
-    progress = header.progress
+def _restore_progress(run: Run, state: TrainState, progress: Mapping[str, Any]) -> None:
     names = progress["loss_names"]
     if names != list(state.watch.loss_names):
         raise ValueError(f"its losses are {', '.join(names)}")
-    scores = {int(at): tuple(of) for at, of in progress["scores_before_epoch"].items()}
-    if progress.get("class_scores"):  # earlier versions kept only those before the next epoch
-        scores[header.epoch] = tuple(progress["class_scores"])
-    state.class_scores = scores
-    # Earlier versions lowered it when memory ran out, each rank its own.
-    lowered = [size for size in (*progress.get("micro_batches", ()), state.micro_batch) if size]
-    state.micro_batch = min(lowered, default=0)
+    state.class_scores = {int(at): tuple(x) for at, x in progress["scores_before_epoch"].items()}
     state.loss.restore(progress["loss"])
     state.learnt = state.loss.state()
     state.watch.restore(progress["watch"])

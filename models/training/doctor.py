@@ -14,28 +14,24 @@ if __name__ == "__main__":
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import backend
 from backend.checks import CPU
 from backend.devices import check_device
 from backend.select import choose
 from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
+from utils.cli.train_config import AUTO_BATCH, read_train_flags
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.command import run_command
 from utils.processes.cores import bind_numa, loader_workers
-from utils.processes.world import ALONE
 from utils.report.stage_timer import StageTimer
-from utils.state.run import train_recipe
-from utils.tasks.table import check_flags, task_of_flags
+from utils.state.job import Job, read_data, train_recipe
+from utils.tasks.find import complete_flags, find_task
 from utils.text import say
-from utils.weights.checkpoint import Checkpoint
-from utils.weights.load import load_weights
+from utils.weights.load import load_weights, stored_model
 
 SECONDS = 4.0  # of each measurement, after its warm-up
 CACHED_SAMPLES = 256  # enough for a measurement; filling a cache takes a pass over its images
@@ -43,9 +39,9 @@ ENOUGH = 1.1  # what a loader must make of what the model takes, so that it neve
 
 
 def main() -> None:
-    values, given = read_train_flags(program="python -m models.training.doctor")
-    task = task_of_flags(values)
-    config = TrainConfig(**task.completed(values, given))
+    config = complete_flags(
+        *read_train_flags(program="python -m models.training.doctor"), stored_model
+    )
     if config.nproc > 1:
         raise UserError(
             f"--nproc {config.nproc}: one process is measured; leave it out, and give --batch-size "
@@ -54,34 +50,24 @@ def main() -> None:
     if config.batch_size == AUTO_BATCH:
         raise UserError("--batch-size -1: give the number of images whose speed is to be measured")
     check_device(config.device, choose(config.backend))
-    check_flags(task, config)
+    hyp = read_hyperparameters(config.hyp, config.override)
     if config.bind_numa:
         say(bind_numa(config.device))
     start = load_weights(config.weights) if config.weights else None
-    dataset = load_dataset(
-        config.data,
-        splits=("train",),
-        single_class=config.single_class,
-        train_part=config.train_part,
-    )
-    samples = load_split(dataset, "train", ALONE, config.max_pixels, config.fraction)
-    task.check_samples(samples, dataset.name, dataset.is_of_folders)
+    task = find_task(config.task, config.cfg, start.header.model if start else {})
+    data = read_data(config, task.name)
+    recipe = train_recipe(config, hyp, data.items)
     backend.use(config.backend)
-    device = backend.device.resolve(config.device)
-    hyp = read_hyperparameters(config.hyp, config.override)
-    recipe = train_recipe(config, hyp, task.items(config))
-
-    def make_loader(workers: int, cache: str = "") -> TrainLoader:
-        shown = samples[:CACHED_SAMPLES] if cache else samples
-        return TrainLoader(shown, recipe, workers, cache)
-
-    steps = training_steps(config, make_loader, start, dataset.class_names, device)
-    model_speed = images_per_second(steps, warm_up=2)
+    say(backend.device.describe(backend.device.resolve(config.device)))
+    with TrainLoader(data.train, recipe) as loader:
+        steps = training_steps(Job(config, hyp, data, start=start), loader)
+        model_speed = images_per_second(steps, warm_up=2)
     say(f"model: {model_speed:.1f} images/s in training steps of {config.batch_size}")
     speeds = []
-    for workers, cache in choices(config):
+    for workers, cache in choices(config.workers, config.device, config.cache):
         flags = f"--workers {workers}" + (f" --cache {cache}" if cache else "")
-        with make_loader(workers, cache) as loader:
+        shown = data.train[:CACHED_SAMPLES] if cache else data.train
+        with TrainLoader(shown, recipe, workers, cache) as loader:
             epochs = (loader.epoch(number) for number in itertools.count())
             # The workers start meanwhile; with a cache, a pass and most of another fill it.
             warm_up = 2 * len(loader) if cache else 4 * max(1, workers)
@@ -89,44 +75,29 @@ def main() -> None:
         per_worker = f"{speed / max(1, workers):.1f} per worker"
         say(f"loader: {speed:.1f} images/s with {flags}, {per_worker}")
         speeds.append((flags, speed))
-    say(*verdict(config, model_speed, speeds, device == CPU).splitlines())
+    on_cpu = backend.device.resolve(config.device) == CPU
+    say(*verdict(config.image_size, model_speed, speeds, on_cpu).splitlines())
 
 
-def choices(config: TrainConfig) -> list[tuple[int, str]]:
-    """Return (workers, cache) to measure: what the flags choose comes first."""
+def choices(asked: int | None, device: str, cache: str) -> list[tuple[int, str]]:
+    """Return (workers, cache) to measure: what the flags of these names choose comes first."""
     cores = len(os.sched_getaffinity(0))
-    chosen = loader_workers(config.workers, config.device)
+    chosen = loader_workers(asked, device)
     counts = list(dict.fromkeys((chosen, 1, cores)))
-    return [(count, config.cache) for count in counts] + ([] if config.cache else [(chosen, "ram")])
+    return [(count, cache) for count in counts] + ([] if cache else [(chosen, "ram")])
 
 
-def training_steps(
-    config: TrainConfig,
-    make_loader: Callable[[int], TrainLoader],
-    start: Checkpoint | None,
-    class_names: Sequence[str],
-    device: str,
-) -> Iterator[Batch]:
-    """Train on the first batch without end; yield it each time the device is done with it.
-
-    start: weights to begin with.
-    """
-    from models.training.execution import choose_step_threads
-    from models.training.start import build_model
-    from models.training.state import build_state
+def training_steps(job: Job, loader: TrainLoader) -> Iterator[Batch]:
+    """Train on the first batch without end; yield it each time the device is done with it."""
+    from models.training.start import build
     from models.training.step import train_step
 
-    model = build_model(config, start, class_names)
-    choose_step_threads(config, model.spec, device, ranks=1)
-    hyp = read_hyperparameters(config.hyp, config.override)
-    with make_loader(0) as loader:
-        loader.align(model.stride)
-        state = build_state(config, hyp, model, len(loader), device)
-        batch = next(loader.epoch(0))
-    say(backend.device.describe(device))
+    state = build(job, len(loader))
+    loader.align(state.model.stride)
+    batch = next(loader.epoch(0))
     while True:
-        train_step(state, batch, StageTimer(device))
-        backend.device.synchronize(device)
+        train_step(state, batch, StageTimer(state.device))
+        backend.device.synchronize(state.device)
         yield batch
 
 
@@ -141,7 +112,7 @@ def images_per_second(batches: Iterator[Batch], warm_up: int) -> float:
 
 
 def verdict(
-    config: TrainConfig, model_speed: float, speeds: Sequence[tuple[str, float]], on_cpu: bool
+    image_size: int, model_speed: float, speeds: Sequence[tuple[str, float]], on_cpu: bool
 ) -> str:
     """Return what is slower, and the flags that change it.
 
@@ -152,7 +123,7 @@ def verdict(
     if loader_speed >= ENOUGH * model_speed:
         text = (
             f"bottleneck: the model. The loader has {compared}. An epoch gets faster with a "
-            f"smaller --img than {config.image_size}, a smaller --cfg, "
+            f"smaller --img than {image_size}, a smaller --cfg, "
             + ("or a GPU as --device" if on_cpu else "or a larger --batch-size")
         )
     elif fastest > ENOUGH * loader_speed:
@@ -160,7 +131,7 @@ def verdict(
     else:
         text = (
             f"bottleneck: the loader. It has {compared}, and no flag was faster here: use a "
-            f"smaller --img than {config.image_size}, or a machine with more cores"
+            f"smaller --img than {image_size}, or a machine with more cores"
         )
     if on_cpu:  # the measurements had all cores to themselves in turn
         share = 100 * model_speed / (model_speed + loader_speed)

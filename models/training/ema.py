@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import compress
+from typing import Any
 
-from backend import dist, nn, ops
+from backend import dist, multi_tensor, nn, ops
 from backend.contract import Tensor
-from models.detector import Detector
-
-Average = Callable[..., None]  # as `Ops.ema_update_`
 
 DECAY = 0.9999
 RAMP = 2000.0  # updates; young averages forget faster
@@ -25,28 +23,30 @@ class ModelEMA:
         updates: how many there were.
     """
 
-    def __init__(self, model: Detector, average: Average | None = None) -> None:
-        """Make the EMA of a model; `average` does an update, by default the plain one."""
+    def __init__(self, model: Any, together: bool = False) -> None:
+        """Make the EMA of a model that is where it stays.
+
+        together: update all tensors in one pass; both models are packed for it.
+        """
         self.model = nn.frozen_copy(model)
         self.updates = 0
-        self._average = average or ops.ema_update_
+        self._average = (multi_tensor if together else ops).ema_update_
         self._averages = nn.float_tensors(self.model)
-        self._follow(model)
+        self._followed, self._values = model, nn.float_tensors(model)
         trained = {id(parameter) for _, parameter in nn.named_parameters(model)}
         self._is_statistic = [id(x) not in trained for x in self._values()]
+        if together:
+            nn.pack(model)
+            nn.pack(self.model)
 
-    def _follow(self, model: Detector) -> None:
-        self._followed, self._values = model, nn.float_tensors(model)
-
-    def update(self, model: Detector, lost: Tensor | None = None) -> None:
-        """Take the model's present weights in.
+    def update(self, model: Any, lost: Tensor | None = None) -> None:
+        """Take the present weights of the model in of which this is the EMA.
 
         lost: 0-d float32; if it is 1, the EMA stays as it is, and is put in place of
             BatchNorm statistics that are not finite. A forward pass that overflows leaves its mark
             in them, and training only writes them.
         """
-        if model is not self._followed:
-            self._follow(model)
+        assert model is self._followed
         self.updates += 1
         averages, values = self._averages(), self._values()
         if lost is not None:

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import backend
-from backend import amp, autograd, cores, dist, fused, use
+from backend import amp, autograd, cores, dist, fused, nn, ops, optim, use
 from backend.checks import CPU
 from backend.contract import Tensor
-from models.blocks.registry import count_gflops
-from models.detector import choose_layout
-from models.graph import ModelSpec, plan_layers
+from backend.processes import this_process
+from backend.proof import find_problem
+from models.blocks.conv import Conv
 from models.heads.base import Loss, LossTerms
-from models.training.fast import graph_problem
-from utils.cli.train_config import TrainConfig
+from models.inputs import gains_from_channels_last
 from utils.errors import UserError
 from utils.processes.ranks import on_main
+from utils.report.stage_timer import StageTimer
 
 HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
 # Of the forward pass of a step. The loops of a small step are shorter than it takes to wake threads
 # and wait for them; docs/en/performance.md has what was measured.
 GFLOPS_OF_A_THREAD = 0.5
+# Of the trial of graphs. A lost loss or gradient is another pass's, or nothing; TF32 rounds to
+# 5e-4. The compiler runs a function as it is, then records it: most of these passes replay it.
+GRAPH_TOLERANCE = 0.05
+GRAPH_UPDATES, PASSES = 3, 2  # passes of an update, whose gradients add up
+IMAGES, MAPS = (4, 3, 16, 16), (4, 2, 8, 8)
 
 log = logging.getLogger("train")
 
@@ -77,27 +83,35 @@ class Execution:
         return autograd.compiled(function, most_shapes, self.graphs)
 
 
-def choose_execution(config: TrainConfig, device: str, dtype: str) -> Execution:
-    """Decide what the flags mean here, and say it in one log line.
+def choose_execution(
+    device: str,
+    dtype: str,
+    precision: str,
+    layout: str,
+    compiles: bool,
+    drops: bool,
+) -> Execution:
+    """Decide what --amp, --layout and --compile mean here, and log it in one line.
 
     Args:
         dtype: of the weights.
+        drops: the model has dropout.
 
     Raises:
         UserError: a precision or layout that the backend does not have on this device.
     """
-    computed = choose_precision(config.amp, device, dtype)
-    if config.amp == "off":
+    computed = choose_precision(precision, device, dtype)
+    if precision == "off":
         backend.device.compute_exactly(device)
-    channels_last = choose_layout(config.layout, device, computed)
-    problem = autograd.compile_problem(device) if config.compile else None
-    is_compiled = config.compile and problem is None
-    without_graphs = graph_problem(config, device) if is_compiled else ""
+    channels_last = choose_layout(layout, device, computed)
+    problem = autograd.compile_problem(device) if compiles else None
+    is_compiled = compiles and problem is None
+    without_graphs = graph_problem(device, drops) if is_compiled else ""
     graphs = is_compiled and not without_graphs
     execution = Execution(device, computed, channels_last, is_compiled, graphs)
     log.info(
         "%s, %s, %s%s%s",
-        describe_precision(computed, device, chosen=config.amp == "auto" and computed != dtype),
+        describe_precision(computed, device, chosen=precision == "auto" and computed != dtype),
         execution.layout,
         "compiled, as CUDA graphs" if graphs else "compiled" if is_compiled else "eager",
         f" (no --compile: {problem})" if problem else "",
@@ -125,7 +139,7 @@ def choose_precision(asked: str, device: str, dtype: str) -> str:
         return dtype
     half = HALF_PRECISIONS[asked]
     supported = [name for name, found in HALF_PRECISIONS.items() if found in amp.supported(device)]
-    if half not in amp.supported(device):
+    if asked not in supported:
         raise UserError(
             f"--amp {asked}: the {use()} backend cannot train in {half} on {device}; accepted "
             f"there: {', '.join(['auto', 'off', *supported])}"
@@ -142,20 +156,30 @@ def preferred_by_all(device: str) -> str:
     return weakest_first[int(np.concatenate(dist.all_gather(mine)).min())]
 
 
-def choose_step_threads(config: TrainConfig, spec: ModelSpec, device: str, ranks: int) -> None:
+def choose_layout(asked: str, device: str, dtype: str) -> bool:
+    """Return whether --layout means channels-last; UserError if the backend has no such layout.
+
+    dtype: in which the network computes.
+    """
+    if asked == "auto":
+        return gains_from_channels_last(device, dtype)
+    if asked == "channels-last" and not backend.device.supports("channels_last"):
+        raise UserError(
+            f"--layout channels-last: the {use()} backend has one layout only; use --layout auto, "
+            "or --backend torch"
+        )
+    return asked == "channels-last"
+
+
+def choose_step_threads(gflops: float, device: str) -> None:
     """Give this process fewer threads than cores if its steps on a CPU are small, and log it.
 
-    The number follows from settings and cores alone, so a run that resumes on its machine has it
-    again, and with it the same sums.
-
-    ranks: that share a batch.
+    The number follows from the GFLOPs of a forward pass and the cores alone, so a run that resumes
+    on its machine has it again, and with it the same sums.
     """
     most = backend.device.host_threads()
     if device != CPU or cores.are_asked_for():
         return
-    images = -(-config.batch_size // ranks)
-    images = min(images, config.micro_batch or images)
-    gflops = images * count_gflops(plan_layers(spec), config.image_size)
     threads = max(1, min(most, int(gflops / GFLOPS_OF_A_THREAD)))
     if threads < most:
         backend.device.set_host_threads(threads)
@@ -163,3 +187,67 @@ def choose_step_threads(config: TrainConfig, spec: ModelSpec, device: str, ranks
             "threads: %d of %d, because a step of %.2g GFLOPs gains from no more; OMP_NUM_THREADS "
             "sets another number", threads, most, gflops,
         )  # fmt: skip
+
+
+def graph_problem(device: str, drops: bool) -> str:
+    """Return why a compiled step does not run as CUDA graphs, in words; "" if it does.
+
+    A GPU gets a graph's pass as a few launches, not as one for each kernel.
+    """
+    if device == CPU:
+        return "the device is a CPU"
+    if this_process().world_size > 1:
+        return "several processes exchange gradients in the middle of a pass"
+    if drops:  # the compiler takes the tensors of a module for as fixed as weights
+        return "--dropout draws a new tensor for each pass"
+    return trial_problem(device)
+
+
+def trial_problem(device: str) -> str:
+    """Return how a small network trained in graphs differs from the plain one; "" if it does not.
+
+    The results of a graph lie in memory that the next pass overwrites; the trial proves that none
+    is lost. A driver or compiler that fails is such a problem too.
+    """
+    in_graphs = partial(autograd.compiled, graphs=True)
+    return find_problem(
+        lambda: train_small(device, in_graphs),
+        lambda: train_small(device, lambda x: x),
+        GRAPH_TOLERANCE,
+    )
+
+
+def train_small(device: str, compile_: Callable[[Any], Any]) -> Mapping[str, np.ndarray]:
+    """Train a convolution for some updates; return its state, gradients, and losses read late."""
+    random = np.random.Generator(np.random.Philox(0))
+    network = Conv(IMAGES[1], MAPS[1], 3, 2)
+    shapes = {name: x.shape for name, x in nn.named_parameters(network)}
+    drawn = {name: random.uniform(-1, 1, shape) for name, shape in shapes.items()}
+    nn.load_state_arrays(network, {**nn.state_arrays(network), **drawn})
+    network = nn.place(network, device, "float32")
+    weights = dict(nn.named_parameters(network))
+    optimizer = optim.SGD([(weights, 0.0)])
+    forward, loss = compile_(network), compile_(trial_loss)
+    terms: list[LossTerms] = []
+    found: dict[str, np.ndarray] = {}
+    for update in range(GRAPH_UPDATES):
+        for size in range(1, PASSES + 1):
+            images, factors = (
+                ops.tensor(random.uniform(0, most, shape).astype(np.float32), device)
+                for most, shape in ((1, IMAGES), (size, MAPS))
+            )
+            stage = StageTimer(device)
+            terms.append(autograd.value_and_backward(forward, loss, images, factors, stage))
+        for name, x in weights.items():
+            assert x.grad is not None
+            found[f"gradient {update} of {name}"] = ops.to_numpy(x.grad)
+        optimizer.step([0.1], 0.0)
+        optimizer.zero_grad()
+    losses = np.array([float(ops.to_numpy(x.by_name["trial"])) for x in terms])
+    return {**found, **nn.state_arrays(network), "losses": losses}
+
+
+def trial_loss(maps: Tensor, factors: Tensor) -> LossTerms:
+    """Return the weighted mean of a sigmoid, and its square as the total."""
+    mean = ops.mean(ops.sigmoid(maps) * factors)
+    return LossTerms({"trial": mean}, mean * mean)

@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
+from dataclasses import asdict
 from functools import partial
 
 import backend
 from backend.checks import CPU
-from backend.processes import this_process
+from models.evaluation.evaluate import DEFAULT_SUPPRESSION
 from models.training.checkpointing import rebuild_model, restore
-from models.training.execution import choose_step_threads
 from models.training.loop import train
-from models.training.outputs import (
-    columns_of,
-    conclude_run,
-    describe_run,
-    log_start,
-    write_work,
-)
-from models.training.start import build_model, fit_to_labels
-from models.training.state import TrainState, build_state
+from models.training.outputs import columns_of, conclude_run, describe_run, write_work
+from models.training.start import build, images_at_a_time
 from models.training.statistics import recommend
 from utils.cli.train_config import TrainConfig
-from utils.data.loading.loader import TrainLoader, ValLoader
+from utils.data.loading.loader import TrainLoader
 from utils.errors import UserError
 from utils.processes import watchdog
-from utils.processes.cores import loader_workers
-from utils.processes.host_memory import keep_freed_images, keep_freed_memory
+from utils.state.job import Job, val_loader
 from utils.state.resume import load_state
-from utils.state.run import Job, begin_run
+from utils.state.run import begin_run
 from utils.text import count
-from utils.weights.checkpoint import Checkpoint
 
 
 def run_job(job: Job, train_loader: TrainLoader) -> None:
     """Train a new run, or the rest of one."""
-    config = job.config
+    config, ranks = job.config, job.session.world.process.world_size
     checkpoint = load_state(job.point.path) if job.point is not None else None
     with watchdog.phase("building the model"):
-        state = build(job, checkpoint, len(train_loader))
+        model = rebuild_model(checkpoint) if checkpoint is not None else None
+        state = build(job, len(train_loader), model)
         train_loader.align(state.model.stride)
         train_loader.build_in(partial(backend.device.host_bytes, device=state.device))
         if state.device == CPU:
@@ -48,66 +39,32 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
             shape = state.multi_scale.largest(shape) if state.multi_scale else shape
             state.model.require_memory(shape, trains=True)
     run = begin_run(job, columns_of(state.model.head))
-    describe_run(run, state, job.train_samples, job.val_samples)
+    describe_run(run, state)
     recommend(config.precise_bn, len(train_loader))
     if checkpoint is not None:
         restore(run, state, checkpoint)
         del checkpoint  # its arrays
     with val_loader(job, state.model.stride) as loader, closing(run.loggers):
         loader.build_in(partial(backend.device.host_bytes, device=state.device))
-        log_start(run, state)
-        with naming_memory_flags(config):
-            best = train(run, state, train_loader, loader, job.val_samples)
-        conclude_run(run, state, best, job.val_samples)
-    cached = {"training": train_loader.cached, "validation": loader.cached}
-    write_work(run, state, train_loader.num_images, len(job.val_samples), cached)
-
-
-@contextmanager
-def naming_memory_flags(config: TrainConfig) -> Iterator[None]:
-    """Turn the error of memory that ran out into a UserError that names the flags against it."""
-    try:
-        yield
-    except Exception as error:
-        if not backend.device.is_out_of_memory(error):
+        run.log_start(state.epoch, resumed=state.batch_number > 0)
+        try:
+            best = train(run, state, train_loader, loader)
+        except Exception as error:
+            if backend.device.is_out_of_memory(error):
+                raise out_of_memory(config, ranks) from error
             raise
-        at_a_time = config.micro_batch or -(-config.batch_size // this_process().world_size)
-        raise UserError(
-            f"out of memory with {count(at_a_time, 'image')} at a time (--batch-size "
-            f"{config.batch_size}, --micro-batch {config.micro_batch}) and --img "
-            f"{config.image_size}; go on with --resume and --micro-batch {max(at_a_time // 2, 1)}, "
-            "or start anew with a smaller --batch-size, --img or model"
-        ) from error
+        conclude_run(run, state, best)
+    cached = {"training": train_loader.cached, "validation": loader.cached}
+    of_loaders = {"train_images": train_loader.num_images, "cached": cached}
+    write_work(run, state, of_loaders, asdict(DEFAULT_SUPPRESSION))
 
 
-def build(job: Job, checkpoint: Checkpoint | None, batches: int) -> TrainState:
-    """Build the model and what a step reads and changes, for so many batches per epoch."""
-    device = backend.device.resolve(job.config.device)
-    if device == CPU:
-        keep_freed_memory()
-    else:  # without workers the images are decoded here
-        keep_freed_images()
-    if checkpoint is None:
-        fit = partial(fit_to_labels, job=job)
-        model = build_model(job.config, job.start, job.class_names, fit)
-    else:
-        model = rebuild_model(checkpoint)
-    choose_step_threads(job.config, model.spec, device, job.world.process.world_size)
-    return build_state(job.config, job.hyp, model, batches, device)
-
-
-def val_loader(job: Job, stride: int) -> ValLoader:
-    """Make the loader of the validations: rectangular batches, twice as large as in training."""
-    size, batch = job.config.image_size, 2 * job.config.batch_size
-    workers = loader_workers(job.config.workers, job.config.device)
-    return ValLoader(
-        job.val_samples,
-        size,
-        batch,
-        workers,
-        stride,
-        True,
-        job.config.cache,
-        job.world,
-        items=job.items,
+def out_of_memory(config: TrainConfig, ranks: int) -> UserError:
+    """Return the error of memory that ran out, which names the flags against it."""
+    at_a_time = images_at_a_time(config.batch_size, config.micro_batch, ranks)
+    return UserError(
+        f"out of memory with {count(at_a_time, 'image')} at a time (--batch-size "
+        f"{config.batch_size}, --micro-batch {config.micro_batch}) and --img {config.image_size}; "
+        f"go on with --resume and --micro-batch {max(at_a_time // 2, 1)}, or start anew with a "
+        "smaller --batch-size, --img or model"
     )

@@ -2,57 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+import math
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from backend import nn
 from backend.processes import this_process
-from models.evaluation.evaluate import Validation, evaluate
-from models.heads.base import Loss
-from models.inference.image_detector import Predictor
-from models.inference.predictors import HalfPrecision
+from models.evaluation.evaluate import Validation, evaluate, in_precision
 from models.training.checkpointing import capture
 from models.training.outputs import (
     BestEpoch,
+    columns_of,
     plot_trained_batch,
     plotted_batches,
-    report_epoch,
     why_run_ended,
     write_results,
 )
-from models.training.state import TrainState
+from models.training.state import TrainState, settle
 from models.training.statistics import recompute_statistics
-from models.training.step import accumulate_again, settle, train_step
+from models.training.step import accumulate_again, train_step
 from utils.data.loading.loader import TrainLoader, ValLoader
-from utils.data.sources.samples import Sample
 from utils.processes import watchdog
 from utils.processes.suspend import Suspended
 from utils.processes.world import World
 from utils.progress import Progress
+from utils.report.results import result_row
 from utils.report.stage_timer import StageTimer
 from utils.state.progress import is_over
+from utils.state.resume import load_state
 from utils.state.run import Run
 from utils.text import count
-from utils.weights.checkpoint import load_checkpoint
+
+OF_VALIDATION = ("metrics/", "val/")  # columns of results.csv
+
+log = logging.getLogger("train")
 
 
 def train(
-    run: Run,
-    state: TrainState,
-    train_loader: TrainLoader,
-    val_loader: ValLoader,
-    val_samples: Sequence[Sample],
+    run: Run, state: TrainState, train_loader: TrainLoader, val_loader: ValLoader
 ) -> BestEpoch | None:
     """Train and validate epoch by epoch; return the best one, None if no figure was a number.
 
     Raises:
         Suspended: the run was asked to stop; its state is saved.
     """
+    config, world = run.job.config, val_loader.world
     write_results(run)
     state.timer = StageTimer(state.device, state.seconds_before)
-    best, world = None, val_loader.world
-    with run.stop.saving_at_interrupt():
+    best = None
+    with run.job.session.stop.saving_at_interrupt():
         ended = has_ended(run, state, world)
         if not ended:
             with watchdog.phase("resuming"):
@@ -61,23 +62,23 @@ def train(
             with watchdog.phase("training"):
                 train_epoch(run, state, train_loader)
             validation = None
-            if not run.config.no_val or is_last_epoch(run, state, world):
+            if not config.no_val or is_last_epoch(run, state, world):
                 with watchdog.phase("validation"):
-                    if run.config.precise_bn:
-                        recompute_statistics(state, train_loader, run.config.precise_bn)
-                    validation = validate(run, state, val_loader, val_samples)
+                    if config.precise_bn:
+                        recompute_statistics(state, train_loader, config.precise_bn)
+                    validation = validate(run, state, val_loader)
             best = end_epoch(run, state, validation) or best
             ended = validation is not None and has_ended(run, state, world)
         with watchdog.phase("validation"):
-            best = best or validate_best(run, state, val_loader, val_samples)
-    if run.config.no_save and this_process().is_main:
+            best = best or validate_best(run, state, val_loader)
+    if config.no_save and this_process().is_main:
         run.states.remove_all()
     return best
 
 
 def has_ended(run: Run, state: TrainState, world: World) -> bool:
     """Return whether the epoch that was counted last is the last one, as rank 0 finds."""
-    if state.epoch >= run.config.epochs:
+    if state.epoch >= state.schedule.epochs:
         return True
     if state.batch_number > state.epoch * state.schedule.batches_per_epoch:
         return False  # it was suspended within an epoch: that is finished whatever the limits are
@@ -86,7 +87,7 @@ def has_ended(run: Run, state: TrainState, world: World) -> bool:
 
 def is_last_epoch(run: Run, state: TrainState, world: World) -> bool:
     """Return whether the epoch that is not counted yet is the last one, as rank 0 finds."""
-    if state.epoch + 1 >= run.config.epochs:
+    if state.epoch + 1 >= state.schedule.epochs:
         return True
     seconds = run.results.seconds + state.timer.total()
     return bool(world.of_main("over" if is_over(run.limits, seconds) else ""))
@@ -94,65 +95,50 @@ def is_last_epoch(run: Run, state: TrainState, world: World) -> bool:
 
 def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
     """Train on the rest of the epoch in which the state is."""
+    config = run.job.config
     done = state.batch_number - state.epoch * len(loader)
-    title = f"epoch {state.epoch + 1}/{run.config.epochs}"
+    title = f"epoch {state.epoch + 1}/{config.epochs}"
     with Progress(len(loader), title, "batches", done) as progress:
         scores = state.class_scores.get(state.epoch, ())
         for batch in state.timer.waiting(loader.epoch(state.epoch, done, scores)):
-            if state.batch_number < plotted_batches(run.config):
-                plot_trained_batch(run, state, batch)
+            if state.batch_number < plotted_batches(config.no_plots):
+                plot_trained_batch(run, state.batch_number, batch)
             train_step(state, batch, state.timer)
             run.work.add_batch(batch)
             progress.update(state.watch.progress())
             watchdog.progress()
             stop(run, state)  # the one place between two training steps that stops or saves
-            if run.config.save_steps and state.batch_number % run.config.save_steps == 0:
+            if config.save_steps and state.batch_number % config.save_steps == 0:
                 save_state(run, state)
     settle(state)
 
 
 def validate(
-    run: Run, state: TrainState, loader: ValLoader, samples: Sequence[Sample]
+    run: Run, state: TrainState, loader: ValLoader, is_in_training: bool = True
 ) -> Validation:
-    """Validate the EMA; a run that stops meanwhile begins its validation anew."""
+    """Validate the EMA in the precision of the steps, twice as many images at a time as there.
+
+    is_in_training: measure losses too, and let the run stop; it then validates anew.
+    """
     with state.timer("validation"):
-        state.ema.agree()
-        return evaluate_average(run, state, loader, samples, state.loss, partial(stop, run, state))
+        if is_in_training:
+            state.ema.agree()
+        execution, data = state.execution, run.job.data
+        dtype, layout = execution.autocast_dtype, execution.channels_last
+        return evaluate(
+            in_precision(state.ema.model, state.device, dtype, layout),
+            loader,
+            data.val,
+            data.class_names,
+            state.device,
+            loss=state.loss if is_in_training else None,
+            channels_last=layout,
+            at_a_time=2 * state.micro_batch,
+            after_batch=partial(stop, run, state) if is_in_training else None,
+        )
 
 
-def evaluate_average(
-    run: Run,
-    state: TrainState,
-    loader: ValLoader,
-    samples: Sequence[Sample],
-    loss: Loss | None = None,
-    after_batch: Callable[[], None] | None = None,
-) -> Validation:
-    """Evaluate the EMA, with twice as many images at a time as in training."""
-    return evaluate(
-        evaluated_model(state),
-        loader,
-        samples,
-        run.class_names,
-        state.device,
-        loss=loss,
-        channels_last=state.execution.channels_last,
-        at_a_time=2 * state.micro_batch,
-        after_batch=after_batch,
-    )
-
-
-def evaluated_model(state: TrainState) -> Predictor:
-    """Return the EMA in the precision of the steps."""
-    execution, model = state.execution, state.ema.model
-    if execution.autocast_dtype == "float32":
-        return model
-    return HalfPrecision(model, state.device, execution.autocast_dtype, execution.channels_last)
-
-
-def validate_best(
-    run: Run, state: TrainState, loader: ValLoader, samples: Sequence[Sample]
-) -> BestEpoch | None:
+def validate_best(run: Run, state: TrainState, loader: ValLoader) -> BestEpoch | None:
     """Validate the best weights at the end of a run that found them before it was resumed.
 
     The EMA of the state is theirs afterwards. Returns None where a rank does not have the file, or
@@ -161,11 +147,11 @@ def validate_best(
     path = run.states.best
     if loader.world.any(not path.exists()):
         return None
-    checkpoint = load_checkpoint(path)
+    checkpoint = load_state(path)
     if checkpoint.header.best_fitness != state.best_fitness:
         return None
     nn.load_state_arrays(state.ema.model, checkpoint.ema)
-    validation = evaluate_average(run, state, loader, samples)
+    validation = validate(run, state, loader, is_in_training=False)
     return BestEpoch(checkpoint.header.epoch, validation.result)
 
 
@@ -174,13 +160,36 @@ def end_epoch(run: Run, state: TrainState, validation: Validation | None) -> Bes
     losses = state.watch.end_epoch()
     state.epoch += 1
     report_epoch(run, state, losses, validation)
-    if run.config.image_weights and validation is not None:
+    if run.job.config.image_weights and validation is not None:
         keep_class_scores(state, state.model.head.class_scores(validation.result))
     state.timer = StageTimer(state.device)  # saving the state counts for the next epoch
     is_best = validation is not None and found_best(state, validation.result)
     keep_weights(run, state, is_best)
     write_results(run)
     return BestEpoch(state.epoch, validation.result) if validation and is_best else None
+
+
+def report_epoch(
+    run: Run, state: TrainState, losses: np.ndarray, validation: Validation | None
+) -> None:
+    """Add a row to results.csv, and log it as a line on screen."""
+    settings = state.schedule.at(state.batch_number - 1)
+    rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
+    head = state.model.head
+    found = dict.fromkeys(head.figure_names, math.nan)
+    val_losses = [math.nan] * len(head.loss_names)
+    if validation is not None:
+        found, val_losses = head.figures(validation.result), validation.losses.tolist()
+    figures = [found[name] for name in head.figure_names]
+    columns, epoch = columns_of(head), state.epoch - 1
+    row = result_row(columns, epoch, losses, figures, val_losses, rates, state.timer)
+    if validation is None:
+        row = {name: x for name, x in row.items() if not name.startswith(OF_VALIDATION)}
+    run.add_epoch(state.epoch, row)
+    numbers = [*losses.tolist(), *(found[name] for name in head.row_names())]
+    seconds, wait = row["seconds/epoch"], row["seconds/data_wait"]
+    for line in state.table.lines(state.epoch, state.schedule.epochs, numbers, seconds, wait):
+        log.info("%s", line)
 
 
 def keep_class_scores(state: TrainState, scores: tuple[float, ...]) -> None:
@@ -192,23 +201,20 @@ def keep_class_scores(state: TrainState, scores: tuple[float, ...]) -> None:
 
 def stop(run: Run, state: TrainState) -> None:
     """Save the state and raise Suspended if the run was asked to stop."""
-    cause = run.stop.cause()
+    requests = run.job.session.stop
+    cause = requests.cause()
     if cause is None:
         return
     save_state(run, state)
     done = count(state.batch_number, "batch", "batches")
-    if run.stop.interrupted:
+    if requests.interrupted:
         text = f"interrupted after {done}; go on with {run.line_to_go_on()}"
         raise Suspended(text, by_hand=True)
     raise Suspended(f"suspended after {done}: {cause}; go on with --resume {run.folder}")
 
 
 def save_state(run: Run, state: TrainState, is_best: bool = False, also: str = "") -> None:
-    """Write everything that the rest of the run depends on.
-
-    Args:
-        also: a further name of the file, which stays.
-    """
+    """Write everything that the rest of the run depends on, also under a name that stays."""
     with watchdog.phase("saving"):
         checkpoint = capture(run, state, is_best)
         if this_process().is_main:
@@ -226,6 +232,7 @@ def found_best(state: TrainState, result: Any) -> bool:
 
 def keep_weights(run: Run, state: TrainState, is_best: bool) -> None:
     """Write the state as last.safetensors, and under the other names that flags ask for."""
-    period, number = run.config.save_period, state.epoch - 1  # counted as results.csv does
+    config, number = run.job.config, state.epoch - 1  # counted as results.csv does
+    period = config.save_period
     also = f"epoch{number}" if period > 0 and number % period == 0 else ""
-    save_state(run, state, is_best and not run.config.no_save, also)
+    save_state(run, state, is_best and not config.no_save, also)

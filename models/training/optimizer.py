@@ -8,36 +8,38 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
-from backend import nn, optim
-from backend.contract import Optim, Optimizer, Tensor
-from models.detector import Detector
+from backend import multi_tensor, nn, optim
+from backend.contract import Optimizer, Tensor
 from utils.cli.hyperparameters import Hyperparameters
-from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
+
+Groups = list[tuple[dict[str, Tensor], float]]
 
 log = logging.getLogger("train")
 
 
 def build_optimizer(
-    config: TrainConfig,
-    hyp: Hyperparameters,
-    groups: list[tuple[dict[str, Tensor], float]],
-    optimizers: Optim = optim,
+    name: str, groups: Groups, hyp: Hyperparameters, together: bool = False
 ) -> Optimizer:
-    """Return the optimizer of --optimizer; UserError for a momentum that cannot be Adam's beta1."""
-    if config.optimizer == "SGD":
+    """Return the optimizer of --optimizer; UserError for a momentum that cannot be Adam's beta1.
+
+    together: it updates all tensors in one pass.
+    """
+    optimizers = multi_tensor if together else optim
+    if name == "SGD":
         return optimizers.SGD(groups)
-    for name in ("momentum", "warmup_momentum"):
-        if getattr(hyp, name) >= 1:
+    for key in ("momentum", "warmup_momentum"):
+        if getattr(hyp, key) >= 1:
             raise UserError(
-                f"{name}: {getattr(hyp, name)} in --hyp is beta1 of {config.optimizer}, which "
-                "must be below 1; the public value is 0.937"
+                f"{key}: {getattr(hyp, key)} in --hyp is beta1 of {name}, which must be below 1; "
+                "the public value is 0.937"
             )
-    return getattr(optimizers, config.optimizer)(groups)
+    return getattr(optimizers, name)(groups)
 
 
-def parameter_groups(model: Detector, weight_decay: float) -> list[tuple[dict[str, Tensor], float]]:
+def parameter_groups(model: Any, weight_decay: float) -> Groups:
     """Return the three public groups: biases, convolution weights (decayed), BatchNorm weights.
 
     Frozen parameters are in none of them.
@@ -53,10 +55,10 @@ def parameter_groups(model: Detector, weight_decay: float) -> list[tuple[dict[st
     return [(biases, 0.0), (weights, weight_decay), (norms, 0.0)]
 
 
-def freeze_layers(model: Detector, freeze: Sequence[str]) -> None:
+def freeze_layers(model: Any, num_layers: int, freeze: Sequence[str]) -> None:
     """Make the parameters that the entries of --freeze name untrainable; log how many."""
     parameters = dict(nn.named_parameters(model))
-    frozen = frozen_names(list(parameters), len(model.spec.layers), freeze)
+    frozen = frozen_names(list(parameters), num_layers, freeze)
     if len(frozen) == len(parameters):
         raise UserError(f"--freeze {' '.join(freeze)} leaves nothing to train; freeze fewer layers")
     if frozen:

@@ -1,15 +1,12 @@
-"""What a run writes into its folder and says on screen, from its first line to its last."""
+"""What a run writes into its folder and prints, from its first line to its last."""
 
 from __future__ import annotations
 
-import itertools
 import logging
-import math
 import shlex
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,33 +16,30 @@ import backend
 from backend.processes import this_process
 from models.blocks.registry import count_gflops
 from models.detector import count_parameters
-from models.evaluation.evaluate import DEFAULT_SUPPRESSION, Validation
 from models.graph import plan_layers
 from models.heads.base import Head
-from models.training.state import TrainState
-from models.training.step import GRADIENT_NORM_LIMIT
+from models.training.state import GRADIENT_NORM_LIMIT, TrainState
 from utils.cli.run_config import as_document
-from utils.cli.train_config import TrainConfig, run_settings
+from utils.cli.train_config import run_settings
 from utils.data.loading.batch import Batch
 from utils.data.sources.class_folders import fill_images, similar_names
-from utils.data.sources.samples import Sample, table_of
+from utils.data.sources.samples import table_of
 from utils.errors import brief
 from utils.processes.cores import loader_workers
 from utils.processes.ranks import on_main
-from utils.progress import clock, joined
+from utils.progress import clock
 from utils.project import PROJECT, from_here
-from utils.report.events import EpochEnds, RunBegins, RunEnds
 from utils.report.plots.images import plot_batch
 from utils.report.plots.label_statistics import plot_correlogram, plot_labels
 from utils.report.plots.results import plot_learning_rates, plot_results
-from utils.report.results import result_columns, result_row
+from utils.report.results import result_columns
+from utils.report.task_reports import REPORTS
 from utils.state.progress import why_ended
 from utils.state.run import Run
 from utils.text import count, say
 from utils.yaml_files import write_yaml
 
 PLOTTED_BATCHES = 3
-OF_VALIDATION = ("metrics/", "val/")  # columns of results.csv
 PLOTTED_RATES = 2000  # batches of the schedule that are drawn
 COLUMNS, NAME_WIDTH = 80, 9  # of the summary
 MEANS = {"box_iou": "box IoU", "optimizer": "optimizer", "average": "EMA"}  # its words
@@ -61,27 +55,25 @@ class BestEpoch(NamedTuple):
 
 
 @on_main
-def describe_run(
-    run: Run, state: TrainState, samples: Sequence[Sample], val_samples: Sequence[Sample]
-) -> None:
+def describe_run(run: Run, state: TrainState) -> None:
     """Write the settings into the folder and, in a few words, on screen."""
-    write_yaml(run.folder / "opt.yaml", run_settings(run.config))
-    write_yaml(run.folder / "hyp.yaml", as_document(run.hyp))
-    write_yaml(run.folder / "classes.yaml", {"names": dict(enumerate(run.class_names))})
-    for names in similar_names(run.class_names):
-        log.warning("classes %s: names that are nearly equal; are they one class?", brief(names))
-    if not run.config.no_plots:
-        plot_start(run, state, samples)
-    for line in summary_lines(run, state, samples, val_samples):
+    job, names = run.job, run.job.data.class_names
+    write_yaml(run.folder / "opt.yaml", run_settings(job.config))
+    write_yaml(run.folder / "hyp.yaml", as_document(job.hyp))
+    write_yaml(run.folder / "classes.yaml", {"names": dict(enumerate(names))})
+    for alike in similar_names(names):
+        log.warning("classes %s: names that are nearly equal; are they one class?", brief(alike))
+    if not job.config.no_plots:
+        plot_start(run, state)
+    for line in summary_lines(run, state):
         log.info("%s", line)
 
 
-def summary_lines(
-    run: Run, state: TrainState, train: Sequence[Sample], val: Sequence[Sample]
-) -> list[str]:
+def summary_lines(run: Run, state: TrainState) -> list[str]:
     """Return the summary of a run in lines of 80 columns: data, model, device, recipe, results."""
-    config, hyp, model, execution = run.config, run.hyp, state.model, state.execution
-    num_objects = table_of(train).num_objects
+    config, hyp, data = run.job.config, run.job.hyp, run.job.data
+    model, execution = state.model, state.execution
+    num_objects = table_of(data.train).num_objects
     labels, background = int(num_objects.sum()), int((num_objects == 0).sum())
     without = f", {background:,} of them without" if background else ""
     gflops = count_gflops(plan_layers(model.spec), config.image_size, folded=True)
@@ -92,8 +84,9 @@ def summary_lines(
     update = f" ({together} per update)" if state.schedule.accumulate > 1 else ""
     parts = {
         "data": [
-            f"{config.data}: {count(len(train), 'image')} with {count(labels, 'label')}{without}; "
-            f"{count(len(val), 'image')} to validate with"
+            f"{config.data}: {count(len(data.train), 'image')} with "
+            f"{count(labels, 'label')}{without}; "
+            f"{count(len(data.val), 'image')} to validate with"
         ],
         "model": [
             Path(config.cfg or config.weights or model.head.task.model).name,
@@ -115,23 +108,18 @@ def summary_lines(
         ],
         "results": [str(run.folder)],
     }
-    indent = " " * NAME_WIDTH
-    wrapper = textwrap.TextWrapper(
-        COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
-    return [
-        line
-        for name, texts in parts.items()
-        for line in wrapper.wrap(f"{name:<{NAME_WIDTH}}{', '.join(texts)}")
-    ]
+    wrapper = textwrap.TextWrapper(COLUMNS, subsequent_indent=" " * NAME_WIDTH)
+    wrapper.break_long_words = wrapper.break_on_hyphens = False
+    texts = [f"{name:<{NAME_WIDTH}}{', '.join(words)}" for name, words in parts.items()]
+    return [line for text in texts for line in wrapper.wrap(text)]
 
 
-def plot_start(run: Run, state: TrainState, samples: Sequence[Sample]) -> None:
+def plot_start(run: Run, state: TrainState) -> None:
     """Draw what is known before the first batch: the labels, and the learning rates."""
-    plot_labels(samples, run.class_names, run.folder / "labels.jpg")
-    if not fill_images(table_of(samples)):  # else all boxes are equal
-        plot_correlogram(samples, run.folder / "labels_correlogram.jpg")
-    schedule = state.schedule
+    data, schedule = run.job.data, state.schedule
+    plot_labels(data.train, data.class_names, run.folder / "labels.jpg")
+    if not fill_images(table_of(data.train)):  # else all boxes are equal
+        plot_correlogram(data.train, run.folder / "labels_correlogram.jpg")
     last = schedule.epochs * schedule.batches_per_epoch - 1
     batches = np.unique(np.linspace(0, last, PLOTTED_RATES).astype(np.int64))
     settings = [schedule.at(number) for number in batches.tolist()]
@@ -142,26 +130,16 @@ def plot_start(run: Run, state: TrainState, samples: Sequence[Sample]) -> None:
     plot_learning_rates(batches / schedule.batches_per_epoch, rates, run.folder / "LR.png")
 
 
-@on_main
-def log_start(run: Run, state: TrainState) -> None:
-    """Report to the loggers that the run begins or goes on."""
-    settings, hyp = run_settings(run.config), as_document(run.hyp)
-    event = RunBegins(
-        run.folder, settings, hyp, run.class_names, state.epoch, state.batch_number > 0
-    )
-    run.loggers.run_begins(event)
-
-
-def plotted_batches(config: TrainConfig) -> int:
+def plotted_batches(no_plots: bool) -> int:
     """Return how many batches are drawn, from the first."""
-    return 0 if config.no_plots else PLOTTED_BATCHES
+    return 0 if no_plots else PLOTTED_BATCHES
 
 
 @on_main
-def plot_trained_batch(run: Run, state: TrainState, batch: Batch) -> None:
+def plot_trained_batch(run: Run, number: int, batch: Batch) -> None:
     """Draw the first rank's shard of a batch, with its boxes."""
-    path = run.folder / f"train_batch{state.batch_number}.jpg"
-    plot_batch(batch.images, batch.targets, run.class_names, path)
+    path = run.folder / f"train_batch{number}.jpg"
+    plot_batch(batch.images, batch.targets, run.job.data.class_names, path)
 
 
 @on_main
@@ -176,59 +154,28 @@ def columns_of(head: Head) -> list[str]:
     return result_columns(head.loss_names.values(), head.figure_names)
 
 
-def report_epoch(
-    run: Run, state: TrainState, losses: np.ndarray, validation: Validation | None
-) -> None:
-    """Add a row to results.csv, and log it as a line on screen."""
-    settings = state.schedule.at(state.batch_number - 1)
-    rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
-    head = state.model.head
-    columns = columns_of(head)
-    found = dict.fromkeys(head.figure_names, math.nan)
-    val_losses = [math.nan] * len(head.loss_names)
-    if validation is not None:
-        found, val_losses = head.figures(validation.result), validation.losses.tolist()
-    figures = [found[name] for name in head.figure_names]
-    row = result_row(columns, state.epoch - 1, losses, figures, val_losses, rates, state.timer)
-    if validation is None:
-        row = {name: x for name, x in row.items() if not name.startswith(OF_VALIDATION)}
-    run.results.append(row)
-    run.loggers.epoch_ends(EpochEnds(state.epoch, row))
-    numbers = [*losses.tolist(), *(found[name] for name in head.row_names())]
-    seconds, wait = row["seconds/epoch"], row["seconds/data_wait"]
-    for line in state.table.lines(state.epoch, state.schedule.epochs, numbers, seconds, wait):
-        log.info("%s", line)
-
-
 @on_main
-def conclude_run(
-    run: Run, state: TrainState, best: BestEpoch | None, samples: Sequence[Sample]
-) -> None:
-    """Draw the curves; print what the best epoch reached, and where everything lies.
-
-    samples: of the validation.
-    """
-    head, config = state.model.head, run.config
+def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
+    """Draw the curves; print what the best epoch reached, and where everything lies."""
+    head, config = state.model.head, run.job.config
+    figures = head.figures(best.result) if best is not None else {}
     if not config.no_plots:
         plot_results(run.folder / "results.csv", run.folder / "results.png")
         if best is not None:
-            head.plot(best.result, samples, run.folder)
+            REPORTS[head.task.name].plot(best.result, run.job.data.val, run.folder)
     if best is not None:
-        say(*head.table(best.result).splitlines())
+        say(*REPORTS[head.task.name].table(best.result).splitlines())
     early = why_run_ended(run, state)
     if early and state.epoch < config.epochs:
         say(f"ended after epoch {state.epoch} of {config.epochs}: {early}")
     say(f"{count(state.epoch, 'epoch')} in {clock(run.results.seconds)}")
-    figures = head.figures(best.result) if best else {}
     if best is not None:
         title = f"best: epoch {best.epoch} of {config.epochs}"
         shown = [f"{short} {figures[name]:.3f}" for name, short in head.row_names().items()]
-        say(joined([title, *shown]))
+        say("  ".join([title, *shown]))
     elif state.best_epoch:
         say(f"epoch {state.best_epoch} was the best, but its weights are not here")
-    images = sorted(x for x in run.folder.iterdir() if x.suffix in (".png", ".jpg"))
-    weights = sorted(run.folder.glob("weights/*.safetensors"))
-    run.loggers.run_ends(RunEnds(best.epoch if best else None, figures, images, weights))
+    run.log_end(best.epoch if best else None, figures)
     folder = from_here(run.folder)
     say(f"results{'' if config.no_plots else ' and plots'} in {folder}")
     names = ["last"] if config.no_save or not best else ["last", "best"]
@@ -244,30 +191,28 @@ def why_run_ended(run: Run, state: TrainState) -> str:
 
 def validation_command(run: Run, device: str, name: str) -> list[str]:
     """Return the command that validates weights of a run, from the folder where it was started."""
+    config = run.job.config
     weights = from_here(run.folder / "weights" / f"{name}.safetensors")
     program = from_here(Path(sys.executable)), from_here(PROJECT / "val.py")
-    batch_size = 2 * run.config.batch_size
-    flags = {
-        "--backend": backend.use(), "--weights": weights, "--data": run.config.data,
-        "--img": run.config.image_size, "--batch-size": batch_size, "--device": device,
-    }  # fmt: skip
-    if run.config.train_part is not None:
-        flags["--split"] = run.config.train_part
-    switches = ["--single-cls"] if run.config.single_class else []
-    words = (*program, *itertools.chain.from_iterable(flags.items()), *switches)
+    words = [
+        *program, "--backend", backend.use(), "--weights", weights, "--data", config.data,
+        "--img", config.image_size, "--batch-size", 2 * config.batch_size, "--device", device,
+        *(["--split", config.train_part] if config.train_part is not None else []),
+        *(["--single-cls"] if config.single_class else []),
+    ]  # fmt: skip
     return [str(word) for word in words]
 
 
 @on_main
 def write_work(
-    run: Run, state: TrainState, train_images: int, val_images: int, cached: Mapping[str, str]
+    run: Run, state: TrainState, of_loaders: Mapping[str, Any], suppression: Mapping[str, Any]
 ) -> None:
     """Write work.json: what another run must have done too for compare.py to compare their times.
 
-    Args:
-        cached: how many images a cache took, by split.
+    of_loaders, suppression: the work of the loaders, and the settings of NMS.
     """
-    every = state.epoch if run.config.no_val else 1
+    config = run.job.config
+    every = state.epoch if config.no_val else 1
     work = {
         "device": state.device.partition(":")[0],  # "cpu" or "cuda"
         "processes": this_process().world_size,
@@ -278,13 +223,12 @@ def write_work(
         "accumulate": state.schedule.accumulate,
         "optimizer_steps": state.ema.updates,
         "parameters": count_parameters(state.model),
-        "train_images": train_images,
-        "cached": dict(cached),
+        **of_loaders,
         "epochs": state.epoch,
-        "plotted_batches": plotted_batches(run.config),
-        "validation": {"images": val_images, "every": every, **asdict(DEFAULT_SUPPRESSION)},
-        "hyperparameters": as_document(run.hyp),
-        "settings": run_settings(run.config),
+        "plotted_batches": plotted_batches(config.no_plots),
+        "validation": {"images": len(run.job.data.val), "every": every, **suppression},
+        "hyperparameters": as_document(run.job.hyp),
+        "settings": run_settings(config),
     }
     framework = backend.device.describe(state.device)
     path, losses = run.folder / "work.json", state.watch.first_losses

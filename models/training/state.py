@@ -7,25 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from backend import device as devices
-from backend import dist, nn, use
 from backend.contract import Optimizer, Tensor
-from backend.processes import this_process
 from models.detector import Detector
 from models.heads.base import Loss, LossTerms
 from models.training.ema import ModelEMA
-from models.training.execution import Execution, choose_execution
-from models.training.fast import choose_updates
+from models.training.execution import Execution
 from models.training.multi_scale import MultiScale
-from models.training.optimizer import build_optimizer, freeze_layers, parameter_groups
-from models.training.schedule import NOMINAL_BATCH, Schedule
+from models.training.schedule import Schedule
 from models.training.step_watch import LossScale, StepWatch
-from utils.cli.hyperparameters import Hyperparameters
-from utils.cli.train_config import TrainConfig
-from utils.data.loading.quads import QUAD
-from utils.errors import UserError
 from utils.report.console import EpochTable
 from utils.report.stage_timer import StageTimer
+
+GRADIENT_NORM_LIMIT = 10.0
 
 log = logging.getLogger("train")
 
@@ -64,90 +57,16 @@ class TrainState:
     learnt: Mapping[str, Any] = field(default_factory=dict)  # what the loss had at the last update
 
 
-def build_state(
-    config: TrainConfig,
-    hyp: Hyperparameters,
-    model: Detector,
-    batches: int,
-    device: str,
-    dtype: str = "float32",
-) -> TrainState:
-    """Build EMA, loss, optimizer and schedule of a new run, for so many batches per epoch."""
-    nominal = NOMINAL_BATCH if model.head.task.accumulates else config.batch_size
-    schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine, nominal)
-    model = nn.place(model, device, dtype)
-    execution = choose_execution(config, device, dtype)
-    if execution.channels_last:
-        nn.lay_channels_last(model)
-    freeze_layers(model, config.freeze)
-    if config.dropout:
-        model.head.drop(config.dropout)
-    updates = choose_updates(config, len(nn.float_tensors(model)()), device, dtype)
-    ema = updates.average_of(model)
-    parallel = parallelize(config, model)
-    fused_on = device if config.bbox_iou_optim else None
-    strengths = config.label_smoothing, config.autobalance
-    loss = model.head.make_loss(hyp, config.image_size, fused_on, *strengths)
-    groups = parameter_groups(model, schedule.weight_decay)
-    loss_scale = LossScale.of_precision(execution.dtype)
-    loss_of_step = execution.loss_of(loss)
-    if config.quad:
-        loss_of_step = counting_quads(loss_of_step)
-    return TrainState(
-        model=model,
-        ema=ema,
-        loss=loss,
-        optimizer=build_optimizer(config, hyp, groups, updates.optimizers),
-        schedule=schedule,
-        device=device,
-        dtype=dtype,
-        execution=execution,
-        parallel=parallel,
-        forward=execution.forward_of(parallel),
-        step_loss=loss_scale.scaled(loss_of_step),
-        loss_scale=loss_scale,
-        means={"compiled": execution.compiled, **loss.means, **updates.means},
-        watch=StepWatch(model.head.loss_names),
-        multi_scale=(
-            MultiScale.of_model(config.image_size, model.stride, config.seed)
-            if config.multi_scale
-            else None
-        ),
-        table=EpochTable(model.head.loss_names, model.head.row_names()),
-        seed=config.seed,
-        micro_batch=config.micro_batch,
-        learnt=loss.state(),
-    )
-
-
-def parallelize(config: TrainConfig, model: Detector) -> Any:
-    """Return what is called in place of the model; --sync-bn joins its BatchNorm layers.
-
-    In one process these stay as they are: what joins them would take longer for the same numbers.
+def settle(state: TrainState) -> None:
+    """Read whether the last update happened, unless that is known, and take it back if not.
 
     Raises:
-        UserError: --half-gradients on a backend that cannot send them.
+        UserError: too many updates in a row were skipped; see `StepWatch.settle`.
     """
-    if config.half_gradients and not devices.supports("half_gradients"):
-        raise UserError(
-            f"--half-gradients: the {use()} backend cannot send bfloat16 gradients; leave it out, "
-            "or train with --backend torch"
-        )
-    if this_process().world_size > 1:
-        if config.sync_bn:
-            nn.synchronize_batch_norm(model)
-        return dist.data_parallel(model, config.half_gradients)
-    for flag, asked in (("--sync-bn", config.sync_bn), ("--half-gradients", config.half_gradients)):
-        if asked:
-            log.info("%s has no effect: there is one process", flag)
-    return model
-
-
-def counting_quads(loss: Callable[..., LossTerms]) -> Callable[..., LossTerms]:
-    """Return the loss with a total for as many images as those of --quad were made of."""
-
-    def loss_of_quads(*arguments: Any) -> LossTerms:
-        terms = loss(*arguments)
-        return terms._replace(total=terms.total * float(QUAD))
-
-    return loss_of_quads
+    happened = state.watch.settle(state.loss_scale.can_fall)
+    if happened is None:
+        return
+    state.loss_scale.update(happened)
+    if not happened:
+        state.optimizer.uncount_step()
+        state.ema.uncount_update()

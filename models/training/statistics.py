@@ -15,9 +15,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from backend import autograd, dist, nn, ops
-from models.detector import images_to_tensor
+from models.inputs import images_to_tensor
 from models.training.state import TrainState
-from models.training.step import pieces_of
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
 from utils.processes import watchdog
@@ -65,16 +64,15 @@ def measure(state: TrainState, names: Sequence[str], batches: Iterable[Batch]) -
     model, layout = state.ema.model, state.execution.channels_last
     statistics = nn.state_tensors(model)
     own = [statistics[name] for name in names]
-    rows: np.ndarray = np.zeros((0, 1 + sum(x.shape[0] for x in own)))
+    rows: list[list[float]] = []
     with autograd.no_grad(), nn.last_batch_statistics(model):
         for batch in batches:
-            for piece in pieces_of(batch, state.micro_batch):
+            for piece in batch.pieces(state.micro_batch):
                 if len(piece.images):
                     model(images_to_tensor(piece.images, state.device, state.dtype, layout))
-                    row = [len(piece.images), *ops.to_numpy(ops.cat(own))]
-                    rows = np.concatenate([rows, np.array([row], np.float64)])
+                    rows.append([len(piece.images), *ops.to_numpy(ops.cat(own))])
             watchdog.progress()
-    return rows
+    return np.array(rows, np.float64).reshape(len(rows), 1 + sum(x.shape[0] for x in own))
 
 
 def join_statistics(rows: np.ndarray) -> np.ndarray:

@@ -6,8 +6,6 @@ With --micro-batch a batch is computed in pieces, whose gradients add up to thos
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from functools import partial, reduce
 from typing import Any
 
@@ -16,16 +14,14 @@ import numpy as np
 from backend import autograd, dist, nn
 from backend.contract import Stage, Tensor
 from backend.processes import this_process
-from models.detector import images_to_tensor
 from models.heads.base import LossTerms, PassImages, WholeBatch
+from models.inputs import images_to_tensor
 from models.training.schedule import StepSettings
-from models.training.state import TrainState
+from models.training.state import GRADIENT_NORM_LIMIT, TrainState, settle
 from models.training.step_watch import BatchName
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import TrainLoader
 from utils.processes import watchdog
-
-GRADIENT_NORM_LIMIT = 10.0
 
 
 def train_step(state: TrainState, batch: Batch, stage: Stage) -> LossTerms:
@@ -48,7 +44,7 @@ def add_gradients(state: TrainState, batch: Batch, ends_update: bool, stage: Sta
     """
     found = []
     whole = WholeBatch(len(batch.images), batch.targets)
-    for piece in pieces_of(batch, state.micro_batch):
+    for piece in batch.pieces(state.micro_batch):
         with stage("to_device"):
             images = network_images(state, piece)
         num_images = len(piece.images)
@@ -88,21 +84,6 @@ def update_weights(state: TrainState, settings: StepSettings, stage: Stage) -> N
         state.ema.update(state.model, lost)
 
 
-def settle(state: TrainState) -> None:
-    """Read whether the last update happened, unless that is known, and take it back if not.
-
-    Raises:
-        UserError: too many updates in a row were skipped; see `StepWatch.settle`.
-    """
-    happened = state.watch.settle(state.loss_scale.can_fall)
-    if happened is None:
-        return
-    state.loss_scale.update(happened)
-    if not happened:
-        state.optimizer.uncount_step()
-        state.ema.uncount_update()
-
-
 def accumulate_again(state: TrainState, loader: TrainLoader) -> None:
     """Compute the gradients again that a run had accumulated since its last update when it stopped.
 
@@ -132,22 +113,6 @@ def _loss_of_piece(state: TrainState, whole: WholeBatch, raw: Any, targets: Targ
 def _plus(left: LossTerms, right: LossTerms) -> LossTerms:
     by_name = {name: x.detach() + right.by_name[name].detach() for name, x in left.by_name.items()}
     return LossTerms(by_name, left.total.detach() + right.total.detach())
-
-
-def pieces_of(batch: Batch, size: int) -> Iterator[Batch]:
-    """Yield the batch in as few pieces as have at most so many images, of equal size but for one.
-
-    size: 0 for the batch as it is.
-    """
-    images = len(batch.images)
-    number = -(-images // size) if size else 1
-    if number <= 1:
-        yield batch
-        return
-    bounds = [images * index // number for index in range(number + 1)]
-    for start, end in itertools.pairwise(bounds):
-        targets = batch.targets.between(start, end)
-        yield batch._replace(images=batch.images[start:end], targets=targets)
 
 
 def network_images(state: TrainState, batch: Batch) -> Tensor:

@@ -26,10 +26,10 @@ MOST_IN_A_ROW = 10  # skipped updates, before a run counts as lost
 INITIAL = 2.0**16
 GROWTH, BACKOFF = 2.0, 0.5
 GROWTH_INTERVAL = 2000  # updates in a row without an overflow
-NO_SCALE = 1.0
-LIMITS = NO_SCALE, 2.0**24
+LIMITS = 1.0, 2.0**24
 
 log = logging.getLogger("train")
+warn = on_main(log.warning)  # all ranks find the same
 
 
 class BatchName(NamedTuple):
@@ -52,7 +52,7 @@ class LossScale:
             leave the range.
     """
 
-    value: float = NO_SCALE
+    value: float = 1.0
     adapts: bool = False
     finite_updates: int = 0
 
@@ -68,18 +68,18 @@ class LossScale:
         """Whether an overflow may be the scale's fault."""
         return self.adapts and self.value > LIMITS[0]
 
-    def scaled(self, loss: Callable[..., LossTerms]) -> Callable[..., LossTerms]:
-        """Return the loss with `total` multiplied by the value at the time of the call."""
+    def scaled(self, loss: Callable[..., LossTerms], factor: int = 1) -> Callable[..., LossTerms]:
+        """Return the loss with `total` times a factor and the value at the time of the call."""
 
         def scaled_loss(*piece: Any) -> LossTerms:
             terms = loss(*piece)
-            return terms._replace(total=terms.total * self.value)
+            return terms._replace(total=terms.total * (factor * self.value))
 
-        return scaled_loss if self.adapts else loss
+        return scaled_loss if self.adapts or factor != 1 else loss
 
     def unscale(self, parameters: Iterable[Tensor]) -> None:
         """Divide the gradients by the value; overflowed ones stay infinite or NaN."""
-        if self.value != NO_SCALE:
+        if self.value != 1:
             amp.scale_gradients_(parameters, 1.0 / self.value)
 
     def update(self, finite: bool) -> None:
@@ -105,14 +105,17 @@ class StepWatch:
 
     def __init__(self, loss_names: Mapping[str, str]) -> None:
         self.loss_names = loss_names
-        self.skipped = 0
         self.first_losses: list[np.ndarray] = []
         self._in_a_row = 0
-        self._sums, self._batches, self._lost = np.zeros(len(loss_names)), 0, 0
         self._unread: list[tuple[BatchName, list[Tensor]]] = []
         self._window: list[tuple[BatchName, np.ndarray]] = []  # read, since the last update
         # The last update: its unread batches, and what reads their losses and the gradients' norm.
         self._closed: tuple[list[BatchName], Callable[[], np.ndarray]] | None = None
+        self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
+        self._sums, self._batches, self._lost = np.zeros(len(self.loss_names)), 0, 0
+        self.skipped = 0
 
     def add(self, name: BatchName, terms: LossTerms) -> None:
         """Keep a batch's losses; read nothing."""
@@ -160,7 +163,7 @@ class StepWatch:
                 f"{reason} not finite ({batches}), {count(self._in_a_row, 'update')} in a row; "
                 "lower lr0 in --hyp, check the labels of these images, or give --amp off"
             )
-        _warn(
+        warn(
             "update skipped: %s not finite: %s; BatchNorm statistics that are not finite are taken "
             "from the EMA", reason, batches,
         )  # fmt: skip
@@ -170,13 +173,12 @@ class StepWatch:
         """Return the mean losses of the epoch's batches with finite losses; NaN if none."""
         self._read()
         if self.skipped:
-            _warn("%s of this epoch skipped, see above", count(self.skipped, "update"))
+            warn("%s of this epoch skipped, see above", count(self.skipped, "update"))
         if self._lost:
             lost = count(self._lost, "batch", "batches")
-            _warn("%s left out of the mean losses: not finite", lost)
+            warn("%s left out of the mean losses: not finite", lost)
         means = self.means()
-        self._sums, self._batches = np.zeros(len(self.loss_names)), 0
-        self._lost, self.skipped = 0, 0
+        self._begin_epoch()
         return means
 
     def means(self) -> np.ndarray:
@@ -241,8 +243,3 @@ class StepWatch:
             self._sums = self._sums + row
         self._batches += len(finite)
         self._lost += len(losses) - len(finite)
-
-
-@on_main  # all ranks find the same
-def _warn(text: str, *values: object) -> None:
-    log.warning(text, *values)

@@ -14,13 +14,6 @@ from utils.project import PROJECT
 
 # From below to above: each imports from itself and from what stands before it.
 LAYERS = ("backend", "utils", "models", "scripts", "benchmarks", "tests")
-# What every room uses.
-FLAT_IN_UTILS = {
-    *("__init__", "errors", "text", "progress", "html", "colours", "optional", "project"),
-    *("atomic_files", "regular_files", "json_files", "yaml_files", "xml_files", "array_cache"),
-    *("model_yamls", "boxes", "detections", "polygons", "ragged", "strengths"),
-    *("image_limits", "tiling", "transform_list"),
-}
 # Large packages that not every command needs.
 OPTIONAL = {"cv2", "fontTools", "matplotlib", "pycocotools", "torchvision"}
 
@@ -137,10 +130,6 @@ def test_commands_are_imported_by_tests_alone() -> None:
         module for module, others in graph().items() for other in others if is_command(other)
     }
     assert {module for module in importers if not module.startswith("tests.")} == set()
-
-
-def test_little_lies_flat_in_utils() -> None:
-    assert {path.stem for path in (PROJECT / "utils").glob("*.py")} <= FLAT_IN_UTILS
 
 
 def test_no_import_is_for_type_checkers_alone() -> None:

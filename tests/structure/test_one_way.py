@@ -82,12 +82,13 @@ OURS = {"read_text", "read_bytes"}  # as plain names they are those of utils/reg
 # What opens files otherwise, and why that is right.
 OPENED_ELSEWHERE = {
     ("utils/regular_files.py", "open"): "the one place",
+    ("utils/array_cache.py", "safe_open"): "of a file that is pinned",
     ("utils/weights/checkpoint.py", "safe_open"): "of a file that is pinned",
     ("utils/weights/checkpoint.py", "open"): "a folder, to sync it",
     ("utils/weights/members.py", "ZipFile"): "of a file that is open",
     ("utils/weights/members.py", "open"): "a member of a zip that is open",
     ("utils/data/loading/image_cache.py", "open"): "of another rank, by its address",
-    ("utils/data/loading/memory.py", "read_text"): "/proc and /sys",
+    ("utils/memory.py", "read_text"): "/proc and /sys",
     ("backend/cores.py", "read_text"): "/proc and /sys",
     ("backend/devices.py", "read_text"): "/proc",
     ("utils/comparison/load.py", "read_text"): "/proc",

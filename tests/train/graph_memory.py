@@ -84,4 +84,4 @@ def run_in_graph_memory(monkeypatch: pytest.MonkeyPatch) -> GraphMemory:
 def compile_steps(monkeypatch: pytest.MonkeyPatch, no_graphs: str) -> None:
     """Have --compile find a compiler, and graphs unless there is a reason against them."""
     monkeypatch.setattr(autograd, "compile_problem", lambda device: None)
-    monkeypatch.setattr(execution, "graph_problem", lambda config, device: no_graphs)
+    monkeypatch.setattr(execution, "graph_problem", lambda device, drops: no_graphs)

@@ -15,8 +15,8 @@ from utils.cli.val_config import parse_val_flags
 from utils.errors import UserError
 from utils.processes.suspend import Suspended
 from utils.processes.world import ALONE
+from utils.state.job import describe_samples
 from utils.state.resume import load_state
-from utils.state.run import describe_samples
 
 
 @pytest.fixture(scope="module")

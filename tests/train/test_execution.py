@@ -7,10 +7,11 @@ import pytest
 
 import backend
 from backend import amp, autograd, dist, nn, ops
-from models.detector import images_to_tensor
+from models.evaluation.evaluate import in_precision
+from models.inputs import images_to_tensor
 from models.training.execution import choose_precision
-from models.training.loop import evaluated_model
-from models.training.step import settle, train_step
+from models.training.state import settle
+from models.training.step import train_step
 from tests.small import write_small_model
 from tests.train.short_runs import small_training
 from utils.errors import UserError
@@ -144,7 +145,7 @@ def test_only_amp_off_asks_for_exact_float32(training, monkeypatch, flags, told)
 def test_validation_computes_in_the_precision_of_training(training):
     start, batches = training
     plain = start("--layout", "contiguous")
-    assert evaluated_model(plain) is plain.ema.model
+    assert in_precision(plain.ema.model, "cpu", "float32", False) is plain.ema.model
     images = images_to_tensor(batches[0].images, "cpu", channels_last=False)
 
     def maps(model):
@@ -154,7 +155,7 @@ def test_validation_computes_in_the_precision_of_training(training):
     for dtype in amp.supported("cpu"):
         state = start("--layout", "contiguous", "--amp", FLAGS[dtype])
         forward = state.execution.forward_of(state.ema.model)
-        found = maps(evaluated_model(state))
+        found = maps(in_precision(state.ema.model, "cpu", dtype, False))
         in_training = maps(lambda x, f=forward: [ops.cast(level, "float32") for level in f(x)])
         for level, trained, exact in zip(found, in_training, maps(plain.ema.model), strict=True):
             assert level.dtype == np.float32

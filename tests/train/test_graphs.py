@@ -18,9 +18,10 @@ from backend.processes import Process
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.base import LossTerms
-from models.training import execution, fast
-from models.training.state import build_state
-from models.training.step import settle, train_step
+from models.training import execution
+from models.training.start import build_state
+from models.training.state import settle
+from models.training.step import train_step
 from tests.small import (
     write_outlined_dataset,
     write_small_dataset,
@@ -166,32 +167,31 @@ def test_the_trial_finds_what_graphs_overwrite(monkeypatch, left_out, problem):
     memory = run_in_graph_memory(monkeypatch)
     for name, instead in left_out.items():
         monkeypatch.setattr(importlib.import_module("backend.torch.autograd"), name, instead)
-    found = fast.trial_problem("cpu")
+    found = execution.trial_problem("cpu")
     assert found.startswith(problem) and bool(found) is bool(problem)
-    assert memory.passes == fast.GRAPH_UPDATES * fast.PASSES
+    assert memory.passes == execution.GRAPH_UPDATES * execution.PASSES
 
 
 def test_a_compiler_that_fails_in_the_trial_is_a_reason_against_graphs(monkeypatch):
     def fail(*arguments, **options):
         raise RuntimeError("CUDA error: operation not permitted\nwhen stream is capturing")
 
-    monkeypatch.setattr(fast.autograd, "compiled", fail)
+    monkeypatch.setattr(execution.autograd, "compiled", fail)
     problem = "RuntimeError: CUDA error: operation not permitted"
-    assert fast.trial_problem("cpu") == problem
+    assert execution.trial_problem("cpu") == problem
 
 
 @pytest.mark.parametrize(
-    ("flags", "device", "ranks", "reason"),
+    ("drops", "device", "ranks", "reason"),
     [
-        ((), "cpu", 1, "the device is a CPU"),
-        ((), "cuda:0", 2, "several processes exchange gradients"),
-        (("--dropout", "0.5"), "cuda:0", 1, "--dropout draws a new tensor"),
+        (False, "cpu", 1, "the device is a CPU"),
+        (False, "cuda:0", 2, "several processes exchange gradients"),
+        (True, "cuda:0", 1, "--dropout draws a new tensor"),
     ],
 )
-def test_what_cannot_be_recorded_is_not_tried(monkeypatch, flags, device, ranks, reason):
-    monkeypatch.setattr(fast, "this_process", lambda: Process(world_size=ranks))
-    config = parse_train_flags(["--cfg", "yolov5n-cls.yaml", "--data", "imagenet10", *flags])
-    assert fast.graph_problem(config, device).startswith(reason)
+def test_what_cannot_be_recorded_is_not_tried(monkeypatch, drops, device, ranks, reason):
+    monkeypatch.setattr(execution, "this_process", lambda: Process(world_size=ranks))
+    assert execution.graph_problem(device, drops).startswith(reason)
 
 
 @ON_TORCH
@@ -209,9 +209,8 @@ def test_a_line_says_whether_a_compiled_step_runs_as_graphs(
     compile_steps(monkeypatch, no_graphs)
     monkeypatch.setattr(backend.device, "compute_exactly", lambda device: None)
     monkeypatch.setattr(backend.device, "rounds_to_tf32", lambda device: False)
-    config = parse_train_flags(["--compile", "--amp", "off", "--layout", "contiguous"])
     precision = "float32" if device == "cpu" else "float32 (exact)"
     with caplog.at_level(logging.INFO):
-        chosen = execution.choose_execution(config, device, "float32")
+        chosen = execution.choose_execution(device, "float32", "off", "contiguous", True, False)
     assert caplog.messages == [f"{precision}, contiguous, {said}"]
     assert chosen.compiled and chosen.graphs is (no_graphs == "")

@@ -18,7 +18,7 @@ STATES = sorted((Path(__file__).parent / "states").rglob("*.safetensors"))
 LOADER = (
     "utils.data.loading.items.fit_long_side",
     "utils.data.loading.order.fit_long_side",
-    "utils.data.augment.tiles.fit_long_side",
+    "utils.data.augment.canvas.fit_long_side",
 )
 # Between machines and frameworks float32 sums round differently; two epochs at small rates.
 TOLERANCE = 1e-4

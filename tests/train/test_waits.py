@@ -16,13 +16,15 @@ from backend import dist, nn, ops
 from models.heads import base
 from models.heads.base import LossTerms
 from models.training.checkpointing import capture, restore
-from models.training.step import settle, train_step
+from models.training.state import settle
+from models.training.step import train_step
 from models.training.step_watch import INITIAL, LossScale
 from tests.dispatched import StageCounter, dispatched, total, waits
 from tests.train.short_runs import small_training
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags
 from utils.report.stage_timer import StageTimer
+from utils.state.job import Job, TrainData
 from utils.state.run import Run
 
 FAST = "--multi_tensor_optimizer"
@@ -62,8 +64,7 @@ def arrays_of(state):
 def run_in(folder):
     config = parse_train_flags(["--img", "64"])
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    samples = {"images": 12, "sha256": "5a", "polygons": ""}
-    return Run(config, hyp, tuple("abc"), folder, data={"train": samples, "val": samples})
+    return Run(Job(config, hyp, TrainData(tuple("abc"), [], [])), folder)
 
 
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW"])

@@ -8,13 +8,12 @@ import pytest
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.training.outputs import write_work
-from models.training.state import build_state
+from models.training.start import build_state
 from tests.small import write_small_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags
+from utils.state.job import Job, TrainData
 from utils.state.run import Run
-
-CACHED = {"training": "part", "validation": "all"}
 
 
 @pytest.fixture
@@ -28,7 +27,8 @@ def record(tmp_path):
         model = Detector(read_model_yaml(cfg, 3))
         model.initialize(seed=0)
         state = build_state(config, hyp, model, batches=3, device="cpu")
-        write_work(Run(config, hyp, ("a", "b", "c"), tmp_path), state, 12, 6, CACHED)
+        job = Job(config, hyp, TrainData(("a", "b", "c"), [], []))
+        write_work(Run(job, tmp_path), state, {}, {})
         return json.loads((tmp_path / "work.json").read_text())
 
     return record
@@ -46,7 +46,7 @@ def test_the_means_are_those_that_were_chosen_not_those_that_were_asked_for(
     )
     monkeypatch.setattr("models.training.execution.autograd", compiler)
     monkeypatch.setattr("models.heads.anchor.ciou.is_proved", lambda *arguments: not problem)
-    monkeypatch.setattr("models.training.fast.find_problem", lambda *arguments: problem)
+    monkeypatch.setattr("models.training.updates.find_problem", lambda *arguments: problem)
     asked = record("--compile", "--bbox_iou_optim", "--multi_tensor_optimizer")
     assert asked["means"] == {
         "compiled": not problem, "box_iou": chosen, "optimizer": chosen, "average": chosen,

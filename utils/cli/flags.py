@@ -12,7 +12,7 @@ import difflib
 import math
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -104,20 +104,13 @@ def add_flags(parser: argparse.ArgumentParser, settings: type) -> None:
                 group.add_argument(*found.names, dest=name, **options)
 
 
-def as_words(
-    settings: Any, leave_out: Collection[str] = (), in_full: Collection[str] = ()
-) -> list[str]:
-    """Return the words of a command line that give these settings; defaults are left out.
-
-    Args:
-        leave_out: names of fields that are left out too.
-        in_full: names of fields, no switches, that are written out at their defaults too.
-    """
+def as_words(settings: Any) -> list[str]:
+    """Return the words of a command line that give these settings; defaults are left out."""
     words = []
+    defaults = {field.name: field.default for field in dataclasses.fields(settings)}
     for name, found in flags_of(settings).items():
         value = getattr(settings, name)
-        field = next(field for field in dataclasses.fields(settings) if field.name == name)
-        if name in leave_out or (value == field.default and name not in in_full):
+        if value == defaults[name]:
             continue
         if isinstance(value, tuple):
             words += [found.names[0], *map(str, value)]
@@ -131,6 +124,18 @@ def check_flags(settings: Any) -> None:
     for name, found in flags_of(settings).items():
         if found.check is not None:
             found.check(found.names[0], getattr(settings, name))
+
+
+def require_apart(settings: Any, pairs: Iterable[tuple[str, str, str]]) -> None:
+    """Raise UserError for flags that cannot be honoured together.
+
+    pairs: names of two fields, and why not both may be set.
+    """
+    for first, second, reason in pairs:
+        if getattr(settings, first) and getattr(settings, second):
+            flags = flags_of(settings)
+            names = " with ".join(flags[name].names[0] for name in (first, second))
+            raise UserError(f"{names}: {reason}; leave one of them out")
 
 
 def read_flags(
@@ -214,20 +219,16 @@ class _Parser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            # A word that is no flag is the value of the flag before it, unless there is none.
-            words = sys.argv[1:] if args is None else args
+            words = sys.argv[1:] if args is None else list(args)
             named = [word for word in unknown if word.startswith("-")]
-            answers = map(self._answer, named) if named else [self._too_many(words)]
+            answers = map(self._answer, named) if named else [self._too_many(words, unknown[0])]
             self.error("\n".join(answers))
         return found
 
-    def _too_many(self, arguments: Sequence[str]) -> str:
-        """Return what to do about the first value of a command line that no flag takes."""
-        words = [_Word(word) for word in arguments]
-        left = self.parse_known_args(words)[1][0]
-        place = next(index for index, word in enumerate(words) if word is left)
-        shown = printable(left)
-        before = [x.partition("=")[0] for x in words[:place] if x.startswith("-")]
+    def _too_many(self, words: Sequence[str], left: str) -> str:
+        """Return what to do about a value that no flag takes; the flag before it is meant."""
+        shown, before = printable(left), words[: words.index(left)]
+        before = [word.partition("=")[0] for word in before if word.startswith("-")]
         action = self._option_string_actions.get(before[-1]) if before else None
         if action is None:
             return f"'{shown}' belongs to no flag; give the flag that it is for before it"
@@ -252,10 +253,6 @@ class _Parser(argparse.ArgumentParser):
         values = [x for found in choices if isinstance(found, dict) for x in found.values()]
         parsers = [x for x in values if isinstance(x, _Parser)]
         return set(self._option_string_actions).union(*(parser._flags() for parser in parsers))
-
-
-class _Word(str):
-    """A word of a command line, an object of its own: an equal one may stand at another place."""
 
 
 def _whole_number(text: str) -> int:

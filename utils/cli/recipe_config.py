@@ -7,7 +7,7 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.cli.flags import flag, flags_of, require_fraction, whole_from, within
+from utils.cli.flags import flag, require_apart, require_fraction, whole_from, within
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters
 from utils.cli.run_config import RunConfig
 from utils.errors import UserError
@@ -20,8 +20,7 @@ OPTIMIZERS = ("SGD", "Adam", "AdamW")
 require_seed = whole_from(0, MAX_SEED)
 QUAD_IMAGES = 4
 LARGEST_MASK_RATIO = 32  # the smallest --img has one pixel then
-# Fields of flags that cannot be honoured together, and why.
-EXCLUDED = (
+APART = (
     ("rect", "quad", "--quad joins four images of one shape"),
     ("rect", "image_weights", "--rect orders the images by aspect ratio"),
     ("rect", "repeat_factor", "--rect orders the images by aspect ratio"),
@@ -116,12 +115,7 @@ class RecipeConfig(RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for first, second, reason in EXCLUDED:
-            if getattr(self, first) and getattr(self, second):
-                raise UserError(
-                    f"{self._flag(first)} with {self._flag(second)}: {reason}; leave one of them "
-                    "out"
-                )
+        require_apart(self, APART)
         self._require_quads(1)
 
     def check_processes(self, number: int) -> None:
@@ -136,9 +130,6 @@ class RecipeConfig(RunConfig):
                 f"--quad with --batch-size {self.batch_size}{of_all}: it must be divisible by "
                 f"{divisor}; use {fitting}"
             )
-
-    def _flag(self, field: str) -> str:
-        return flags_of(self)[field].names[0]
 
     def augmentation(self, hyp: Hyperparameters) -> AugmentConfig:
         """Return how strongly samples are changed, with what, and in which epochs."""

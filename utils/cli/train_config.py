@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from utils.cli.absent_flags import TRAINING
-from utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_from, within
+from utils.cli.flags import (
+    add_flags,
+    flag,
+    new_parser,
+    read_flags,
+    require_apart,
+    whole_from,
+    within,
+)
 from utils.cli.recipe_config import RecipeConfig
 from utils.cli.run_config import as_document
 from utils.errors import UserError
@@ -19,6 +27,15 @@ LAYOUTS = ("auto", "contiguous", "channels-last")
 NEWEST, AUTO = "newest", "auto"  # of --resume, besides a folder or file
 TASK_NAMES = ("detect", "segment", "classify")  # of utils/tasks/table.py, which needs this module
 AUTO_BATCH = -1  # of --batch-size: measured
+APART = (
+    ("image_weights", "no_val", "images are weighed by the figures of each validation"),
+    ("evolve", "no_save", "a search keeps its best weights"),
+    ("evolve", "resume", "the same command continues a search by itself"),
+)
+APART_IN_SEVERAL_PROCESSES = (
+    ("compile", "sync_bn", "BatchNorm over several processes is not compiled"),
+    ("micro_batch", "sync_bn", "processes would wait for each other's pieces"),
+)
 # Settings of one process, not of the run that it begins or continues.
 PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout"}
 
@@ -110,11 +127,7 @@ class TrainConfig(RecipeConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.image_weights and self.no_val:
-            raise UserError(
-                "--image-weights uses the figures of each validation, and --noval runs none; give "
-                "one of them"
-            )
+        require_apart(self, APART)
         if self.no_save and self.save_period > 0:
             raise UserError(
                 "--nosave keeps only the last weights, --save-period those of other epochs; give "
@@ -124,15 +137,6 @@ class TrainConfig(RecipeConfig):
             raise UserError("--remap-classes takes over classes of --weights; give both")
         if self.batch_size == AUTO_BATCH and self.micro_batch:
             raise UserError("--micro-batch needs the number of images in --batch-size, not -1")
-        if self.evolve and self.no_save:
-            raise UserError(
-                "--evolve keeps the best weights of the search, --nosave none; give one of them"
-            )
-        if self.evolve and self.resume:
-            raise UserError(
-                "--evolve continues by itself if the same command is given again; leave --resume "
-                "out"
-            )
 
     def check_processes(self, number: int) -> None:
         super().check_processes(number)
@@ -144,16 +148,8 @@ class TrainConfig(RecipeConfig):
                 f"{count(number, 'process', 'processes')} together and must be divisible by it; "
                 f"use {' or '.join(fitting)}"
             )
-        if self.compile and self.sync_bn and number > 1:
-            raise UserError(
-                "--compile with --sync-bn: BatchNorm over several processes is not compiled; leave "
-                "one of them out"
-            )
-        if self.micro_batch and self.sync_bn and number > 1:
-            raise UserError(
-                "--micro-batch with --sync-bn: processes would wait for each other's pieces; leave "
-                "one of them out"
-            )
+        if number > 1:
+            require_apart(self, APART_IN_SEVERAL_PROCESSES)
 
 
 def parse_train_flags(

@@ -9,17 +9,25 @@ from typing import Any
 
 from utils.cli.absent_flags import VALIDATION
 from utils.cli.detection_config import DetectionConfig
-from utils.cli.flags import add_flags, flag, new_parser, read_flags
+from utils.cli.flags import add_flags, flag, flags_of, new_parser, read_flags, require_apart
 from utils.cli.run_config import RunConfig
 from utils.errors import UserError
 
 SPLITS = ("train", "val", "test")
 SPEED, STUDY = "speed", "study"  # both of split val
+NOT_IN_STUDY = ("tile", "annotations", "save_txt", "save_json", "legacy_metric")
 # Of the public val.py: what a user of detect.py waits for, and a study's NMS.
 THRESHOLDS = {
     SPEED: {"confidence_threshold": 0.25, "iou_threshold": 0.45},
     STUDY: {"iou_threshold": 0.7},
 }
+
+
+APART = (
+    ("square", "tile", "batches of one size are for whole images"),
+    ("single_class", "annotations", "COCO's annotations keep classes apart"),
+    ("single_class", "classes", "classes are chosen by number"),
+)
 
 
 @dataclass(frozen=True)
@@ -55,27 +63,11 @@ class ValConfig(DetectionConfig, RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.task == STUDY:
-            self._require_study()
-        if self.square and self.tile:
-            raise UserError("--square is for whole images; leave out --square or --tile")
-        if self.single_class and (self.classes is not None or self.annotations is not None):
-            other = "--annotations" if self.annotations is not None else "--classes"
-            raise UserError(
-                f"--single-cls with {other}, which tells classes apart; leave one of them out"
-            )
-
-    def _require_study(self) -> None:
-        """Raise UserError for what a study does not do."""
-        asked = {
-            "--tile": self.tile,
-            "--annotations": self.annotations,
-            "--save-txt": self.save_txt,
-            "--save-json": self.save_json,
-            "--legacy-metric": self.legacy_metric,
-        }
-        if wrong := [name for name, given in asked.items() if given]:
-            raise UserError(f"--task study with {wrong[0]}: it writes figures and times only")
+        given = [name for name in NOT_IN_STUDY if self.task == STUDY and getattr(self, name)]
+        if given:
+            word = flags_of(self)[given[0]].names[0]
+            raise UserError(f"--task study with {word}: it writes figures and times only")
+        require_apart(self, APART)
 
 
 def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:

@@ -10,7 +10,7 @@ import numpy as np
 # The second key word keeps the streams of different purposes apart.
 _SAMPLE_STREAM, _ORDER_STREAM, _DRAWN_ORDER_STREAM, _QUAD_STREAM, _BATCH_STREAM = range(5)
 _DROPOUT_STREAM = 15
-_ANCHOR_STREAM, _TRIAL_STREAM = 16, 17
+_ANCHOR_STREAM = 16
 
 
 def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
@@ -54,11 +54,6 @@ def dropout_generator(seed: int, batch_number: int) -> np.random.Generator:
 def anchor_generator(seed: int) -> np.random.Generator:
     """Return the generator with which anchors are fitted."""
     return _generator(seed, _ANCHOR_STREAM, 0, 0)
-
-
-def trial_generator(seed: int, number: int) -> np.random.Generator:
-    """Return the generator of a trial of a search over hyper-parameters."""
-    return _generator(seed, _TRIAL_STREAM, 0, number)
 
 
 def _generator(seed: int, stream: int, epoch: int, index: int) -> np.random.Generator:

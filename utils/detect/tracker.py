@@ -43,18 +43,13 @@ class SourceTrackers:
     """
 
     def __init__(self, confidence_threshold: float, class_agnostic: bool = False) -> None:
-        """Make it with the settings of `Tracker`."""
         self._settings = confidence_threshold, class_agnostic
         self._trackers: dict[Path | str | None, Tracker] = {}
 
     def update(
         self, detections: AnyDetections, frame: Frame, rate: float | Fraction | None
     ) -> tuple[AnyDetections, np.ndarray]:
-        """Return what is found in a frame and its ids, as `Tracker.update` does.
-
-        Args:
-            rate: frames per second of its source; None if unknown.
-        """
+        """Return what counts in a frame, and its ids; rate: of its source, None if unknown."""
         name = None if frame.number is None else frame.source
         tracker = self._trackers.get(name)
         if tracker is None or tracker.is_before(frame):  # the source once more
@@ -78,7 +73,7 @@ class Tracker:
         """Make a tracker for one source.
 
         Args:
-            rate: frames per second, of those that it is given; None if unknown.
+            rate: frames per second of those given; None if unknown.
             confidence_threshold: --conf, from which a detection counts as found and begins a track.
             class_agnostic: --agnostic-nms: an object may change its class. Without it NMS leaves a
                 box for each class that an object may be of, and they would exchange their ids.
@@ -108,15 +103,9 @@ class Tracker:
         return last is not None and frame.number is not None and frame.number <= last
 
     def update(self, detections: AnyDetections, frame: Frame) -> tuple[AnyDetections, np.ndarray]:
-        """Return what is found in the next frame, and its ids.
+        """Return which of the detections, from `needed_threshold` on, count, and their ids.
 
-        Args:
-            detections: (K,) from `needed_threshold` on, pixels.
-            frame: says when it is shown.
-
-        Returns:
-            The detections that count as found, and weaker ones that continue a track, in their
-            order; and (K',) int64, from 1, or NO_ID.
+        Weaker ones count where they continue a track. The ids are (K',) int64, from 1, or NO_ID.
         """
         self._now += min(self._gap(frame), LONGEST_GAP)
         self._last_number, self._last_seconds = frame.number, frame.seconds

@@ -1,4 +1,4 @@
-"""The search of `train.py --evolve`: trials side by side until there are enough."""
+"""The search of `train.py --evolve`: each trial is a training in a process of its own."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from backend import select
 from backend.processes import this_process
 from utils.atomic_files import atomic_text_file
-from utils.cli.flags import as_words
 from utils.cli.hyperparameters import Hyperparameters
-from utils.cli.run_config import as_document
-from utils.cli.train_config import AUTO, TrainConfig, run_settings
+from utils.cli.train_config import TrainConfig, run_settings
 from utils.errors import UserError
 from utils.evolution.study import FIGURES, SearchStudy, searched_ranges
 from utils.processes.exit_status import EXIT_DONE, STATUS_FILE
@@ -35,15 +33,14 @@ from utils.processes.process_family import (
     wait_for_descendants,
 )
 from utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended
-from utils.progress import joined
-from utils.project import PROJECT, from_here
+from utils.project import from_here
 from utils.report.plots.results import plot_evolution
 from utils.report.results import read_results
 from utils.state.folder import RunLock
 from utils.state.resume import FREE
-from utils.tasks.table import TASKS, task_of_flags
+from utils.tasks.table import Task
 from utils.text import count, say
-from utils.yaml_files import write_yaml, yaml_text
+from utils.yaml_files import yaml_text
 
 PROJECT_FOLDER = Path("runs/evolve")  # in place of --project's default
 STUDY_FILE, TABLE_FILE = "search.journal", "evolve.csv"
@@ -52,18 +49,14 @@ WORDS = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed"}
 POLL_SECONDS = 0.2
 # Settings that may change in the middle of a search; the study compares the numbers of --hyp.
 CHANGEABLE = FREE | {"evolve", "storage", "hyp", "override"}
-# What trials have of their own, or not at all; all other settings are the search's.
-OWN = {
-    "evolve", "storage", "hyp", "override", "project", "name", "exist_ok", "resume",
-    "suspend_file", "time_limit", "nproc", "device", "no_plots", "keep", "backend",
-}  # fmt: skip
-# A trial's task would put its own default in their place if they were left out.
-OF_TASKS = {name for task in TASKS.values() for name in task.defaults}
+# Flags that each trial has in place of the search's; its place, device and numbers come after them.
+OF_A_TRIAL = ("--evolve=0", "--storage=", "--suspend-file=", "--exist-ok", "--resume=auto",
+    "--nproc=0", "--noplots", "--keep=1")  # fmt: skip
 
 log = logging.getLogger("evolve")
 
 
-def evolve(config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> None:
+def evolve(task: Task, config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> None:
     """Search hyper-parameters in --evolve trainings, and write the best ones.
 
     Raises:
@@ -78,7 +71,7 @@ def evolve(config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> Non
     (folder / "trials").mkdir(parents=True, exist_ok=True)
     with RunLock() as lock:
         lock.take(folder)
-        search = Search(config, hyp, folder)
+        search = Search(task, config, hyp, folder)
         log.info("the search is in %s; its trainings print into trials/*.log", from_here(folder))
         adopt_orphans()
         try:
@@ -89,93 +82,45 @@ def evolve(config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> Non
         search.conclude()
 
 
-class TrialRun:
-    """A trial's folder, and its process while it trains.
+@dataclasses.dataclass
+class Training:
+    """The training of a trial."""
 
-    Attributes:
-        fitness: of each epoch so far; NaN where there is none.
-        figures: of its best epoch, by column.
-        is_hopeless: it was asked to end because others are better.
-
-    Args:
-        folder: of its run.
-        trial: Optuna's; it gets the fitness of each epoch.
-        reported: epochs whose fitness it has, from an earlier process.
-    """
-
-    def __init__(self, folder: Path, trial: Any, reported: Collection[int] = ()) -> None:
-        self.folder, self.trial, self.device = folder, trial, ""
-        self.log = folder.with_suffix(".log")  # what it prints
-        self._reported = reported
-        self.fitness: list[float] = []
-        self.figures: Mapping[str, float] = {}
-        self.is_hopeless = False
-        self.process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def best(self) -> float:
-        """The best epoch's fitness; 0 without any."""
-        return max((value for value in self.fitness if value > 0), default=0.0)
-
-    def start(
-        self,
-        config: TrainConfig,
-        hyp: Hyperparameters,
-        device: str,
-        environment: Mapping[str, str],
-    ) -> None:
-        """Begin to train on a device, or go on where an earlier process was stopped.
-
-        Args:
-            config: of the search.
-            hyp: the hyper-parameters to begin with.
-            environment: all variables of the process.
-        """
-        self.device, path = device, self.folder.with_suffix(".yaml")
-        write_yaml(path, as_document(dataclasses.replace(hyp, **self.trial.params)))
-        own = TrainConfig(
-            hyp=path, project=self.folder.parent, name=self.folder.name, exist_ok=True,
-            resume=AUTO, device=device, no_plots=True, keep=1,
-            backend=select.choose(config.backend),
-        )  # fmt: skip
-        shared = as_words(config, leave_out=OWN, in_full=OF_TASKS)
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-u", str(PROJECT / "train.py"), *shared, *as_words(own)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment,
-                start_new_session=True,  # Ctrl-C is answered here
-                preexec_fn=ask_for_signal_when_parent_ends,
-            )  # fmt: skip
+    trial: Any  # Optuna's; it gets the fitness of each epoch
+    folder: Path
+    device: str
+    process: subprocess.Popen[bytes]
+    reported: int  # epochs whose fitness Optuna has
+    best: float = 0.0  # fitness of the best epoch; 0 without any
+    figures: Mapping[str, float] = dataclasses.field(default_factory=dict)  # of that epoch
+    is_hopeless: bool = False  # it was asked to end because others are better
 
     def read_epochs(self, weights: Mapping[str, float]) -> bool:
-        """Bring the trial up to date with results.csv; return whether it has more epochs.
+        """Bring Optuna up to date with results.csv; return whether it has more epochs.
 
         weights: of the figures in the fitness, by name.
         """
         path = self.folder / "results.csv"
-        if not path.exists():
-            return False
-        columns, rows = read_results(path)
-        before = len(self.fitness)
-        self.fitness = [sum(x * row[f"metrics/{name}"] for name, x in weights.items())
-                        for row in rows]  # fmt: skip
-        known = [value for value in self.fitness if not math.isnan(value)]
-        if known:
-            best = rows[self.fitness.index(max(known))]
-            shown = [name for name in columns if name.startswith(("metrics/", "val/"))]
-            self.figures = {name: best[name] for name in shown}
-        for epoch, value in enumerate(self.fitness[before:], before):
-            if not math.isnan(value) and epoch not in self._reported:
+        columns, rows = read_results(path) if path.exists() else ([], [])
+        shown = [name for name in columns if name.startswith(("metrics/", "val/"))]
+        before = self.reported
+        for epoch, row in enumerate(rows):
+            value = sum(x * row[f"metrics/{name}"] for name, x in weights.items())
+            if math.isnan(value):
+                continue
+            if value > self.best or not self.figures:
+                self.best, self.figures = max(value, 0.0), {name: row[name] for name in shown}
+            if epoch >= before:
                 self.trial.report(value, epoch)
-        return len(self.fitness) > before
+        self.reported = len(rows)
+        return self.reported > before
 
 
 class Search:
     """Trials that run side by side, one per device; a name may repeat."""
 
-    def __init__(self, config: TrainConfig, hyp: Hyperparameters, folder: Path) -> None:
+    def __init__(self, task: Task, config: TrainConfig, hyp: Hyperparameters, folder: Path) -> None:
         self._config, self._hyp, self._folder = config, hyp, folder
-        task = task_of_flags(vars(config))
         self._weights = task.fitness
         ranges = searched_ranges(hyp, task.unused)
         self._study = SearchStudy(
@@ -198,7 +143,7 @@ class Search:
         self._environment = {**os.environ, **rank_variables(number)}
         for name in ("WORLD_SIZE", STATUS_FILE, FILE_VARIABLE):  # each trial is a run of its own
             self._environment.pop(name, None)
-        self._running: list[TrialRun] = []
+        self._running: list[Training] = []
         # Those that an earlier process of this search began here and did not end.
         self._pending = [
             trial for trial in self._study.trials("RUNNING") if self._place(trial.number).exists()
@@ -210,10 +155,8 @@ class Search:
         while True:
             if (cause := stop.cause()) is not None:
                 self._suspend(cause, stop.interrupted)
-            while self._free and (run := self._next()) is not None:
-                run.folder.mkdir(exist_ok=True)
-                run.start(self._config, self._hyp, self._free.pop(0), self._environment)
-                self._running.append(run)
+            while self._free and self._wants_another():
+                self._running.append(self._start(self._free.pop(0)))
             if not self._running:
                 return
             time.sleep(POLL_SECONDS)
@@ -222,53 +165,67 @@ class Search:
                 self._free.append(run.device)
                 self._end(run)
 
-    def _next(self) -> TrialRun | None:
-        """Return a trial to train; None when there are enough.
-
-        The first one is alone until it has an epoch: a failure before that would recur.
-        """
+    def _wants_another(self) -> bool:
+        """The first trial is alone until it has an epoch: a failure before that would recur."""
         if self._running and not self._has_begun_well:
-            return None
-        if self._pending:
-            found = self._pending.pop(0)
-            trial, place = self._study.take_up(found), self._place(found.number)
-            return TrialRun(place, trial, found.intermediate_values)
-        if len(self._study.trials(*WORDS, "RUNNING")) >= self._config.evolve:
-            return None
-        trial = self._study.ask()
-        return TrialRun(self._place(trial.number), trial)
+            return False
+        begun = len(self._study.trials(*WORDS, "RUNNING"))
+        return bool(self._pending) or begun < self._config.evolve
+
+    def _start(self, device: str) -> Training:
+        """Begin to train a new trial, or go on with one where an earlier process was stopped."""
+        unfinished = self._pending.pop(0) if self._pending else None
+        trial = self._study.begin_trial(unfinished)
+        folder = self._place(trial.number)
+        folder.mkdir(exist_ok=True)
+        backend = select.choose(self._config.backend)
+        own = [f"--project={folder.parent}", f"--name={folder.name}", f"--device={device}"]
+        own += [f"--backend={backend}", "--override"]
+        own += [f"{name}={value!r}" for name, value in self._values_of(trial).items()]
+        with folder.with_suffix(".log").open("ab") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-u", *sys.argv, *OF_A_TRIAL, *own],
+                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                env=self._environment,
+                start_new_session=True,  # Ctrl-C is answered here
+                preexec_fn=ask_for_signal_when_parent_ends,
+            )  # fmt: skip
+        known = unfinished.intermediate_values if unfinished is not None else {}
+        return Training(trial, folder, device, process, max(known, default=-1) + 1)
+
+    def _values_of(self, trial: Any) -> dict[str, float]:
+        """Return all hyper-parameters of a trial, by name."""
+        return dataclasses.asdict(dataclasses.replace(self._hyp, **trial.params))
 
     def _place(self, number: int) -> Path:
         return self._folder / "trials" / f"trial-{number:04d}"
 
-    def _has_ended(self, run: TrialRun) -> bool:
+    def _has_ended(self, run: Training) -> bool:
         """Look at a trial that runs; one that is to be pruned is asked to end."""
-        assert run.process is not None
         code = run.process.poll()  # before results.csv, which the process may write meanwhile
         has_more = run.read_epochs(self._weights)
-        self._has_begun_well |= bool(run.fitness)
+        self._has_begun_well |= run.reported > 0
         if code is None and has_more and not run.is_hopeless and run.trial.should_prune():
             run.is_hopeless = True
             run.process.send_signal(signal.SIGTERM)
         return code is not None
 
-    def _end(self, run: TrialRun) -> None:
+    def _end(self, run: Training) -> None:
         """Keep what a trial found, and of its weights those of the best."""
-        assert run.process is not None
-        is_done = run.process.returncode == EXIT_DONE and bool(run.fitness)
+        is_done = run.process.returncode == EXIT_DONE and run.reported > 0
         state = "COMPLETE" if is_done else "PRUNED" if run.is_hopeless else "FAIL"
         name = f"trial {run.trial.number + 1}"
         if not self._has_begun_well:  # the same command trains the trial again
-            raise UserError(f"--evolve: {name} has failed, see {run.log}")
-        self._study.tell(run.trial, state, run.best, run.figures)
+            raise UserError(f"--evolve: {name} has failed, see {run.folder.with_suffix('.log')}")
+        self._study.end_trial(run.trial, state, run.best, run.figures)
         self._write_table()
         parts = [f"{name}/{self._config.evolve}", f"fitness {run.best:.4f}"]
         if not is_done:
-            parts.append(f"{WORDS[state]} in epoch {len(run.fitness) + 1}")
+            parts.append(f"{WORDS[state]} in epoch {run.reported + 1}")
         best = self._study.best()
         if best is not None:
             parts.append(f"best {best.value:.4f} of trial {best.number + 1}")
-        log.info("%s", joined(parts))
+        log.info("%s", "  ".join(parts))
         for trial in self._study.trials(*WORDS):
             is_best = best is not None and trial.number == best.number
             for path in self._place(trial.number).glob("weights/*"):
@@ -278,34 +235,30 @@ class Search:
     def _suspend(self, cause: str, by_hand: bool) -> None:
         """Have all trials save their states, and end."""
         for run in self._running:
-            assert run.process is not None
             run.process.send_signal(signal.SIGTERM)  # nothing for one that has ended
         wait_for_descendants(ORPHAN_SECONDS)
         done = count(len(self._study.trials(*WORDS)), "trial")
-        raise Suspended(
-            f"the search stops after {done}: {cause}; go on with "
-            f"{shlex.join([sys.executable, *sys.argv])}",
-            by_hand,
-        )
+        again = shlex.join([sys.executable, *sys.argv])
+        raise Suspended(f"the search stops after {done}: {cause}; go on with {again}", by_hand)
 
     def _write_table(self) -> None:
         """Write a row for each trial that has epochs: figures, then all hyper-parameters.
 
         So has the public YOLOv5's evolve.csv; behind them come what this search knows of the trial.
         """
-        shown = [trial for trial in self._study.trials(*WORDS) if trial.user_attrs.get(FIGURES)]
-        figures = list(shown[0].user_attrs[FIGURES]) if shown else []
         with atomic_text_file(self._folder / TABLE_FILE) as file:
             writer = csv.writer(file)
             names = [field.name for field in dataclasses.fields(self._hyp)]
-            writer.writerow([*figures, *names, "trial", "state", "fitness"])
-            for trial in shown:
-                values = as_document(dataclasses.replace(self._hyp, **trial.params))
-                found = [trial.user_attrs[FIGURES].get(name, math.nan) for name in figures]
-                cells = [*found, *(values[name] for name in names)]
-                best = max(trial.intermediate_values.values(), default=math.nan)
+            for index, trial in enumerate(
+                trial for trial in self._study.trials(*WORDS) if trial.user_attrs.get(FIGURES)
+            ):
+                figures = trial.user_attrs[FIGURES]
+                if index == 0:
+                    writer.writerow([*figures, *names, "trial", "state", "fitness"])
+                best = max(trial.intermediate_values.values())
+                cells = map(_cell, [*figures.values(), *self._values_of(trial).values()])
                 own = [trial.number + 1, WORDS[trial.state.name], _cell(best)]
-                writer.writerow([*map(_cell, cells), *own])
+                writer.writerow([*cells, *own])
 
     def conclude(self) -> None:
         """Write what the search has found, and report it."""
@@ -320,7 +273,7 @@ class Search:
         with atomic_text_file(path) as file:
             file.write(f"# fitness {best.value:.4f}: trial {best.number + 1} of {number}; ")
             file.write(f"{begin:.4f} to begin with\n")
-            file.write(yaml_text(as_document(dataclasses.replace(self._hyp, **best.params))))
+            file.write(yaml_text(self._values_of(best)))
         say(
             f"best of {number}: trial {best.number + 1} with fitness {best.value:.4f}; the first "
             f"trial had {begin:.4f}; pruned: {len(self._study.trials('PRUNED'))}",

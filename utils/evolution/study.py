@@ -1,8 +1,7 @@
-"""The study of a search: Optuna's, in a file that several machines may share.
+"""The study of a search: Optuna's, in its journal, lines of JSON that several machines may share.
 
-The file is Optuna's journal: lines of JSON, written under a lock; nothing is unpickled. What is
-drawn is a function of the seed and of the trials before: a search that goes on draws what the
-undisturbed one draws, as long as one trial runs at a time.
+What is drawn is a function of the seed and of the trials before: a search that goes on draws what
+the undisturbed one draws, as long as one trial runs at a time.
 """
 
 from __future__ import annotations
@@ -14,16 +13,15 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from utils.cli.hyperparameters import Hyperparameters
-from utils.data.randomness import trial_generator
 from utils.errors import UserError
 from utils.optional import import_optional
-from utils.regular_files import read_text
 
 COMPARED_TRIALS = 5  # that the pruner waits for
 FIRST_PART = 3  # it prunes no trial in the first third of its epochs
 NAME, SETTINGS, FIGURES = "duet", "settings", "figures"
-MAX_BYTES = 2**27  # 10,000 trials of 300 epochs have fewer
 REMEDY = "begin a new search under another --name or --storage"
 
 
@@ -91,7 +89,7 @@ class SearchStudy:
     its best epoch so far is below the median of what the others had at that epoch.
 
     Args:
-        path: of the file; a new search begins where there is none.
+        path: of the journal; a new search begins where there is none.
         begin: the values to begin with, which the first trial has.
         ranges: of the values, by the same names.
         flags: JSON values of the settings that all trials share; {} for any.
@@ -118,8 +116,6 @@ class SearchStudy:
                   "flags": dict(flags)}  # fmt: skip
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.exists():
-                read_text(path, MAX_BYTES)  # raises for what Optuna should not open
             journal = optuna.storages.journal.JournalFileBackend(str(path))
             self._study = optuna.create_study(
                 storage=optuna.storages.JournalStorage(journal), study_name=NAME,
@@ -146,25 +142,27 @@ class SearchStudy:
         """Return the trial with the highest fitness of those that trained to their end, or None."""
         return max(self.trials("COMPLETE"), key=lambda trial: trial.value, default=None)
 
-    def ask(self) -> Any:
-        """Begin a trial; its `params` are the values to train with."""
-        number = len(self._study.get_trials(deepcopy=False))
-        draw = trial_generator(self._seed, number).random()
-        self._study.sampler = self._optuna.samplers.TPESampler(
-            n_startup_trials=1, seed=int(draw * 2**32), multivariate=True
-        )
-        return self._with_values(self._study.ask())
+    def begin_trial(self, unfinished: Any = None) -> Any:
+        """Return a trial, whose `params` are the values to train with.
 
-    def take_up(self, frozen: Any) -> Any:
-        """Return a trial that an earlier process did not end."""
-        return self._with_values(self._optuna.trial.Trial(self._study, frozen._trial_id))
-
-    def _with_values(self, trial: Any) -> Any:
+        unfinished: one that an earlier process began, to go on with; None for a new one.
+        """
+        if unfinished is not None:
+            trial = self._optuna.trial.Trial(self._study, unfinished._trial_id)
+        else:
+            number = len(self._study.get_trials(deepcopy=False))
+            seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
+            self._study.sampler = self._optuna.samplers.TPESampler(
+                n_startup_trials=1, seed=seed, multivariate=True
+            )
+            trial = self._study.ask()
         for name, found in self._ranges.items():
             trial.suggest_float(name, found.low, found.high, log=found.logarithmic)
         return trial
 
-    def tell(self, trial: Any, state: str, fitness: float, figures: Mapping[str, float]) -> None:
+    def end_trial(
+        self, trial: Any, state: str, fitness: float, figures: Mapping[str, float]
+    ) -> None:
         """Keep the state in which a trial ended, and the figures of its best epoch."""
         trial.set_user_attr(FIGURES, dict(figures))
         value = fitness if state == "COMPLETE" else None

@@ -22,7 +22,7 @@ _COLUMNS = [
 ]  # fmt: skip
 _SAMPLES = {"images": int, "sha256": str, "polygons": Default(str, "")}
 EARLIER = {  # what only earlier versions wrote
-    "micro_batches": Default([int], []),  # of each rank; 0: all of a batch
+    "micro_batches": Default([int], []),  # of each rank, lowered when memory ran out; 0: no limit
     "class_scores": Default([float], []),  # of the last validation
 }
 PROGRESS = {

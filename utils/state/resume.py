@@ -31,7 +31,7 @@ from utils.text import count
 from utils.weights.checkpoint import Checkpoint, Header, load_checkpoint
 from utils.yaml_files import read_yaml
 
-# Settings that may change in the middle of a run. `data` may move: `run.py` compares its
+# Settings that may change in the middle of a run. `data` may move: `job.py` compares its
 # content.
 FREE = PROCESS_SETTINGS | {
     "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
@@ -93,10 +93,9 @@ def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> Re
         point = _point_at(Path(asked))
     if point is None:
         return None
-    header = _with_all_settings(point.header)
     limits = {name: given[name] for name in ("patience", "hours") if name in given}
-    header = dataclasses.replace(header, settings={**header.settings, **limits})
-    point = point._replace(header=header)
+    settings = {**_all_settings(point.header.settings), **limits}
+    point = point._replace(header=dataclasses.replace(point.header, settings=settings))
     if point.is_finished and asked != AUTO:
         early = point.ended_early()
         raise UserError(
@@ -109,12 +108,12 @@ def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> Re
 def _newest_run(project: Path, name: str | None, is_auto: bool) -> ResumePoint | None:
     """Find the newest run of a name for --resume auto, else the newest one that can go on."""
     folders = newest_runs(project, name)
-    text = f"no run with a state in {project}" + (f" named {name}" if name else "")
-    if not folders and is_auto:
+    if not folders:
+        text = f"no run with a state in {project}" + (f" named {name}" if name else "")
+        if not is_auto:
+            raise UserError(f"--resume: {text}; give its folder, or leave --resume out")
         _log(logging.INFO, f"--resume auto: {text}; starting anew")
         return None
-    if not folders:
-        raise UserError(f"--resume: {text}; give its folder, or leave --resume out")
     unfinished = [] if is_auto else [x for x in folders if not (x / RECORD).exists()]
     if unfinished:
         _log(logging.INFO, f"--resume: {unfinished[0]} is the newest run that is not finished")
@@ -226,20 +225,21 @@ def load_state(path: Path) -> Checkpoint:
             f"--resume {path}: its progress is not written as this version writes it ({error}); "
             f"{OTHER_VERSION}"
         ) from error
+    settings, epoch = dict(checkpoint.header.settings), checkpoint.header.epoch
     if progress["best_epoch"] is None:  # --patience then counts from here
-        progress["best_epoch"] = checkpoint.header.epoch
-    header = dataclasses.replace(checkpoint.header, progress=progress)
+        progress["best_epoch"] = epoch
+    if scores := progress.pop("class_scores"):
+        progress["scores_before_epoch"][str(epoch)] = scores
+    if lowered := [size for size in progress.pop("micro_batches") if size]:
+        settings["micro_batch"] = min(lowered)
+    header = dataclasses.replace(checkpoint.header, settings=settings, progress=progress)
     return dataclasses.replace(checkpoint, header=header)
 
 
 def resumed_config(
     values: Mapping[str, Any], given: Mapping[str, Any], header: Header
 ) -> tuple[TrainConfig, Hyperparameters]:
-    """Return the run's own settings, with what the command line may change of them.
-
-    Args:
-        values: of all flags, by name.
-        given: of the flags on the command line.
+    """Return the run's own settings, with what the flags of `find_resume_point` may change of them.
 
     Raises:
         UserError: flags would change what the run computes; all are listed.
@@ -273,17 +273,16 @@ def _without_code(loggers: Sequence[str], given: Mapping[str, Any]) -> tuple[str
     return tuple(name for name in loggers if name not in named)
 
 
-def _with_all_settings(header: Header) -> Header:
-    """Add the default of each flag that is newer than the state to its header.
+def _all_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state's settings, and the default of each flag that is newer than the state.
 
     Raises:
         UserError: settings are unknown to this version, or of another type; all are listed.
     """
     flags = read_train_flags([])[0]
     defaults = {name: _plain(x) for name, x in flags.items() if name not in PROCESS_SETTINGS}
-    settings = {**defaults, **BEFORE, **header.settings}
-    for name in GONE | PROCESS_SETTINGS:
-        settings.pop(name, None)
+    kept = {name: x for name, x in stored.items() if name not in GONE | PROCESS_SETTINGS}
+    settings = {**defaults, **BEFORE, **kept}
     types = get_type_hints(TrainConfig)
     unlike = [
         name
@@ -295,7 +294,7 @@ def _with_all_settings(header: Header) -> Header:
             f"--resume: the state has {', '.join(unlike)}, which this version does not know or "
             f"knows otherwise; {OTHER_VERSION}"
         )
-    return dataclasses.replace(header, settings=settings)
+    return settings
 
 
 def _is_like(value: Any, default: Any, kind: Any) -> bool:

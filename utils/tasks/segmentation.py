@@ -11,7 +11,7 @@ import numpy as np
 
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.items import MaskItems, complete_outlines
-from utils.data.loading.reading import pixel_polygons
+from utils.data.loading.reading import objects_of
 from utils.data.masks.runs import areas, runs_of_polygons
 from utils.data.sources.class_folders import refuse_classes
 from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
@@ -56,7 +56,7 @@ class Segmentation(Task):
         without one is its box.
         """
         labels = super().ground_truth(sample)
-        outlines = complete_outlines(pixel_polygons(sample), labels.boxes_xyxy)
+        outlines = complete_outlines(objects_of(sample).polygons, labels.boxes_xyxy)
         size = sample.height, sample.width
         rows = [runs_of_polygons([outlines.outline(i)], size) for i in range(len(outlines))]
         masks = Ragged.of(rows, np.uint32)

@@ -9,6 +9,7 @@ import pytest
 
 import backend
 from backend import cores
+from utils.processes.launch import rank_variables
 from utils.project import PROJECT
 
 NAMES = (*cores.WAITING, *cores.THREADS)
@@ -112,3 +113,28 @@ def test_a_system_without_control_groups_has_its_affinity(monkeypatch, tmp_path)
     monkeypatch.setattr(cores, "OWN_GROUPS", tmp_path / "absent")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(3)))
     assert cores.usable_cores() == 3
+
+
+@pytest.mark.parametrize("name", [None, *cores.THREADS])
+def test_it_is_known_who_chose_the_threads(monkeypatch, name):
+    monkeypatch.setattr(cores, "_are_asked_for", None)
+    for variable in cores.THREADS:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(cores, "_chosen", lambda environment: {})
+    if name:
+        monkeypatch.setenv(name, "3")
+    cores.choose_threads()
+    assert cores.are_asked_for() == (name is not None)
+
+
+@pytest.mark.parametrize("users", [None, "2"])
+def test_a_number_that_only_divides_the_cores_is_nobodys_wish(monkeypatch, users):
+    monkeypatch.setattr(cores, "_are_asked_for", None)
+    for variable in (*cores.THREADS, cores.DIVIDED):
+        monkeypatch.delenv(variable, raising=False)
+    if users:
+        monkeypatch.setenv("OMP_NUM_THREADS", users)
+    for name, value in rank_variables(2).items():
+        monkeypatch.setenv(name, value)
+    cores.choose_threads()
+    assert cores.are_asked_for() == (users is not None)

@@ -4,10 +4,11 @@ import shlex
 
 import pytest
 
-from utils.cli.absent_flags import EXPORT
 from utils.cli.flags import as_words, flags_of
 from utils.errors import UserError
+from utils.evaluation.nms import SuppressionSettings
 from utils.export.config import ExportConfig, parse_export_flags
+from utils.export.formats import FORMATS
 
 
 def parse(flags):
@@ -67,9 +68,15 @@ def test_what_does_not_parse_ends_with_code_2(flags, message, capsys):
         ("--iou nan", "--iou-thres nan; a number from 0 to 1 is needed"),
         ("--opset 12", "--opset 12; a whole number from 13 to 21 is needed"),
         ("--topk-all 0", "--topk-all 0; a whole number from 1 to 10000 is needed"),
+        ("--nms --topk-all 10001", "--topk-all 10001; a whole number from 1 to 10000 is needed"),
         ("--half --int8 --data D", "--half and --int8: a file has one precision"),
         ("--int8", "--int8 is calibrated on images; name their dataset with --data"),
         ("--efficient-nms", "--efficient-nms is a setting of NMS in the graph; give --nms too"),
+        ("--agnostic-nms", "--agnostic-nms is a setting of NMS in the graph; give --nms too"),
+        ("--topk-all 7", "--topk-all is a setting of NMS in the graph; give --nms too"),
+        ("--topk-per-class 7", "--topk-per-class is a setting of NMS in the graph; give --nms"),
+        ("--nms --efficient-nms --topk-per-class 7", "--topk-per-class: --efficient-nms has no"),
+        ("--nms --agnostic-nms --topk-per-class 7", "--topk-per-class: --agnostic-nms treats all"),
         ("--conf 0.3", "--conf-thres is a setting of NMS in the graph; give --nms too"),
         ("--iou 0.5", "--iou-thres is a setting of NMS in the graph; give --nms too"),
         ("--letterbox --dynamic", "--letterbox takes one image of any size"),
@@ -87,18 +94,25 @@ def test_weights_are_needed():
         parse_export_flags([])
 
 
-@pytest.mark.parametrize("name", EXPORT)
-def test_a_public_flag_that_is_not_there_is_answered_with_what_takes_its_place(name, capsys):
-    with pytest.raises(SystemExit) as caught:
-        parse(name)
-    assert caught.value.code == 2
-    text = f"error: {name} is not in this version: {EXPORT[name]}"
-    assert capsys.readouterr().err.splitlines() == [
-        text, "`export.py --help` lists what is accepted"
-    ]  # fmt: skip
-
-
 def test_the_words_of_settings_give_these_settings():
     config = parse("--imgsz 64 96 --nms --conf 0.125 --topk-all 7 --dynamic --opset 15 --data=-x")
     assert parse_export_flags(as_words(config)) == config
     assert set(flags_of(ExportConfig)) >= {"sizes", "include", "nms"}
+
+
+def test_flags_become_the_settings_of_nms():
+    flags = "--nms --conf-thres 0.3 --iou 0.6 --agnostic-nms --topk-all 7"
+    wanted = SuppressionSettings(0.3, 0.6, True, None, 7, multi_label=False)
+    assert parse(flags).suppression == wanted
+    assert parse("--nms --topk-per-class 3").top_per_class == 3
+
+
+@pytest.mark.parametrize("row", FORMATS, ids=lambda row: row.name)
+@pytest.mark.parametrize("flag", ["--letterbox", "--nms", "--efficient-nms"])
+def test_a_format_without_it_is_refused(row, flag):
+    words = f"--include {row.name} --nms {flag}"
+    if {"nms", flag[2:].replace("-", "_")} <= set(row.flags):
+        parse(words)
+    else:
+        with pytest.raises(UserError, match=f"--include {row.name} does not support --.*that do: "):
+            parse(words)

@@ -5,11 +5,11 @@ import pytest
 from tests.flag_page import BACKENDS, BOTH, DOCS, LANGUAGES, pages
 from utils.cli.absent_flags import DETECTION, EXPORT, TRAINING, VALIDATION
 from utils.cli.flags import flags_of
-from utils.cli.train_config import TrainConfig
-from utils.cli.val_config import ValConfig
+from utils.cli.train_config import TrainConfig, parse_train_flags
+from utils.cli.val_config import ValConfig, parse_val_flags
 from utils.comparison.settings import compare_parser
-from utils.detect.config import DetectConfig
-from utils.export.config import ExportConfig
+from utils.detect.config import DetectConfig, parse_detect_flags
+from utils.export.config import ExportConfig, parse_export_flags
 from utils.serve.config import ServeConfig
 
 # Of the public YOLOv5 v7, as its --help lists them.
@@ -38,21 +38,30 @@ EXPORT_FLAGS = (
 
 
 @pytest.mark.parametrize(
-    ("settings", "absent", "public"),
+    ("parse", "settings", "absent", "public"),
     [
-        (TrainConfig, TRAINING, TRAIN_FLAGS),
-        (TrainConfig, TRAINING, CLASSIFY_FLAGS),
-        (ValConfig, VALIDATION, VAL_FLAGS),
-        (ExportConfig, EXPORT, EXPORT_FLAGS),
+        (parse_train_flags, TrainConfig, TRAINING, TRAIN_FLAGS),
+        (parse_train_flags, TrainConfig, TRAINING, CLASSIFY_FLAGS),
+        (parse_val_flags, ValConfig, VALIDATION, VAL_FLAGS),
+        (parse_detect_flags, DetectConfig, DETECTION, ""),
+        (parse_export_flags, ExportConfig, EXPORT, EXPORT_FLAGS),
     ],
-    ids=["train", "classify", "val", "export"],
+    ids=["train", "classify", "val", "detect", "export"],
 )
-def test_every_public_flag_is_accepted_or_answered(settings, absent, public):
+def test_every_public_flag_is_accepted_or_answered(parse, settings, absent, public, capsys):
     known = {name for found in flags_of(settings).values() for name in found.names}
-    answered = set(absent)
-    assert known & answered == set()
+    assert not known & absent.keys()
     unknown = [flag for flag in public.split() if flag not in known]
-    assert {flag.replace("_", "-") for flag in unknown} <= answered
+    assert {flag.replace("_", "-") for flag in unknown} <= absent.keys()
+    words = {word.rstrip(",;") for text in absent.values() for word in text.split()}
+    assert {word for word in words if word.startswith("--")} <= known  # what takes the place
+    for name, instead in absent.items():
+        for written in (name, name.replace("-", "_").replace("__", "--", 1), f"{name}=3"):
+            with pytest.raises(SystemExit, match="2"):
+                parse(["--weights", "W", written])
+            first, second = capsys.readouterr().err.splitlines()
+            assert first == f"error: {written.split('=')[0]} is not in this version: {instead}"
+            assert second.endswith(" --help` lists what is accepted")
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from utils.cli.absent_flags import TRAINING
-from utils.cli.flags import flags_of
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from utils.cli.recipe_config import QUAD_IMAGES
-from utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
+from utils.cli.train_config import parse_train_flags, read_train_flags
 from utils.data.loading.quads import QUAD
 from utils.errors import UserError
 
@@ -48,6 +46,8 @@ MODEL = ["--cfg", "models/yolov5n.yaml"]
         ("--optimizer Adam", "optimizer", "Adam"),
         ("--optimizer AdamW", "optimizer", "AdamW"),
         ("--backend oneflow", "backend", "oneflow"),
+        ("--bbox_iou_optim", "bbox_iou_optim", True),
+        ("--multi_tensor_optimizer", "multi_tensor_optimizer", True),
     ],
 )
 def test_the_public_training_flags_parse(flags, field, value):
@@ -57,29 +57,11 @@ def test_the_public_training_flags_parse(flags, field, value):
 
 def test_training_defaults_are_the_public_ones():
     config = parse_train_flags(MODEL)
-    assert (config.epochs, config.batch_size, config.image_size, config.workers) == (
-        100,
-        16,
-        640,
-        None,
-    )
-    assert (config.hyp, config.seed, config.project, config.optimizer) == (
-        DEFAULT_HYPERPARAMETERS,
-        0,
-        Path("runs/train"),
-        "SGD",
-    )
+    assert (config.epochs, config.batch_size, config.image_size) == (100, 16, 640)
+    assert (config.seed, config.project, config.optimizer) == (0, Path("runs/train"), "SGD")
+    assert (config.hyp, config.workers) == (DEFAULT_HYPERPARAMETERS, None)
     assert config.freeze == ("0",)  # the first 0 layers
-
-
-def test_the_fused_box_loss_is_chosen_by_its_flag_alone():
-    assert parse_train_flags([*MODEL]).bbox_iou_optim is False
-    assert parse_train_flags([*MODEL, "--bbox_iou_optim"]).bbox_iou_optim is True
-
-
-def test_the_multi_tensor_updates_are_chosen_by_their_flag_alone():
-    assert parse_train_flags([*MODEL]).multi_tensor_optimizer is False
-    assert parse_train_flags([*MODEL, "--multi_tensor_optimizer"]).multi_tensor_optimizer is True
+    assert not config.bbox_iou_optim and not config.multi_tensor_optimizer
 
 
 @pytest.mark.parametrize(
@@ -95,8 +77,12 @@ def test_the_multi_tensor_updates_are_chosen_by_their_flag_alone():
         ([*MODEL, "--name", ""], "--name ''; the name of one folder"),
         ([*MODEL, "--name", "a/b"], "--name 'a/b'"),
         ([*MODEL, "--name", ".."], "--name '..'"),
-        (["--evolve", "--nosave"], "--evolve keeps the best weights of the search, --nosave none"),
-        (["--image-weights", "--noval"], "--image-weights uses the figures of each val"),
+        (
+            ["--evolve", "--nosave"],
+            "--evolve with --nosave: a search keeps its best weights; leave",
+        ),
+        (["--evolve", "--resume"], "--evolve with --resume: the same command continues a search"),
+        (["--image-weights", "--noval"], "--image-weights with --noval: images are weighed by"),
         (["--rect", "--quad"], "--rect with --quad: .*; leave one of them out"),
         (["--rect", "--image-weights"], "--rect with --image-weights: .*; leave one of them out"),
         (["--rect", "--repeat-factor", "0.1"], "--rect with --repeat-factor: .*; leave one"),
@@ -110,6 +96,10 @@ def test_the_multi_tensor_updates_are_chosen_by_their_flag_alone():
         (["--fraction", "nan"], "--fraction nan; a number above 0"),
         (["--repeat-factor", "1.5"], "--repeat-factor 1.5; a number from 0 to 1"),
         (["--repeat-factor", "nan"], "--repeat-factor nan; a number from 0 to 1"),
+        (["--keep", "0"], "--keep 0"),
+        (["--save-steps", "-1"], "--save-steps -1"),
+        (["--time-limit", "0"], "--time-limit 0; a number of minutes above 0"),
+        (["--time-limit", "nan"], "--time-limit nan"),
     ],
 )
 def test_values_out_of_range_are_refused(flags, message):
@@ -127,36 +117,6 @@ def test_unknown_and_malformed_flags_end_with_code_two_in_two_lines(flags, capsy
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("error: ") and flags[0] in first
     assert second == "`train.py --help` lists what is accepted"
-
-
-@pytest.mark.parametrize("name", TRAINING)
-def test_a_public_flag_that_is_not_there_is_answered_with_what_takes_its_place(name, capsys):
-    for written in (name, name.replace("-", "_").replace("__", "--", 1), f"{name}=3"):
-        with pytest.raises(SystemExit):
-            parse_train_flags([*MODEL, written])
-        first = capsys.readouterr().err.splitlines()[0]
-        assert f"is not in this version: {TRAINING[name]}" in first
-
-
-def test_a_flag_that_is_there_is_not_listed_as_absent():
-    there = {name for found in flags_of(TrainConfig).values() for name in found.names}
-    assert not TRAINING.keys() & there
-    words = {word.rstrip(",;") for text in TRAINING.values() for word in text.split()}
-    assert {word for word in words if word.startswith("--")} <= there  # what takes the place
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--keep", "0"], "--keep 0"),
-        (["--save-steps", "-1"], "--save-steps -1"),
-        (["--time-limit", "0"], "--time-limit 0; a number of minutes above 0"),
-        (["--time-limit", "nan"], "--time-limit nan"),
-    ],
-)
-def test_flags_of_suspension_are_checked(flags, message):
-    with pytest.raises(UserError, match=message):
-        parse_train_flags([*MODEL, *flags])
 
 
 def test_the_flags_that_were_given_are_told_from_defaults():

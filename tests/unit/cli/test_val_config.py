@@ -4,64 +4,43 @@ import shlex
 
 import pytest
 
-from utils.cli.absent_flags import VALIDATION
-from utils.cli.flags import flags_of
-from utils.cli.val_config import ValConfig, parse_val_flags
+from utils.cli.val_config import parse_val_flags
 from utils.detect.config import parse_detect_flags
 from utils.errors import UserError
 from utils.tiling import Tiling
 
 
-def test_the_public_validation_flags_parse():
-    flags = "--weights W --data D --img 640 --iou 0.65 --conf 0.01 --batch-size 4 --task test"
-    config = parse_val_flags(shlex.split(flags))
-    assert (config.weights, config.data, config.image_size) == (("W",), "D", 640)
-    assert (config.iou_threshold, config.confidence_threshold) == (0.65, 0.01)
-    assert (config.batch_size, config.task) == (4, "test")
-    default = parse_val_flags(["--weights", "W"])
-    assert (default.iou_threshold, default.confidence_threshold) == (0.6, 0.001)
-    assert (default.batch_size, default.task) == (32, "val")
-
-
-def test_the_public_spellings_of_thresholds_and_sizes_parse():
-    flags = "--weights W --conf-thres 0.25 --iou-thres 0.45 --imgsz 320 --batch-size 8"
-    config = parse_val_flags(shlex.split(flags))
-    assert (config.confidence_threshold, config.iou_threshold) == (0.25, 0.45)
-    assert (config.image_size, config.batch_size) == (320, 8)
-
-
-@pytest.mark.parametrize("name", VALIDATION)
-def test_a_public_flag_that_is_not_there_is_answered_with_what_takes_its_place(name, capsys):
-    with pytest.raises(SystemExit) as caught:
-        parse_val_flags(["--weights", "W", name])
-    assert caught.value.code == 2
-    text = f"error: {name} is not in this version: {VALIDATION[name]}"
-    assert capsys.readouterr().err.splitlines() == [text, "`val.py --help` lists what is accepted"]
-
-
-def test_a_flag_that_is_there_is_not_listed_as_absent():
-    there = {name for found in flags_of(ValConfig).values() for name in found.names}
-    assert not VALIDATION.keys() & there
-    words = {word.rstrip(",;") for text in VALIDATION.values() for word in text.split()}
-    assert {word for word in words if word.startswith("--")} <= there
-
-
-def test_the_public_flags_of_nms_parse():
-    flags = "--weights W --agnostic-nms --classes 0 2 5 --max-det 100"
-    config = parse_val_flags(shlex.split(flags))
-    assert (config.class_agnostic, config.classes, config.max_detections) == (True, (0, 2, 5), 100)
-    default = parse_val_flags(["--weights", "W"])
-    assert (default.class_agnostic, default.classes, default.max_detections) == (False, None, 300)
-
-
-def test_the_coco_file_is_written_only_when_asked():
-    assert parse_val_flags(["--weights", "W"]).save_json is False
-    assert parse_val_flags(["--weights", "W", "--save-json"]).save_json is True
-
-
-def test_the_figures_of_old_logs_are_measured_only_when_asked():
-    assert parse_val_flags(["--weights", "W"]).legacy_metric is False
-    assert parse_val_flags(["--weights", "W", "--legacy-metric"]).legacy_metric is True
+@pytest.mark.parametrize(
+    ("flags", "field", "value"),
+    [
+        ("--data D", "data", "D"),
+        ("--imgsz 320", "image_size", 320),
+        ("--iou 0.65", "iou_threshold", 0.65),
+        ("--iou-thres 0.45", "iou_threshold", 0.45),
+        ("", "iou_threshold", 0.6),
+        ("--conf 0.01", "confidence_threshold", 0.01),
+        ("--conf-thres 0.25", "confidence_threshold", 0.25),
+        ("", "confidence_threshold", 0.001),
+        ("--batch-size 4", "batch_size", 4),
+        ("", "batch_size", 32),
+        ("--task test", "task", "test"),
+        ("", "task", "val"),
+        ("--agnostic-nms", "class_agnostic", True),
+        ("--classes 0 2 5", "classes", (0, 2, 5)),
+        ("", "classes", None),
+        ("--max-det 100", "max_detections", 100),
+        ("", "max_detections", 300),
+        ("--save-json", "save_json", True),
+        ("--legacy-metric", "legacy_metric", True),
+        ("--augment", "augment", True),
+        ("--half", "half", True),
+        ("--weights A B", "weights", ("A", "B")),
+    ],
+)
+def test_the_public_flags_parse_and_have_the_public_defaults(flags, field, value):
+    assert getattr(parse_val_flags(["--weights", "W", *flags.split()]), field) == value
+    if value is True:
+        assert getattr(parse_val_flags(["--weights", "W"]), field) is False
 
 
 @pytest.mark.parametrize(
@@ -70,7 +49,7 @@ def test_the_figures_of_old_logs_are_measured_only_when_asked():
         ([], "--weights is needed"),
         (["--weights", "W", "--conf", "2"], "--conf 2"),
         (["--weights", "W", "--max-det", "0"], "--max-det 0"),
-        (["--weights", "W", "--single-cls", "--classes", "0"], "--single-cls with --classes, "),
+        (["--weights", "W", "--single-cls", "--classes", "0"], "--single-cls with --classes: "),
         (["--weights", "W", "--single-cls", "--annotations", "F"], "--single-cls with --annot"),
         (["--weights", "W", "--task", "study", "--tile", "640"], "--task study with --tile: it"),
         (["--weights", "W", "--task", "study", "--save-txt"], "--task study with --save-txt: it"),
@@ -105,13 +84,6 @@ def test_tiles_are_cut_as_the_flags_say():
 def test_flags_of_tiles_that_cannot_be_honoured_are_refused(flags, message):
     with pytest.raises(UserError, match=message):
         parse_val_flags(["--weights", "W", *flags.split()])
-
-
-def test_augmentation_half_precision_and_several_weights_parse():
-    config = parse_val_flags(shlex.split("--weights A B --augment --half"))
-    assert (config.weights, config.augment, config.half) == (("A", "B"), True, True)
-    default = parse_val_flags(["--weights", "W"])
-    assert (default.augment, default.half) == (False, False)
 
 
 def test_the_public_timings_take_the_val_split_with_their_own_thresholds():

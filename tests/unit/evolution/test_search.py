@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import dataclasses
 import math
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
@@ -14,34 +16,41 @@ from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparamet
 from utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
 from utils.errors import UserError
 from utils.evolution import search
-from utils.evolution.search import OWN, TrialRun, evolve
+from utils.evolution.search import Training, evolve
 from utils.processes.suspend import StopRequests, Suspended
 from utils.tasks.table import TASKS
 
 HYP = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 FIGURES = ["metrics/precision", "metrics/recall", "metrics/mAP_0.5", "metrics/mAP_0.5:0.95"]
+# What a trial has of its own, or not at all; all other settings are the search's.
+OWN = {
+    "evolve", "storage", "override", "project", "name", "exist_ok", "resume", "suspend_file",
+    "nproc", "device", "no_plots", "keep", "backend",
+}  # fmt: skip
 COMMON = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
 
 
 class FakeProcess:
     """A training that writes an epoch each time that it is looked at.
 
-    The higher lr0 is, the better. started: how often each trial began; failing: trials that do.
+    The higher lr0 is, the better. commands: of all; failing: exit codes of trials that fail.
     """
 
-    started: list = []
+    commands: list = []
     failing: dict = {}
     at_once = most = 0
 
-    def __init__(self, run, epochs):
-        self.run, self.epochs, self.returncode = run, epochs, None
+    def __init__(self, command, **options):
+        self.flags, self.returncode = parse_train_flags(command[3:]), None
+        self.trial = int(self.flags.name.removeprefix("trial-"))
         FakeProcess.at_once += 1
         FakeProcess.most = max(FakeProcess.most, FakeProcess.at_once)
-        FakeProcess.started.append(run.trial.number)
-        (run.folder / "weights").mkdir(exist_ok=True, parents=True)
+        FakeProcess.commands.append(command)
+        folder = self.flags.project / self.flags.name
+        (folder / "weights").mkdir(exist_ok=True, parents=True)
         for name in ("best", "last", "state-00000001"):
-            (run.folder / "weights" / f"{name}.safetensors").write_bytes(b"x")
-        self.results = run.folder / "results.csv"
+            (folder / "weights" / f"{name}.safetensors").write_bytes(b"x")
+        self.results = folder / "results.csv"
         if not self.results.exists():
             self.results.write_text(",".join(["epoch", *FIGURES, "val/box_loss"]) + "\n")
 
@@ -53,12 +62,12 @@ class FakeProcess:
         if self.returncode is not None:
             return self.returncode
         lines = self.results.read_text().splitlines()
-        if self.run.trial.number in self.failing:
-            self.end(self.failing[self.run.trial.number])
-        elif len(lines) - 1 == self.epochs:
+        if self.trial in self.failing:
+            self.end(self.failing[self.trial])
+        elif len(lines) - 1 == self.flags.epochs:
             self.end(0)
         else:
-            value = self.run.trial.params["lr0"]
+            value = read_hyperparameters(self.flags.hyp, self.flags.override).lr0
             with self.results.open("a") as file:
                 file.write(f"{len(lines) - 1},0.5,0.5,{value},{value},0.1\n")
         return self.returncode
@@ -68,21 +77,21 @@ class FakeProcess:
             self.end(75)
 
 
+def started():
+    """The trials in the order in which their processes were started."""
+    return [int(parse_train_flags(command[3:]).name[-4:]) for command in FakeProcess.commands]
+
+
 @pytest.fixture(autouse=True)
-def fakes(monkeypatch, request):
+def fakes(monkeypatch):
     """Trainings are played, and no process is looked for or ended."""
-
-    def start(self, config, hyp, device, environment):
-        self.device, self.process = device, FakeProcess(self, config.epochs)
-
-    if "commands" not in request.fixturenames:
-        monkeypatch.setattr(TrialRun, "start", start)
+    monkeypatch.setattr(search.subprocess, "Popen", FakeProcess)
     monkeypatch.setattr(search, "POLL_SECONDS", 0)
     # Drawing takes longer than all else; tests/unit/report/plots/test_results.py has it.
     monkeypatch.setattr(search, "plot_evolution", lambda values, fitness, path: path.touch())
     for name in ("adopt_orphans", "kill_descendants", "wait_for_descendants"):
         monkeypatch.setattr(search, name, lambda *seconds: None)
-    FakeProcess.started, FakeProcess.failing = [], {}
+    FakeProcess.commands, FakeProcess.failing = [], {}
     FakeProcess.at_once = FakeProcess.most = 0
 
 
@@ -100,7 +109,8 @@ class StopAt(StopRequests):
 
 def run(place, *flags, stop=None):
     words = ["--project", str(place), "--epochs", "3", "--device", "cpu", *flags]
-    evolve(parse_train_flags(["--evolve", "6", *words]), HYP, stop or StopRequests())
+    with mock.patch("sys.argv", ["train.py", "--evolve", "6", *words]):
+        evolve(TASKS["detect"], parse_train_flags(), HYP, stop or StopRequests())
 
 
 def rows_of(place):
@@ -150,24 +160,24 @@ def test_searches_with_one_storage_share_their_trials(tmp_path):
     storage = ["--storage", str(tmp_path / "shared")]
     with pytest.raises(Suspended):
         run(tmp_path / "one", *storage, stop=StopAt(12))
-    begun = len(FakeProcess.started)
+    begun = len(started())
     run(tmp_path / "two", *storage)
-    assert FakeProcess.started == list(range(6)) and begun > 1
+    assert started() == list(range(6)) and begun > 1
     run(tmp_path / "one", *storage)  # it ends the trial that it was stopped in
-    assert FakeProcess.started == [*range(6), begun - 1]
+    assert started() == [*range(6), begun - 1]
     assert len(rows_of(tmp_path / "one")) == 6
 
 
 def test_trials_run_side_by_side_one_a_device_once_the_first_has_an_epoch(tmp_path):
     run(tmp_path, "--nproc", "3")
-    assert FakeProcess.most == 3 and sorted(FakeProcess.started) == list(range(6))
+    assert FakeProcess.most == 3 and sorted(started()) == list(range(6))
 
 
 def test_a_search_whose_first_trial_failed_alone_tries_it_again(tmp_path):
     FakeProcess.failing = {0: 2}
     with pytest.raises(UserError, match=r"trial 1 has failed, see .*\.log"):
         run(tmp_path, "--nproc", "3")
-    assert FakeProcess.started == [0]
+    assert started() == [0]
     FakeProcess.failing = {}
     run(tmp_path, "--nproc", "3")
     assert len(rows_of(tmp_path)) == 6
@@ -177,7 +187,7 @@ def test_a_later_trial_that_fails_is_one_of_those_asked_for(tmp_path):
     FakeProcess.failing = {2: 1, 4: -9}
     run(tmp_path)
     assert [row["trial"] for row in rows_of(tmp_path)] == list("1246")
-    assert FakeProcess.started == list(range(6))
+    assert started() == list(range(6))
 
 
 def test_hopeless_trials_are_ended_early(tmp_path):
@@ -186,7 +196,7 @@ def test_hopeless_trials_are_ended_early(tmp_path):
 
 
 def test_a_process_of_a_launcher_and_flags_that_go_on_are_refused(tmp_path, monkeypatch):
-    with pytest.raises(UserError, match="leave --resume out"):
+    with pytest.raises(UserError, match="--evolve with --resume"):
         run(tmp_path, "--resume")
     monkeypatch.setattr(search, "this_process", lambda: Process(rank=0, world_size=2))
     with pytest.raises(UserError, match="leave the launcher out"):
@@ -195,47 +205,35 @@ def test_a_process_of_a_launcher_and_flags_that_go_on_are_refused(tmp_path, monk
 
 def test_searches_lie_in_their_own_folder_unless_a_project_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    evolve(TrainConfig(evolve=1, epochs=1, device="cpu"), HYP, StopRequests())
+    monkeypatch.setattr("sys.argv", ["train.py", "--evolve", "1", "--epochs", "1"])
+    evolve(TASKS["detect"], parse_train_flags(), HYP, StopRequests())
     assert (tmp_path / "runs/evolve/exp/evolve.csv").exists()
 
 
-class StubTrial:
-    number, params = 0, {"lr0": 0.5}  # of Optuna's trial, all that a process needs
-
-    def report(self, value, step):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "fitness"), [(0.5, 0.25, 0.275), (0.0, math.nan, math.nan)]
-)
+@pytest.mark.parametrize(("low", "high", "fitness"), [(0.5, 0.25, [0.275]), (0.0, math.nan, [])])
 def test_a_trial_is_judged_by_the_figures_of_its_task(tmp_path, low, high, fitness):
     (tmp_path / "results.csv").write_text(f"epoch,{','.join(FIGURES)}\n0,0.9,0.9,{low},{high}\n")
-    run = TrialRun(tmp_path, StubTrial())
-    assert run.read_epochs(TASKS["detect"].fitness)
-    assert run.fitness == pytest.approx([fitness], nan_ok=True)
-
-
-@pytest.fixture
-def commands(monkeypatch):
-    """The commands of the processes that would have been started."""
-    found = []
-    start = lambda command, **options: found.append(command)  # noqa: E731
-    monkeypatch.setattr(search.subprocess, "Popen", start)
-    return found
+    reported = []
+    trial = SimpleNamespace(report=lambda value, epoch: reported.append(value))
+    training = Training(trial, tmp_path, "cpu", None, 0)
+    assert training.read_epochs(TASKS["detect"].fitness) and training.reported == 1
+    assert reported == pytest.approx(fitness)
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 @pytest.mark.parametrize("given", [False, True], ids=["own defaults", "common defaults"])
-def test_a_trial_has_the_flags_of_its_search(task, given, commands, tmp_path):
+def test_a_trial_has_the_flags_of_its_search(task, given, tmp_path):
     flags = flags_of(TrainConfig)
-    words = ["--task", task.name, "--epochs", "3", "--evolve", "2", "--storage", "F"]
+    words = ["--task", task.name, "--epochs", "3", "--evolve", "1", "--project", str(tmp_path)]
+    words += ["--storage", str(tmp_path / "F"), "--override", "lr0=0.02", "scale=0.4"]
     for name in task.defaults if given else ():  # the common default in place of the task's own
         words += [flags[name].names[0], str(COMMON[name])]
     config = TrainConfig(**task.completed(*read_train_flags(words)))
-    hyp = read_hyperparameters(config.hyp)
-    TrialRun(tmp_path / "trial", StubTrial()).start(config, hyp, "cpu", {})
-    trial = TrainConfig(**task.completed(*read_train_flags(commands[0][3:])))
+    hyp = read_hyperparameters(config.hyp, config.override)
+    FakeProcess.failing = {0: 1}  # the figures of another task are not needed
+    with mock.patch("sys.argv", ["train.py", *words]), pytest.raises(UserError, match="failed"):
+        evolve(task, config, hyp, StopRequests())
+    trial = TrainConfig(**task.completed(*read_train_flags(FakeProcess.commands[0][3:])))
     for name in COMMON.keys() - OWN:
         assert getattr(trial, name) == getattr(config, name), name
-    assert read_hyperparameters(trial.hyp).lr0 == 0.5 and trial.storage == ""
+    assert read_hyperparameters(trial.hyp, trial.override) == hyp and trial.storage == ""

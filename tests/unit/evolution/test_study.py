@@ -13,7 +13,7 @@ import pytest
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.errors import UserError
 from utils.evolution.study import RANGES, Range, SearchStudy, searched_ranges
-from utils.tasks.classification import CLASSIFICATION, HYPERPARAMETERS
+from utils.tasks.table import CLASSIFICATION, CLASSIFIER_HYPERPARAMETERS
 
 HYP = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 RANGED = {"x": Range(0, 1), "y": Range(0.01, 10, True)}
@@ -26,8 +26,8 @@ def open_study(path: Path, seed: int = 0, epochs: int = 1) -> SearchStudy:
 
 def train(study: SearchStudy) -> None:
     """Run one trial, whose fitness is highest where x is 0.7."""
-    trial = study.ask()
-    study.tell(trial, "COMPLETE", 1 - abs(trial.params["x"] - 0.7), {"metrics/a": 1.0})
+    trial = study.begin_trial()
+    study.end_trial(trial, "COMPLETE", 1 - abs(trial.params["x"] - 0.7), {"metrics/a": 1.0})
 
 
 def tried(path: Path, trials: int, seed: int = 0, cut: int = 0) -> list[dict[str, float]]:
@@ -42,7 +42,7 @@ def tried(path: Path, trials: int, seed: int = 0, cut: int = 0) -> list[dict[str
 def test_what_is_zero_to_begin_with_and_what_changes_nothing_in_a_task_are_not_searched():
     ranges, values = searched_ranges(HYP), dataclasses.asdict(HYP)
     assert {name for name in RANGES if values[name] == 0} == RANGES.keys() - ranges.keys()
-    hyp = read_hyperparameters(HYPERPARAMETERS, ["randaugment=0.3", "mosaic=1"])
+    hyp = read_hyperparameters(CLASSIFIER_HYPERPARAMETERS, ["randaugment=0.3", "mosaic=1"])
     assert searched_ranges(hyp, CLASSIFICATION.unused).keys() == {
         "lr0", "lrf", "momentum", "weight_decay", "warmup_momentum", "hsv_s", "hsv_v", "scale",
         "randaugment",
@@ -74,12 +74,12 @@ def test_draws_depend_on_the_seed_and_a_search_goes_on_as_if_undisturbed(tmp_pat
 def test_a_trial_below_the_median_is_hopeless_but_not_in_its_first_third(tmp_path):
     study = open_study(tmp_path / "search", epochs=9)
     for number in range(6):
-        trial = study.ask()
+        trial = study.begin_trial()
         for epoch in range(9):
             trial.report(0.1 * number, epoch)
-        study.tell(trial, "COMPLETE", 0.1 * number, {})
+        study.end_trial(trial, "COMPLETE", 0.1 * number, {})
     for fitness, is_hopeless in ((0.01, True), (0.4, False)):
-        trial = study.ask()
+        trial = study.begin_trial()
         for epoch in range(4):
             assert not trial.should_prune()
             trial.report(fitness, epoch)

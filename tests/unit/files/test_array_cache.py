@@ -53,31 +53,24 @@ def test_arrays_come_back_under_their_name_and_version_alone(folder):
     assert kept() is None and kept(version=b"two") is not None
 
 
-def test_every_damage_is_found(folder):
+def test_a_file_that_is_not_whole_is_absent(folder):
     keep()
     path = folder / "name.safetensors"
     whole = path.read_bytes()
-    for place in range(0, len(whole), 3):
-        damaged = bytearray(whole)
-        damaged[place] ^= 1 << place % 8
-        path.write_bytes(damaged)
-        assert kept() is None
-    for content in (*(whole[:length] for length in range(len(whole))), whole + b"more"):
+    for content in (*(whole[:length] for length in range(len(whole))), whole + b"more", b"x" * 99):
         path.write_bytes(content)
         assert kept() is None
 
 
-@pytest.mark.parametrize("fault", ["no folder", "full disk", "too large"])
+@pytest.mark.parametrize("fault", ["no folder", "full disk"])
 def test_what_cannot_be_kept_is_a_line_in_the_log(folder, tmp_path, monkeypatch, caplog, fault):
-    def full(arrays):
+    def full(arrays, metadata):
         raise OSError(28, "No space left on device")
 
     if fault == "no folder":
         (tmp_path / "cache").touch()
-    elif fault == "full disk":
-        monkeypatch.setattr(array_cache, "save", full)
     else:
-        monkeypatch.setattr(array_cache, "MAX_FILE_BYTES", 40)
+        monkeypatch.setattr(array_cache, "save", full)
     with caplog.at_level(logging.INFO):
         keep()
     (line,) = [record.getMessage() for record in caplog.records]

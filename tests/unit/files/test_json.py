@@ -99,7 +99,7 @@ def path(tmp_path):
 @pytest.fixture(params=[1, 2, 5, 1 << 20])
 def block(request, monkeypatch):
     """Let the window end anywhere."""
-    monkeypatch.setattr(our_json, "_BLOCK_BYTES", request.param)
+    monkeypatch.setattr(our_json, "_BLOCK_CHARACTERS", request.param)
 
 
 def test_lists_are_read_by_entries_and_other_values_passed_over(path, block):
@@ -121,14 +121,14 @@ def test_lists_are_read_by_entries_and_other_values_passed_over(path, block):
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("", "its end at character 0, where { is needed"),
-        ("[1]", "'\\[' at character 0, where { is needed"),
-        ('{"a": [1, 2', "the file ends"),
-        ('{"a": [1 2]}', "'2' at character 9, where , is needed"),
-        ('{"a": [1,]}', "Expecting value at character 9"),
-        ('{"a" 1}', "'1' at character 5, where : is needed"),
-        ('{"a": 1} {', "more follows after its end, at character 9"),
-        ('{"a": 1,}', "Expecting value at character 8"),
+        ("", "{ is needed where the end of the file follows"),
+        ("[1]", r"{ is needed where '\["),
+        ('{"a": [1, 2', "and the file ends"),
+        ('{"a": [1 2]}', ", is needed where '2"),
+        ('{"a": [1,]}', "Expecting value where"),
+        ('{"a" 1}', ": is needed where '1"),
+        ('{"a": 1} {', "its end is needed where '{' follows"),
+        ('{"a": 1,}', "Expecting value where"),
         ('{"a": [], "a": []}', "'a' appears twice, or is no text"),
         ("{1: 2}", "1 appears twice, or is no text"),
         ('{"a": [{"b": 1, "b": 2}]}', "'b' appears twice"),
@@ -148,7 +148,7 @@ def test_what_is_no_object_is_refused(path, block, content, text):
 
 def test_an_entry_is_bounded(path, monkeypatch):
     monkeypatch.setattr(our_json, "MAX_ENTRY", 1000)
-    monkeypatch.setattr(our_json, "_BLOCK_BYTES", 100)
+    monkeypatch.setattr(our_json, "_BLOCK_CHARACTERS", 100)
     many = {"a": ["x" * 900] * 50}
     assert read(path, json.dumps(many)) == many
     for entry in ('"' + "x" * 5000 + '"', "[" + "1," * 3000 + "1]", "tru" + "e" * 5000):

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from utils.detect.window import SCREENS, Window, require_window
+from utils.detect.pipeline.report import SCREENS, Window, require_window
 from utils.errors import UserError
 
 

@@ -1,6 +1,5 @@
 """What a server refuses: each mistake, and each attempt, with its status, code and words."""
 
-import http.client
 import socket
 import struct
 import zlib
@@ -129,18 +128,6 @@ def test_answers_carry_headers_that_browsers_obey(server):
         assert headers["cache-control"] == "no-store"
     policy = server.ask("/").headers["content-security-policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy
-
-
-def test_one_connection_takes_several_requests_also_after_an_error(server):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=SECONDS)
-    statuses = []
-    for body in (IMAGE, b"no image", IMAGE):
-        connection.request("POST", DETECT, body)
-        answer = connection.getresponse()
-        answer.read()
-        statuses.append(answer.status)
-    connection.close()
-    assert statuses == [200, 422, 200]
 
 
 def test_the_description_lists_every_path_and_query_parameter(server):

@@ -29,7 +29,6 @@ from tests.foreign_files import (
 )
 from tests.shared_files import shared_path
 from tests.unit.weights.foreign_modules import YoloModules
-from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
 from utils.weights.__main__ import describe, main
 from utils.weights.load import load_weights
@@ -114,9 +113,8 @@ def test_a_fused_file_is_read_shown_and_converted(tmp_path, method, capsys):
 
 def test_training_from_a_fused_file_says_what_is_lost(tmp_path, caplog):
     weights = load_weights(write_fused(tmp_path / "fused.pt"))
-    config = parse_train_flags(["--data", "x.yaml", "--weights", "fused.pt"])
     with caplog.at_level(logging.WARNING):
-        transfer_weights(config, detector_of_weights(weights), weights, ["cat", "dog"], False)
+        transfer_weights(detector_of_weights(weights), weights, ["cat", "dog"], False)
     assert "BatchNorm was folded into their convolutions" in caplog.text
 
 

@@ -1,23 +1,17 @@
 """Copy-paste: objects of a mosaic, cut out along their polygons and pasted mirrored.
 
-The canvas is never made here either: a copy is what a mirrored canvas shows through the warp,
-within the warped polygon. Source: Ghiasi et al. 2021, arXiv:2012.07177.
+Source: Ghiasi et al. 2021, arXiv:2012.07177.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
 import cv2
 import numpy as np
 
 from utils.boxes import covered_parts
-from utils.data.augment.geometry import multiply
-from utils.data.augment.objects import Objects, join_objects, warp_polygons
-from utils.data.augment.tiles import Canvas, draw_tiles
-from utils.data.image.decoding import SourceImage
+from utils.data.image.labelled import Objects
 from utils.polygons import Polygons
 
 MAX_COVERED = 0.3  # of another object's box; all choices stored of the public recipe fit it
@@ -46,36 +40,6 @@ def draw_copy_paste(share: float, generator: np.random.Generator) -> CopyPaste:
     """Draw what is copied in a mosaic: one draw, whatever the share."""
     key = int(generator.random() * 2**53)
     return CopyPaste(share, key) if share else CopyPaste()
-
-
-def draw_with_copies(
-    drawn: CopyPaste,
-    canvas: Canvas,
-    sources: Sequence[SourceImage],
-    objects: Objects,
-    matrix: np.ndarray,
-    output_size: tuple[int, int],
-) -> tuple[np.ndarray, Objects]:
-    """Draw a canvas through a warp with copies of some of its objects, as `draw_tiles` does.
-
-    The objects are those of all images in canvas pixels; they are returned with the copies behind
-    them.
-    """
-    chosen = choose_copies(choose_objects(drawn, objects), objects, canvas.side)
-    if not len(chosen):
-        return draw_tiles(canvas, sources, matrix, output_size), objects
-    sources = [source._replace(decode=cache(source.decode)) for source in sources]
-    image = draw_tiles(canvas, sources, matrix, output_size)
-    copies = mirror(objects, chosen, canvas.side)
-    assert copies.polygons is not None
-    seen = warp_polygons(copies.polygons, matrix, output_size)
-    origin = np.repeat(np.arange(len(sources)), [len(source.class_index) for source in sources])
-    copied = np.unique(origin[chosen[seen.num_points > 0]]).tolist()
-    tiles = Canvas(canvas.side, tuple(canvas.tiles[index] for index in copied))
-    # Of the pixels of a canvas, the first becomes the last.
-    mirrored = multiply(matrix, np.array([[-1, 0, canvas.side - 1], [0, 1, 0], [0, 0, 1]]))
-    paste(image, draw_tiles(tiles, [sources[i] for i in copied], mirrored, output_size), seen)
-    return image, join_objects(objects, copies)
 
 
 def choose_objects(drawn: CopyPaste, objects: Objects) -> np.ndarray:

@@ -1,4 +1,8 @@
-"""Random affine and perspective transforms, of boxes too."""
+"""Random affine and perspective transforms, of boxes and outlines too.
+
+A straight edge of a polygon stays straight in any warp, so that corners are all that is moved, and
+points are added only where an edge is cut.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,15 @@ from functools import reduce
 
 import numpy as np
 
+from utils.polygons import Polygons, starts_of
+
 # The public recipe: an object that is smaller than this, or mostly cut off, teaches nothing.
 MIN_SIDE = 2.0
 MIN_AREA_RATIO = 0.1
 MAX_ASPECT_RATIO = 100.0
 _EPSILON = 1e-16
+# Cut so many pixels outside: pieces are joined there, and who fills a polygon fills its edges too.
+OUTLINE_MARGIN = 2
 
 
 @dataclass(frozen=True)
@@ -107,3 +115,106 @@ def worth_keeping(before_xyxy: np.ndarray, after_xyxy: np.ndarray) -> np.ndarray
     aspect_ratio = np.maximum(width / (height + _EPSILON), height / (width + _EPSILON))
     large_enough = (width > MIN_SIDE) & (height > MIN_SIDE)
     return large_enough & (area_ratio > MIN_AREA_RATIO) & (aspect_ratio < MAX_ASPECT_RATIO)
+
+
+def warp_polygons(
+    polygons: Polygons, matrix: np.ndarray, output_size: tuple[int, int], margin: int = 0
+) -> Polygons:
+    """Warp polygons and cut them at the edges of an output.
+
+    Args:
+        polygons: pixels.
+        matrix: (3, 3), to pixels of the output.
+        output_size: (height, width).
+        margin: how many pixels outside these edges the cuts are.
+
+    Returns:
+        Float64. A concave polygon that is cut into pieces stays one: its pieces are joined along
+        the cuts. An object that is not seen has no points left.
+
+    Source: Sutherland and Hodgman 1974, "Reentrant polygon clipping".
+    """
+    height, width = output_size
+    x, y = polygons.points_xy.T
+    points = np.stack([row[0] * x + row[1] * y + row[2] for row in matrix.tolist()], axis=1)
+    owner = np.repeat(np.arange(len(polygons)), polygons.num_points)
+    # Cut before the division: what is behind the viewer lies outside of one edge at least.
+    left, right = (1, 0, margin), (-1, 0, width + margin)
+    top, bottom = (0, 1, margin), (0, -1, height + margin)
+    for inward in (left, right, top, bottom):
+        points, owner = _cut(points, owner, inward)
+    points_xy = points[:, :2] / np.maximum(points[:, 2:], _EPSILON)
+    points_xy = points_xy.clip(-margin, (width + margin, height + margin))
+    return Polygons(points_xy, starts_of(np.bincount(owner, minlength=len(polygons))))
+
+
+def _cut(
+    points: np.ndarray, owner: np.ndarray, inward: tuple[int, int, int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Keep what lies on the inner side of an edge.
+
+    Args:
+        points: (P, 3) homogeneous, those of a polygon in a row.
+        owner: (P,) index of the polygon of each, ascending.
+        inward: of the edge: its product with a point is not negative inside.
+    """
+    distance = inward[0] * points[:, 0] + inward[1] * points[:, 1] + inward[2] * points[:, 2]
+    inside = distance >= 0
+    if inside.all():
+        return points, owner
+    following = _following(owner)
+    crosses = np.flatnonzero(inside != inside[following])
+    after = following[crosses]
+    part = distance[crosses] / (distance[crosses] - distance[after])
+    num_kept = inside.astype(np.int64)
+    num_kept[crosses] += 1  # where the edge behind a point is cut
+    place = np.cumsum(num_kept) - num_kept
+    kept = np.empty((int(num_kept.sum()), 3))
+    kept[place[inside]] = points[inside]
+    cut = points[crosses] + part[:, None] * (points[after] - points[crosses])
+    kept[place[crosses] + inside[crosses]] = cut
+    return kept, np.repeat(owner, num_kept)
+
+
+def _following(owner: np.ndarray) -> np.ndarray:
+    """Return the index of the point after each: after the last of a polygon comes its first."""
+    following = np.arange(1, len(owner) + 1)
+    last = np.flatnonzero(np.diff(owner, append=-1))
+    following[last] = np.concatenate(([0], last[:-1] + 1))[: len(last)]
+    return following
+
+
+def boxes_within(polygons: Polygons, output_size: tuple[int, int]) -> np.ndarray:
+    """Return the (M, 4) xyxy boxes around what an output of (height, width) shows of polygons.
+
+    They end where an edge does, where it leaves the output, or at a corner of the output that lies
+    in the polygon; all are 0 for an object that is not seen. Source: Liang and Barsky 1984, "A new
+    concept and method for line clipping".
+    """
+    height, width = output_size
+    limits = np.array((width, height), np.float64)
+    start, owner = polygons.points_xy, np.repeat(np.arange(len(polygons)), polygons.num_points)
+    end = start[_following(owner)]
+    change = np.where(end == start, _EPSILON, end - start)
+    at_zero, at_limit = -start / change, (limits - start) / change
+    first = np.minimum(at_zero, at_limit).max(axis=1).clip(min=0)
+    last = np.maximum(at_zero, at_limit).min(axis=1).clip(max=1)
+    seen = first <= last  # of each edge, from one part of its length to the other
+    ends = start[:, None] + np.stack((first, last), axis=1)[..., None] * change[:, None]
+    low, high = np.full((2, len(polygons), 2), np.inf)
+
+    def add(owner: np.ndarray, points: np.ndarray) -> None:
+        """Enlarge the boxes of objects, ascending, to hold points (N, K, 2)."""
+        np.minimum.at(low, owner, points.min(axis=1))
+        np.minimum.at(high, owner, -points.max(axis=1))
+
+    add(owner[seen], ends[seen].clip(0, limits))
+    for y in (0, height):
+        crosses = (start[:, 1] <= y) != (end[:, 1] <= y)
+        at = start[:, 0] + (y - start[:, 1]) / change[:, 1] * change[:, 0]
+        for x in (0, width):
+            num_crossed = np.bincount(owner[crosses & (at > x)], minlength=len(polygons))
+            covers = np.flatnonzero(num_crossed % 2)
+            add(covers, np.tile((x, y), (len(covers), 1, 1)))
+    boxes = np.concatenate((low, -high), axis=1)
+    return np.where(np.isfinite(boxes), boxes, 0)

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
-import cv2
 import numpy as np
 
-from utils.data.augment.blending import NUM_CUTOUT_DRAWS, cut_out, draw_ratio, mix
-from utils.data.augment.copy_paste import CopyPaste, draw_copy_paste, draw_with_copies
-from utils.data.augment.geometry import Warp
-from utils.data.augment.objects import objects_on_canvas, warp_objects
-from utils.data.augment.tiles import (
+from utils.data.augment.canvas import (
     NUM_TILES,
     NUM_TILES_OF_NINE,
     Canvas,
     canvas_of_nine,
-    draw_tiles,
     mosaic_canvas,
+    objects_on_canvas,
     single_canvas,
+    warp_objects,
 )
-from utils.data.augment.transforms import transform
-from utils.data.image.decoding import LabelledImage, SourceImage
+from utils.data.augment.copy_paste import (
+    CopyPaste,
+    choose_copies,
+    choose_objects,
+    draw_copy_paste,
+    mirror,
+    paste,
+)
+from utils.data.augment.finishing import NUM_CUTOUT_DRAWS, Finish, draw_ratio, finish, mix
+from utils.data.augment.geometry import Warp, multiply, warp_polygons
+from utils.data.augment.tiles import draw_tiles
+from utils.data.image.labelled import LabelledImage, Objects, SourceImage, join_objects
 from utils.strengths import AugmentConfig
 
 
@@ -41,19 +48,6 @@ class MixedScene(Scene):
     """A scene that is blended into another."""
 
     ratio: float  # part of the other one
-
-
-@dataclass(frozen=True)
-class Finish:
-    """What happens to a training image as a whole, at the end."""
-
-    hsv_gains: tuple[float, float, float]
-    flip_up_down: bool
-    flip_left_right: bool
-    cutout: tuple[float, ...] = ()  # of `cut_out`; empty for none
-    transforms: str = ""  # of Albumentations
-    transforms_seed: int = 0
-    fits_outlines: bool = False  # boxes that transforms move end where their outlines do
 
 
 @dataclass(frozen=True)
@@ -180,24 +174,12 @@ def draw_scene(
     matrix = scene.warp.matrix((canvas.side, canvas.side), output_size)
     objects = objects_on_canvas(canvas, sources)
     if scene.copy_paste.share and len(canvas.tiles) > 1:
-        image, objects = draw_with_copies(
+        image, objects = _draw_with_copies(
             scene.copy_paste, canvas, sources, objects, matrix, output_size
         )
     else:
         image = draw_tiles(canvas, sources, matrix, output_size)
     return LabelledImage(image, *warp_objects(objects, scene.warp, matrix, output_size))
-
-
-def finish(draw: Finish, item: LabelledImage) -> LabelledImage:
-    """Change the image of a draw as a whole: pixels, flips, holes."""
-    if draw.transforms:
-        item = transform(item, draw.transforms, draw.transforms_seed, draw.fits_outlines)
-    item = item._replace(image=change_hsv(item.image, draw.hsv_gains))
-    if draw.flip_up_down:
-        item = flip_up_down(item)
-    if draw.flip_left_right:
-        item = flip_left_right(item)
-    return cut_out(item, draw.cutout) if draw.cutout else item
 
 
 def _lay_out(scene: Scene, sizes: Sequence[tuple[int, int]], image_size: int) -> Canvas:
@@ -210,33 +192,31 @@ def _lay_out(scene: Scene, sizes: Sequence[tuple[int, int]], image_size: int) ->
     return mosaic_canvas(sizes, (int(x * image_size), int(y * image_size)), image_size)
 
 
-def change_hsv(image: np.ndarray, gains: tuple[float, float, float]) -> np.ndarray:
-    """Multiply hue (modulo 180), saturation and value of a BGR uint8 image.
+def _draw_with_copies(
+    drawn: CopyPaste,
+    canvas: Canvas,
+    sources: Sequence[SourceImage],
+    objects: Objects,
+    matrix: np.ndarray,
+    output_size: tuple[int, int],
+) -> tuple[np.ndarray, Objects]:
+    """Draw a canvas through a warp with copies of some of its objects, as `draw_tiles` does.
 
-    Products are truncated, as in the reference arrays.
+    A copy is what the mirrored canvas shows through the warp, within the warped polygon. The
+    objects, in canvas pixels, are returned with the copies behind them.
     """
-    if gains == (1, 1, 1):  # the conversion to HSV and back is not exact
-        return image
-    products = np.arange(256)[:, None] * gains
-    products[:, 0] %= 180
-    table = products.clip(0, 255).astype(np.uint8)[None]
-    return cv2.cvtColor(cv2.LUT(cv2.cvtColor(image, cv2.COLOR_BGR2HSV), table), cv2.COLOR_HSV2BGR)
-
-
-def flip_left_right(item: LabelledImage) -> LabelledImage:
-    """Mirror an image, its boxes and its polygons at the vertical axis."""
-    return _flip(item, 0)
-
-
-def flip_up_down(item: LabelledImage) -> LabelledImage:
-    """Mirror an image, its boxes and its polygons at the horizontal axis."""
-    return _flip(item, 1)
-
-
-def _flip(item: LabelledImage, axis: int) -> LabelledImage:
-    """Mirror x, axis 0, or y, axis 1."""
-    side = item.size[1 - axis]
-    boxes = item.boxes_xyxy.copy()
-    boxes[:, [axis, axis + 2]] = side - item.boxes_xyxy[:, [axis + 2, axis]]
-    polygons = None if item.polygons is None else item.polygons.mirrored(axis, side)
-    return LabelledImage(cv2.flip(item.image, 1 - axis), item.class_index, boxes, polygons)
+    chosen = choose_copies(choose_objects(drawn, objects), objects, canvas.side)
+    if not len(chosen):
+        return draw_tiles(canvas, sources, matrix, output_size), objects
+    sources = [source._replace(decode=cache(source.decode)) for source in sources]
+    image = draw_tiles(canvas, sources, matrix, output_size)
+    copies = mirror(objects, chosen, canvas.side)
+    assert copies.polygons is not None
+    seen = warp_polygons(copies.polygons, matrix, output_size)
+    origin = np.repeat(np.arange(len(sources)), [len(source.class_index) for source in sources])
+    copied = np.unique(origin[chosen[seen.num_points > 0]]).tolist()
+    tiles = Canvas(canvas.side, tuple(canvas.tiles[index] for index in copied))
+    # Of the pixels of a canvas, the first becomes the last.
+    mirrored = multiply(matrix, np.array([[-1, 0, canvas.side - 1], [0, 1, 0], [0, 0, 1]]))
+    paste(image, draw_tiles(tiles, [sources[i] for i in copied], mirrored, output_size), seen)
+    return image, join_objects(objects, copies)

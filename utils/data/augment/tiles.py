@@ -1,8 +1,6 @@
-"""The images of a training sample: where they lie on its canvas, and each drawn from there.
+"""Draw the images of a canvas straight into a training image, through the composed transform.
 
-The canvas itself is never made: each image is drawn straight into the training image, through the
-composed transform. Only the part of an image that the training image shows is read; a hidden image
-is not decoded.
+Only the part of an image that the training image shows is read; a hidden image is not decoded.
 """
 
 from __future__ import annotations
@@ -14,99 +12,10 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
+from utils.data.augment.canvas import Canvas, Tile
 from utils.data.augment.geometry import determinant, invert, multiply, warp_corners
-from utils.data.image.decoding import SourceImage
-from utils.data.image.letterbox import FILL, fit_long_side
-
-NUM_TILES = 4
-NUM_TILES_OF_NINE = 9
-
-
-class Tile(NamedTuple):
-    """An image's place on a canvas; the canvas is never drawn itself."""
-
-    resized_size: tuple[int, int]  # (height, width) of the image on the canvas
-    scale: tuple[float, float]  # (vertical, horizontal) from image to canvas pixels
-    top: int  # canvas pixels; what lies outside the canvas is not seen
-    left: int
-
-    def to_canvas(self, boxes_xyxy: np.ndarray) -> np.ndarray:
-        """Map (M, 4) boxes from image to canvas pixels, float64, not clipped."""
-        scale_y, scale_x = self.scale
-        left, top = self.left, self.top
-        return boxes_xyxy * [scale_x, scale_y, scale_x, scale_y] + [left, top, left, top]
-
-
-class Canvas(NamedTuple):
-    """A square of this side with its tiles."""
-
-    side: int
-    tiles: tuple[Tile, ...]
-
-
-def single_canvas(size: tuple[int, int], image_size: int) -> Canvas:
-    """Place one image of (height, width) in the middle of a canvas, as large as fits."""
-    placement = fit_long_side(size, image_size, (image_size, image_size))
-    return Canvas(image_size, (Tile(placement.resized_size, placement.scale, *placement.padding),))
-
-
-def mosaic_canvas(
-    sizes: Sequence[tuple[int, int]], centre_xy: tuple[int, int], image_size: int
-) -> Canvas:
-    """Place four images, each with its long side at `image_size`, around a point where they meet.
-
-    Args:
-        sizes: (height, width) of top left, top right, bottom left, bottom right.
-        centre_xy: this point on the canvas, pixels.
-        image_size: half the side of the canvas.
-    """
-    tiles = [_tile(size, image_size, centre_xy[1], centre_xy[0]) for size in sizes]
-    for position, tile in enumerate(tiles):
-        height, width = tile.resized_size
-        left = tile.left - (width if position in (0, 2) else 0)
-        tiles[position] = tile._replace(top=tile.top - (height if position < 2 else 0), left=left)
-    return Canvas(2 * image_size, tuple(tiles))
-
-
-def canvas_of_nine(
-    sizes: Sequence[tuple[int, int]], corner_xy: tuple[int, int], image_size: int
-) -> Canvas:
-    """Place eight images clockwise around one; each touches the middle and the one before it.
-
-    All have their long sides at `image_size`. The middle one begins at (image_size, image_size) of
-    a square of three times this side, of which the canvas is a part.
-
-    Args:
-        sizes: (height, width) of the middle, top, top right, right, bottom right, bottom, bottom
-            left, left and top left.
-        corner_xy: where in that square the canvas begins, from 0 to `image_size`, pixels.
-        image_size: half the side of the canvas.
-    """
-    start_x, start_y = (image_size - corner for corner in corner_xy)
-    tiles = [_tile(size, image_size, start_y, start_x) for size in sizes]
-    heights, widths = zip(*(tile.resized_size for tile in tiles), strict=True)
-    bottom, right = heights[0], widths[0]  # edges of the middle one
-    down_right = [
-        (0, 0),
-        (-heights[1], 0),
-        (-heights[2], widths[1]),
-        (0, right),
-        (heights[3], right),
-        (bottom, right - widths[5]),
-        (bottom, right - widths[5] - widths[6]),
-        (bottom - heights[7], -widths[7]),
-        (bottom - heights[7] - heights[8], -widths[8]),
-    ]
-    places = zip(tiles, down_right, strict=True)
-    moved = [tile._replace(top=tile.top + y, left=tile.left + x) for tile, (y, x) in places]
-    return Canvas(2 * image_size, tuple(moved))
-
-
-def _tile(size: tuple[int, int], image_size: int, top: int, left: int) -> Tile:
-    """Return an image with its long side at `image_size`."""
-    placement = fit_long_side(size, image_size, (image_size, image_size))
-    return Tile(placement.resized_size, placement.scale, top, left)
-
+from utils.data.image.labelled import SourceImage
+from utils.data.image.letterbox import FILL
 
 _MARGIN = 2  # pixels around the part of an image that is seen: bilinear weights reach one
 _PHASES, _STEP = 32, 1 / 32

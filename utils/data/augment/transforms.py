@@ -15,9 +15,15 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
-from utils.data.augment.geometry import MIN_AREA_RATIO, MIN_SIDE, worth_keeping
-from utils.data.augment.objects import OUTLINE_MARGIN, boxes_within, warp_polygons
-from utils.data.image.decoding import LabelledImage
+from utils.data.augment.geometry import (
+    MIN_AREA_RATIO,
+    MIN_SIDE,
+    OUTLINE_MARGIN,
+    boxes_within,
+    warp_polygons,
+    worth_keeping,
+)
+from utils.data.image.labelled import LabelledImage, Objects
 from utils.errors import UserError, brief
 from utils.optional import import_optional
 from utils.polygons import Polygons, starts_of, without_outlines
@@ -97,15 +103,15 @@ def transform(
     boxes: np.ndarray = np.asarray(found["bboxes"], np.float64).reshape(-1, 4)
     rows = np.asarray(found["row"], np.int64)
     class_index, polygons = item.class_index[rows], item.polygons
-    if polygons is not None:
-        had_points = polygons.num_points[rows] > 0
-        polygons = _moved(found, len(polygons), item.size).select(rows)
-        if fits_outlines:
-            around = boxes_within(polygons, item.size)
-            boxes = np.where(had_points[:, None], around, boxes)
-            keep = ~had_points | worth_keeping(boxes, boxes)  # else nothing of it is seen
-            class_index, boxes, polygons = class_index[keep], boxes[keep], polygons.select(keep)
-    return LabelledImage(image, class_index, boxes, polygons)
+    if polygons is None:
+        return LabelledImage(image, class_index, boxes)
+    had_points = polygons.num_points[rows] > 0
+    polygons = _moved(found, len(polygons), item.size).select(rows)
+    keep = np.ones(len(rows), bool)
+    if fits_outlines:
+        boxes = np.where(had_points[:, None], boxes_within(polygons, item.size), boxes)
+        keep = ~had_points | worth_keeping(boxes, boxes)  # else nothing of it is seen
+    return LabelledImage(image, *Objects(class_index, boxes, polygons).select(keep))
 
 
 def _moved(found: Mapping[str, Any], num_objects: int, size: tuple[int, int]) -> Polygons:

@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.boxes import xyxy_to_cxcywh
-from utils.data.image.being_read import read_as
-from utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes
+from utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes, read_as
 from utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerprint, fingerprint_of
 from utils.data.image.header import BrokenImageError, check_size, read_header
 from utils.data.image.orientation import UPRIGHT

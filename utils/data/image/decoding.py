@@ -1,24 +1,21 @@
-"""The bytes of an image file -> pixels, and an image with its boxes, decoded or still to be."""
+"""The bytes of an image file -> pixels; and which file a process reads, should it die of it."""
 
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Callable
-from typing import NamedTuple
+from pathlib import Path
+from types import FunctionType
+from typing import Any
 
 import cv2
 import numpy as np
+from PIL import Image
 
-from utils.data.image.header import BrokenImageError, ImageHeader, read_header
-from utils.data.image.letterbox import Letterbox, letterbox
+from utils.data.image.header import BrokenImageError, ImageHeader, open_image, read_header
+from utils.data.image.letterbox import reduced_size
 from utils.data.image.orientation import UPRIGHT, turned_upright
-from utils.data.image.pillow_image import as_bgr, open_image
-from utils.polygons import Polygons
 
-# A progressive JPEG has 10 scans or so. Each takes a few bytes and, here, 1.2 ns a pixel.
-MIN_SCANS, MAX_SCANNED_PIXELS = 20, 4_000_000_000
-_SCAN_START = re.compile(rb"\xff\xda")
 _AS_STORED = cv2.IMREAD_IGNORE_ORIENTATION
 REDUCTIONS = {
     1: cv2.IMREAD_COLOR | _AS_STORED,
@@ -26,6 +23,10 @@ REDUCTIONS = {
     4: cv2.IMREAD_REDUCED_COLOR_4 | _AS_STORED,
     8: cv2.IMREAD_REDUCED_COLOR_8 | _AS_STORED,
 }
+_WHITE = 255
+_ALPHA_MODES = ("LA", "La", "PA", "RGBA", "RGBa")
+_DEEP_MODE = "I;16"
+_ROWS = 64  # at a time, for the memory that 16 bits take
 
 
 class OtherSizeError(Exception):
@@ -36,11 +37,6 @@ class OtherSizeError(Exception):
         self.size = size
 
 
-def reduced_size(size: tuple[int, int], reduction: int) -> tuple[int, int]:
-    """Return (height, width) of an image decoded at a fraction of its size: rounded up."""
-    return -(-size[0] // reduction), -(-size[1] // reduction)
-
-
 def choose_reduction(size: tuple[int, int], long_side: int) -> int:
     """Return the largest of 1, 2, 4 and 8 that keeps the long side at `long_side` or more."""
     return max(
@@ -49,7 +45,7 @@ def choose_reduction(size: tuple[int, int], long_side: int) -> int:
 
 
 def decode_bytes(content: np.ndarray, size: tuple[int, int], reduction: int = 1) -> np.ndarray:
-    """Decode an image file, (H, W, 3) uint8 BGR: a JPEG or plain PNG by OpenCV, others by Pillow.
+    """Decode an image file, (H, W, 3) uint8 BGR: a JPEG by OpenCV, others by Pillow.
 
     Args:
         content: (N,) uint8, of the whole file.
@@ -64,14 +60,12 @@ def decode_bytes(content: np.ndarray, size: tuple[int, int], reduction: int = 1)
     header = read_header(io.BytesIO(content.data))
     if header.size != size:
         raise OtherSizeError(header.size)
-    if header.may_repeat_scans:
-        _check_scans(content, size)
     # In a turned image the squares that a decoder averages need not start at the left and top.
     decoded_smaller = header.kind == "JPEG" and header.orientation == UPRIGHT
     try:
-        image = turned_upright(
-            _decode(content, header, reduction if decoded_smaller else 1), header.orientation
-        )
+        image = _decode(content, header, reduction if decoded_smaller else 1)
+        if header.orientation != UPRIGHT:
+            image = turned_upright(image, header.orientation)
         if not decoded_smaller:
             image = average_squares(image, reduction)
     except Exception as error:  # Pillow promises no list of what a damaged image raises
@@ -81,16 +75,9 @@ def decode_bytes(content: np.ndarray, size: tuple[int, int], reduction: int = 1)
     return image
 
 
-def _check_scans(content: np.ndarray, size: tuple[int, int]) -> None:
-    """Raise BrokenImageError for a JPEG that goes over its pixels more often than any encoder."""
-    num_scans = len(_SCAN_START.findall(content.data))
-    if num_scans > max(MIN_SCANS, MAX_SCANNED_PIXELS // (size[0] * size[1])):
-        raise BrokenImageError(f"{num_scans} scans over {size[1]}x{size[0]} px")
-
-
 def _decode(content: np.ndarray, header: ImageHeader, reduction: int) -> np.ndarray:
     """Return the image as it is stored, by Pillow perhaps upright; ValueError if it is damaged."""
-    if not header.by_opencv:
+    if header.kind != "JPEG":  # OpenCV takes half of its time for those
         image = open_image(header.kind, io.BytesIO(content.data))
         image.load()  # here, so that its mode is that of the pixels
         return as_bgr(image)
@@ -110,41 +97,75 @@ def average_squares(image: np.ndarray, reduction: int) -> np.ndarray:
     return cv2.resize(image, size_wh, interpolation=cv2.INTER_AREA)
 
 
-class LabelledImage(NamedTuple):
-    """An image and its boxes, both in the image's own pixels."""
+def as_bgr(image: Image.Image) -> np.ndarray:
+    """Return a Pillow image as (H, W, 3) uint8 BGR, over white.
 
-    image: np.ndarray  # (H, W, 3) uint8, BGR
-    class_index: np.ndarray  # (M,) int64
-    boxes_xyxy: np.ndarray  # (M, 4) float64
-    polygons: Polygons | None = None  # float64, of the M objects, if any has one
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """(height, width)."""
-        return self.image.shape[0], self.image.shape[1]
-
-
-class SourceImage(NamedTuple):
-    """An image that is decoded when it is asked for, with its boxes in its own pixels."""
-
-    size: tuple[int, int]  # (height, width) of the file
-    class_index: np.ndarray  # (M,) int64
-    boxes_xyxy: np.ndarray  # (M, 4) float64, in pixels of the file
-    reduction: int  # 1, 2, 4 or 8: the decoded image is so many times smaller
-    decode: Callable[[], np.ndarray]  # returns (H, W, 3) uint8, of decoded_size
-    polygons: Polygons | None = (
-        None  # float64, of the M objects, if any has one; pixels of the file
-    )
-
-    @property
-    def decoded_size(self) -> tuple[int, int]:
-        """(height, width) of the decoded image."""
-        return reduced_size(self.size, self.reduction)
+    Raises:
+        Exception: its file is damaged; Pillow promises no list of what it raises.
+    """
+    if image.mode.startswith(_DEEP_MODE):
+        return cv2.cvtColor(_to_eight_bits(np.asarray(image)), cv2.COLOR_GRAY2BGR)
+    # A key for transparency is kept as text in a palette or beside the pixels.
+    if image.mode not in _ALPHA_MODES and "transparency" not in image.info:
+        return cv2.cvtColor(np.asarray(image.convert("RGB")), cv2.COLOR_RGB2BGR)
+    pixels = np.asarray(image if image.mode == "RGBA" else image.convert("RGBA"))
+    return over_white(cv2.cvtColor(pixels, cv2.COLOR_RGBA2BGR), pixels[..., 3])
 
 
-def letterbox_labelled(item: LabelledImage, placement: Letterbox) -> LabelledImage:
-    """Letterbox an image and move its boxes and polygons with it."""
-    image, polygons = letterbox(item.image, placement), item.polygons
-    if polygons is not None:
-        polygons = polygons.moved(placement.scale[::-1], placement.padding[::-1])
-    return LabelledImage(image, item.class_index, placement.to_input(item.boxes_xyxy), polygons)
+def _to_eight_bits(image: np.ndarray) -> np.ndarray:
+    """Return the 8 highest bits of those that an image uses, uint8.
+
+    An image of 10, 12 or 14 bits is often stored as one of 16, in which it would be black. So the
+    least even number of bits counts, 8 or more, that holds the largest value.
+
+    Args:
+        image: uint16.
+    """
+    used = max(8, int(image.max()).bit_length())
+    eight = np.empty(image.shape, np.uint8)
+    return np.right_shift(image, used + used % 2 - 8, out=eight, casting="unsafe")
+
+
+def over_white(colours: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """Return colours (H, W, 3) uint8 over white, as much as alpha (H, W) uint8 lets through.
+
+    If alpha is 0 everywhere, it is ignored: the colours are returned as they are.
+    """
+    lowest, highest = int(alpha.min()), int(alpha.max())
+    if lowest == _WHITE or highest == 0:
+        return colours
+    mixed = np.empty_like(colours)
+    for first in range(0, len(alpha), _ROWS):
+        rows = slice(first, first + _ROWS)
+        opacity = alpha[rows, :, None].astype(np.uint16)
+        sums = colours[rows] * opacity + (_WHITE * (_WHITE - opacity) + _WHITE // 2)
+        mixed[rows] = sums // _WHITE
+    return mixed
+
+
+_note: Callable[[Path | None], None] = lambda path: None  # noqa: E731  # replaced in a worker
+
+
+def note_each(note: Callable[[Path | None], None]) -> None:
+    """Call `note` from now on with each image that this process reads, and with None after it."""
+    global _note
+    _note = note
+
+
+def read_as(path: Path, read: Callable[[], Any]) -> Any:
+    """Return `read()`; if the process dies meanwhile, the image is named as the cause.
+
+    It runs in a frame that bears the image's name: faulthandler prints the frames of a process
+    that crashes, and of a frame nothing but its name.
+    """
+    _note(path)
+    try:
+        # In angle brackets, else a traceback would look for source code in the image.
+        code = _call.__code__.replace(co_filename=f"<image {path}>")
+        return FunctionType(code, {})(read)
+    finally:
+        _note(None)
+
+
+def _call(read: Callable[[], Any]) -> Any:
+    return read()

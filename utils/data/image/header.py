@@ -1,4 +1,7 @@
-"""The header of an image file: kind, size, orientation; and whether the file is whole."""
+"""The header of an image file: kind, size, orientation; and whether the file is whole.
+
+Pillow reads the header of every kind.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from PIL import Image
+from PIL.AvifImagePlugin import AvifImageFile
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.GifImagePlugin import GifImageFile
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import ImageFileDirectory_v2, TiffImageFile
+from PIL.WebPImagePlugin import WebPImageFile
 
 from utils.data.image.orientation import (
     EXCHANGES_SIDES,
@@ -19,18 +27,35 @@ from utils.data.image.orientation import (
     known_orientation,
     undone_by,
 )
-from utils.data.image.pillow_image import (
-    HEIC,
-    KINDS,
-    START_BYTES,
-    open_image,
-    recognise,
-    recognise_other,
-)
 from utils.errors import UserError
 from utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
+from utils.optional import import_optional
 from utils.regular_files import open_regular
 
+
+class _JpegHeader(JpegImageFile):
+    """A JPEG whose EXIF is not read for its resolution, which Pillow would do without a bound."""
+
+    def _read_dpi_from_exif(self) -> None:
+        pass
+
+
+HEIC = "HEIC"
+# Their classes by name, not Image.open, which would try any kind it knows.
+_CLASSES: dict[str, type[ImageFile]] = {
+    "JPEG": _JpegHeader,  # first: nearly all images
+    "AVIF": AvifImageFile,
+    "BMP": BmpImageFile,
+    "GIF": GifImageFile,
+    "PNG": PngImageFile,
+    "TIFF": TiffImageFile,
+    "WEBP": WebPImageFile,
+}
+KINDS = (*sorted(_CLASSES), HEIC)
+_START_BYTES = 256  # enough to recognise a file
+_BRANDS = {b"avif": "AVIF", b"avis": "AVIF"} | dict.fromkeys(
+    (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"), HEIC
+)
 _ORIENTATION = 0x0112  # the tag, of EXIF and of a TIFF
 # Measured: Chromium 149 shows these as they are stored, and turns JPEG, PNG and AVIF.
 _NEVER_TURNED = ("WEBP",)
@@ -53,8 +78,6 @@ class ImageHeader(NamedTuple):
     size: tuple[int, int]  # (height, width) in pixels, upright
     orientation: int  # EXIF's, from which the decoded image is turned upright
     other_view: int  # the same for points of a program that does not turn it, or turns a WebP
-    by_opencv: bool  # decoded by OpenCV, which takes half of Pillow's time, else by Pillow
-    may_repeat_scans: bool  # a JPEG that codes its pixels in any number of passes
 
 
 def read_image_size(path: Path, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
@@ -149,10 +172,13 @@ def read_header(file: BinaryIO) -> ImageHeader:
             decodes its kind is absent.
         OSError: the file cannot be read.
     """
-    kind = _recognise(file)
-    bounded = BoundedReads(file)
+    file.seek(0)
+    kind = recognise(file.read(_START_BYTES))
+    if not kind:
+        raise BrokenImageError(f"not an image that is decoded; accepted: {', '.join(KINDS)}")
+    file.seek(0)
     try:
-        image = open_image(kind, bounded)  # type: ignore[arg-type]  # it reads and seeks
+        image = open_image(kind, BoundedReads(file))  # type: ignore[arg-type]  # reads and seeks
         asked = known_orientation(_stored_orientation(image))
     except BrokenImageError:
         raise
@@ -165,45 +191,48 @@ def read_header(file: BinaryIO) -> ImageHeader:
             f"a {kind} of 32-bit or signed numbers, which do not say which value is white: "
             "convert it to unsigned integers of 8 or 16 bits"
         )
-    repeats = isinstance(image, JpegImageFile) and (
-        # Pillow stops behind the head of the first scan: how many components it holds, which ones.
-        image.info.get("progressive", 0) == 1 or bounded.last[:1] != bytes([image.layers])
-    )
     turns = kind not in _NEVER_TURNED
-    by_us = turns and kind not in _TURNED_BY_DECODER
-    exchanged = by_us and asked in EXCHANGES_SIDES
-    return ImageHeader(
-        kind,
-        (image.width, image.height) if exchanged else (image.height, image.width),
-        asked if by_us else UPRIGHT,
-        asked if turns else undone_by(asked),
-        kind == "JPEG" or (isinstance(image, PngImageFile) and _is_plain(image)),
-        repeats,
-    )
+    by_us = asked if turns and kind not in _TURNED_BY_DECODER else UPRIGHT
+    sides = image.height, image.width
+    size = sides[::-1] if by_us in EXCHANGES_SIDES else sides
+    return ImageHeader(kind, size, by_us, asked if turns else undone_by(asked))
 
 
-def _is_plain(image: PngImageFile) -> bool:
-    """Return whether OpenCV decodes a PNG as Pillow does, and prints nothing.
+def recognise(start: bytes) -> str:
+    """Return the kind of a file by its first bytes; "" for one that is not decoded here."""
+    if start[4:8] == b"ftyp":
+        return _by_brand(start)
+    padded = start.ljust(16, b"\0")  # Pillow asks for the first bytes of each kind
+    for kind in _CLASSES:
+        _, accepts = Image.OPEN[kind]
+        if accepts is not None and accepts(padded) is True:
+            return kind
+    return ""
 
-    OpenCV 4.11 ends the process on some damaged animations and deepens 16 bits otherwise; its
-    libpng prints warnings of common colour profiles.
+
+def _by_brand(start: bytes) -> str:
+    """Return AVIF or HEIC by the brands that a file lists.
+
+    Source: ISO/IEC 14496-12, "File Type Box": its size, "ftyp", the brand, a version, more brands.
     """
-    has_data = bool(image.tile)
-    is_eight_bits = has_data and image.mode in ("L", "RGB") and image.tile[0].args == image.mode
-    has_extras = "icc_profile" in image.info or "transparency" in image.info
-    return is_eight_bits and not image.is_animated and not has_extras
+    end = int.from_bytes(start[:4], "big")
+    brands = [start[8:12], *(start[place : place + 4] for place in range(16, end, 4)[:60])]
+    known = [_BRANDS[brand] for brand in brands if brand in _BRANDS]
+    # Both also have brands that leave the coding of the pixels open.
+    return "AVIF" if "AVIF" in known else HEIC if known else ""
 
 
-def _recognise(file: BinaryIO) -> str:
-    """Return the kind of image; raise BrokenImageError, with its kind, for one of another."""
-    file.seek(0)
-    start = file.read(START_BYTES)
-    file.seek(0)
-    if kind := recognise(start):
-        return kind
-    if other := recognise_other(start):
-        raise BrokenImageError(f"{other} is not decoded; accepted: {', '.join(KINDS)}")
-    raise BrokenImageError("not an image")
+def open_image(kind: str, file: BinaryIO) -> ImageFile:
+    """Read the header of a file of this kind.
+
+    Raises:
+        UserError: the package that reads HEIC is absent.
+        Exception: any other, for a broken header; Pillow promises no list of them.
+    """
+    if kind == HEIC:
+        image: ImageFile = import_optional("pi_heif", "a HEIC image").HeifImageFile(file)
+        return image
+    return _CLASSES[kind](file)  # type: ignore[arg-type]  # reads and seeks
 
 
 def _stored_orientation(image: ImageFile) -> object:
@@ -216,7 +245,7 @@ def _stored_orientation(image: ImageFile) -> object:
     directory = ImageFileDirectory_v2(exif[:8])
     file = BoundedReads(io.BytesIO(exif))
     file.seek(directory.next)
-    directory.load(file)  # type: ignore[arg-type]  # it reads and seeks
+    directory.load(file)  # type: ignore[arg-type]  # reads and seeks
     return directory.get(_ORIENTATION)
 
 
@@ -231,10 +260,9 @@ class BoundedReads:
         self.seek, self.tell = file.seek, file.tell
         self._file = file
         self._reads, self._bytes = _MAX_READS, _MAX_HEADER_BYTES
-        self.last = b""  # what was read
 
     def read(self, size: int = -1) -> bytes:
-        content = self.last = self._file.read(size)
+        content = self._file.read(size)
         self._reads -= 1
         if size >= 0:  # without a size, Pillow reads a whole WebP, once
             self._bytes -= len(content)

@@ -101,6 +101,11 @@ def letterbox_to_image(boxes_xyxy: np.ndarray, placement: Letterbox) -> np.ndarr
     return clip_boxes(placement.to_original(boxes_xyxy), placement.original_size)
 
 
+def reduced_size(size: tuple[int, int], reduction: int) -> tuple[int, int]:
+    """Return (height, width) of an image decoded at a fraction of its size: rounded up."""
+    return -(-size[0] // reduction), -(-size[1] // reduction)
+
+
 FILL = 114  # the grey of the public recipe; trained weights expect it around the image
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -85,3 +86,18 @@ class Batch(NamedTuple):
     sample_indices: np.ndarray  # int64, of the samples in the images: (B,), with --quad (4B,)
     letterboxes: tuple[Letterbox, ...]  # how to map boxes back; empty in training
     global_indices: np.ndarray  # int64, the sample indices of the whole batch, over all ranks
+
+    def pieces(self, size: int) -> Iterator[Batch]:
+        """Yield the batch in as few pieces as have at most so many images, as equal as they can be.
+
+        size: 0 for the batch as it is.
+        """
+        images = len(self.images)
+        number = -(-images // size) if size else 1
+        if number <= 1:
+            yield self
+            return
+        bounds = [images * index // number for index in range(number + 1)]
+        for start, end in itertools.pairwise(bounds):
+            targets = self.targets.between(start, end)
+            yield self._replace(images=self.images[start:end], targets=targets)

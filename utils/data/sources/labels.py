@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from utils.array_cache import state_of_files
-from utils.data.image.being_read import read_as
+from utils.data.image.decoding import read_as
 from utils.data.image.header import BrokenImageError, read_image_size
 from utils.data.records.layout import RecordPlace
 from utils.data.sources.label_file import (

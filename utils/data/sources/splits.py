@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from utils.array_cache import state_of_files
-from utils.data.image.being_read import read_as
+from utils.data.image.decoding import read_as
 from utils.data.image.fingerprint import (
     NO_FINGERPRINT,
     UNKNOWN,

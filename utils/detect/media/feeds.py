@@ -6,6 +6,7 @@ needs and no others, and follows no playlist.
 
 from __future__ import annotations
 
+import re
 import ssl
 import time
 from collections.abc import Iterator
@@ -18,15 +19,13 @@ import cv2
 import numpy as np
 
 from utils.detect.media.live import Feed
-from utils.detect.media.source import BrokenSourceError, require_size
+from utils.detect.media.source import BrokenSourceError, Frame, require_size
 from utils.detect.media.video import (
     CONTAINERS,
-    TimedImage,
     find_video,
-    load_av,
     open_options,
     rate_of,
-    timed_images,
+    timed_frames,
 )
 from utils.errors import UserError
 from utils.optional import import_optional
@@ -61,29 +60,29 @@ def open_camera(index: int, max_pixels: int) -> Iterator[Feed]:
         capture.set(cv2.CAP_PROP_BUFFERSIZE, 1)
         rate = capture.get(cv2.CAP_PROP_FPS)
         known = Fraction(rate).limit_denominator(1001) if 0 < rate < _MOST_RATE else None
-        yield Feed(known, _camera_images(capture, max_pixels))
+        yield Feed(known, _camera_frames(capture, max_pixels))
     finally:
         capture.release()
 
 
-def _camera_images(capture: cv2.VideoCapture, max_pixels: int) -> Iterator[TimedImage]:
+def _camera_frames(capture: cv2.VideoCapture, max_pixels: int) -> Iterator[Frame]:
     while True:
         is_read, image = capture.read()
         if not is_read:
             raise BrokenSourceError("the camera gives no more frames")
         require_size(image.shape[:2], max_pixels)
-        yield TimedImage(cv2.cvtColor(image, cv2.COLOR_BGR2RGB))
+        yield Frame(cv2.cvtColor(image, cv2.COLOR_BGR2RGB), "camera")
 
 
 def parse_screen(argument: str) -> int:
     """Return the monitor that --source screen ... names, 0 for all; UserError for another form."""
-    numbers = argument.split()[1:]
-    if len(numbers) > 1 or not all(number.isdecimal() for number in numbers):
+    named = re.fullmatch(r"screen(?: ([0-9]{1,2}))?", argument)
+    if not named:
         raise UserError(
             f"--source {argument}: accepted are screen, for all monitors, and screen 1, for the "
             "first one"
         )
-    return int(numbers[0]) if numbers else 0
+    return int(named[1] or 0)
 
 
 @contextmanager
@@ -101,16 +100,16 @@ def open_screen(monitor: int, max_pixels: int) -> Iterator[Feed]:
                 raise BrokenSourceError(f"there is no monitor {monitor}")
             area = screen.monitors[monitor]
             require_size((area["height"], area["width"]), max_pixels)
-            yield Feed(Fraction(_SCREEN_RATE), _screen_images(screen, area))
+            yield Feed(Fraction(_SCREEN_RATE), _screen_frames(screen, area))
     except mss.ScreenShotError as error:
         raise BrokenSourceError(f"the screen cannot be read: {error!s:.200}") from error
 
 
-def _screen_images(screen: Any, area: dict[str, int]) -> Iterator[TimedImage]:
+def _screen_frames(screen: Any, area: dict[str, int]) -> Iterator[Frame]:
     while True:
         start = time.monotonic()
         shot = np.asarray(screen.grab(area))  # BGRA
-        yield TimedImage(np.ascontiguousarray(shot[..., 2::-1]))
+        yield Frame(np.ascontiguousarray(shot[..., 2::-1]), "screen")
         time.sleep(max(0.0, start + 1 / _SCREEN_RATE - time.monotonic()))
 
 
@@ -129,7 +128,7 @@ def open_stream(url: str, max_pixels: int) -> Iterator[Feed]:
         BrokenSourceError: it cannot be opened, or holds no video.
         UserError: PyAV is absent.
     """
-    av = load_av("a stream")
+    av = import_optional("av", "a stream")
     try:
         with av.open(
             url,
@@ -141,9 +140,9 @@ def open_stream(url: str, max_pixels: int) -> Iterator[Feed]:
             stream.codec_context.thread_type = "SLICE"  # by frames it would hold some back
             stream.codec_context.thread_count = _THREADS
             rate = rate_of(stream)
-            images = timed_images(av, _decoded(av, container, stream), rate, max_pixels)
+            frames = timed_frames(_decoded(av, container, stream), "stream", rate, max_pixels)
             has_length = bool(container.duration) or container.size > 0
-            yield Feed(rate, images, is_recording=has_length)
+            yield Feed(rate, frames, is_recording=has_length)
     except av.FFmpegError as error:  # its text has the URL, which may hold a password
         reason = getattr(error, "strerror", "") or type(error).__name__
         raise BrokenSourceError(reason) from error

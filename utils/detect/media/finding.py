@@ -25,7 +25,7 @@ from utils.detect.media.feeds import (
 from utils.detect.media.image_file import ImageFile
 from utils.detect.media.live import LiveSource
 from utils.detect.media.source import Source
-from utils.detect.media.video import VideoFile, load_av
+from utils.detect.media.video import VideoFile
 from utils.errors import UserError, brief
 from utils.image_limits import IMAGE_SUFFIXES
 from utils.optional import import_optional
@@ -45,7 +45,6 @@ ACCEPTED = (
     f"({' '.join(SCHEMES)}), screen"
 )
 _MAX_LIST_BYTES = 1 << 26
-_MAX_LINE_BYTES = 4096  # of a path, as the system has it
 _CAMERA = re.compile(r"[0-9]{1,3}")
 _DIGITS = re.compile(r"([0-9]+)")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -85,7 +84,7 @@ def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Seque
         folder, paths = os.path.dirname(argument), _read_list(argument)
     chosen = _without_others(argument, paths)
     if any(_suffix(path) in VIDEO_SUFFIXES for path in chosen):
-        load_av("a video")  # if it is absent, the error comes before 1,000 images
+        import_optional("av", "a video")  # if it is absent, the error comes before 1,000 images
     return [file_source(os.path.join(folder, path), max_pixels, video_stride) for path in chosen]
 
 
@@ -107,19 +106,20 @@ def file_source(path: str, max_pixels: int, video_stride: int = 1) -> Source:
 
 def _find_live(argument: str, max_pixels: int, stride: int) -> LiveSource | None:
     """Return the camera, stream or screen that is named; None for what must be files."""
+    name = argument
     if _CAMERA.fullmatch(argument):
-        name = f"camera {argument}"
-        return LiveSource(name, partial(open_camera, int(argument), max_pixels), stride)
-    if argument.partition(" ")[0] == "screen" and not os.path.lexists(argument):
-        monitor = parse_screen(argument)
+        name, opened = f"camera {argument}", partial(open_camera, int(argument), max_pixels)
+    elif argument.partition(" ")[0] == "screen" and not os.path.lexists(argument):
+        opened = partial(open_screen, parse_screen(argument), max_pixels)
         import_optional("mss", "--source screen")
-        return LiveSource(argument, partial(open_screen, monitor, max_pixels), stride)
-    if url := _URL.match(argument):
+    elif url := _URL.match(argument):
+        name, opened = shown_url(argument), partial(open_stream, argument, max_pixels)
         if url[1].lower() not in SCHEMES:
-            raise UserError(f"--source {shown_url(argument)}: {url[1]} is not read; {ACCEPTED}")
-        load_av("a stream")
-        return LiveSource(shown_url(argument), partial(open_stream, argument, max_pixels), stride)
-    return None
+            raise UserError(f"--source {name}: {url[1]} is not read; {ACCEPTED}")
+        import_optional("av", "a stream")
+    else:
+        return None
+    return LiveSource(name, opened, stride)
 
 
 def _read_list(argument: str) -> list[str]:
@@ -129,8 +129,6 @@ def _read_list(argument: str) -> list[str]:
     except OSError as error:
         raise UserError(f"--source {argument}: {error.strerror}; {ACCEPTED}") from error
     lines = [line.strip() for line in content.removeprefix(b"\xef\xbb\xbf").splitlines()]
-    if any(len(line) > _MAX_LINE_BYTES for line in lines):
-        raise UserError(f"--source {argument}: a line is too long for the path of a file")
     found = [os.fsdecode(line) for line in lines if line]
     if not found:
         raise UserError(f"--source {argument}: the list is empty; {ACCEPTED}")
@@ -169,15 +167,13 @@ def _without_others(argument: str, paths: Sequence[str]) -> Sequence[str]:
 
 def _natural(names: Iterable[str]) -> list[str]:
     """Return names in their order as people count: image2 before image10."""
-    return sorted(names, key=lambda name: (_in_parts(name), name))
 
+    def in_parts(name: str) -> list[str | int]:
+        parts = enumerate(_DIGITS.split(name))
+        return [int(part) if index % 2 else part for index, part in parts]
 
-def _in_parts(name: str) -> list[str | int]:
-    """Return texts and the numbers between them, in turns."""
-    return [int(x) if index % 2 else x for index, x in enumerate(_DIGITS.split(name))]
+    return sorted(names, key=lambda name: (in_parts(name), name))
 
 
 def _suffix(name: str) -> str:
-    """Return the last dot of a name and what follows, in small letters; "" if there is none."""
-    start, dot, suffix = name.rpartition(".")
-    return dot + suffix.lower() if start else ""
+    return os.path.splitext(name)[1].lower()

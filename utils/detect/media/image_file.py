@@ -12,15 +12,13 @@ import cv2
 import numpy as np
 from PIL import Image, ImageOps
 
-from utils.data.image.being_read import read_as
-from utils.data.image.decoding import OtherSizeError, decode_bytes
+from utils.data.image.decoding import OtherSizeError, as_bgr, decode_bytes, over_white, read_as
 from utils.data.image.header import (
     BrokenImageError,
     check_complete,
     check_size,
     read_header,
 )
-from utils.data.image.pillow_image import as_bgr, over_white
 from utils.detect.media.source import BrokenSourceError, Frame, Source, require_size
 from utils.errors import UserError
 from utils.image_limits import MAX_IMAGE_BYTES

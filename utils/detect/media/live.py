@@ -16,7 +16,6 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from utils.detect.media.source import BrokenSourceError, Frame, Kind, Source
-from utils.detect.media.video import TimedImage
 
 TRIES = 5  # in a row without a frame; then it is over
 PAUSE_SECONDS = 5.0  # before each of them
@@ -29,7 +28,7 @@ class Feed(NamedTuple):
     """What was opened."""
 
     rate: Fraction | None
-    images: Iterable[TimedImage]  # all of them; BrokenSourceError where it breaks off
+    frames: Iterable[Frame]  # all of them; BrokenSourceError where it breaks off
     is_recording: bool = False  # it has an end, and waits until a frame is taken
 
 
@@ -111,13 +110,13 @@ class LiveSource(Source):
     def _read_feed(self, feed: Feed) -> None:
         """Hand over the frames of a feed until it ends, or nobody takes them any more."""
         self.rate = feed.rate / self._stride if feed.rate else None
-        for image in feed.images:
+        for given in feed.frames:
             number, self._num_read = self._num_read, self._num_read + 1
             self._last = time.monotonic()
             self._start = self._start if number else self._last
-            seconds = image.seconds if feed.is_recording else self._last - self._start
+            seconds = given.seconds if feed.is_recording else self._last - self._start
             if number % self._stride == 0:
-                frame = Frame(image.image, self.name, number, seconds)
+                frame = Frame(given.image, self.name, number, seconds)
                 self._give(frame, replace=not feed.is_recording)
             if self._closed.is_set():
                 return

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -35,26 +35,9 @@ _READ_BYTES = 1 << 18
 _MAY_MISS = 0.01  # of the frames that a header counts: an editor may have cut some out of the list
 
 
-class TimedImage(NamedTuple):
-    """A frame as a container gives it."""
-
-    image: np.ndarray  # (H, W, 3) uint8 RGB, upright
-    number: int = 0  # from 0, as shown
-    seconds: float = 0.0  # after the first frame
-
-
-def load_av(what_for: str) -> ModuleType:
-    """Return PyAV; UserError if it is absent. It keeps FFmpeg's own lines to itself."""
-    return import_optional("av", what_for)
-
-
 def open_options(max_pixels: int, containers: str = CONTAINERS) -> dict[str, str]:
     """Return what to open a container with; FFmpeg looks into frames before it hands them out."""
-    return {"format_whitelist": containers, **_within(max_pixels)}
-
-
-def _within(max_pixels: int) -> dict[str, str]:
-    return {"max_pixels": str(max_pixels + _PIXELS_AROUND)}
+    return {"format_whitelist": containers, "max_pixels": str(max_pixels + _PIXELS_AROUND)}
 
 
 def find_video(container: Any, max_pixels: int) -> Any:
@@ -72,7 +55,7 @@ def find_video(container: Any, max_pixels: int) -> Any:
         raise BrokenSourceError("uses a video codec that cannot be decoded")
     if codec.width and codec.height:  # else the first packet says
         require_size((codec.height, codec.width), max_pixels)
-    codec.options = _within(max_pixels)
+    codec.options = {"max_pixels": str(max_pixels + _PIXELS_AROUND)}
     return stream
 
 
@@ -87,16 +70,16 @@ def rate_of(stream: Any) -> Fraction:
     return Fraction(rate) if rate else _DEFAULT_RATE
 
 
-def timed_images(
-    av: ModuleType, decoded: Iterable[Any], rate: Fraction, max_pixels: int, stride: int = 1
-) -> Iterator[TimedImage]:
+def timed_frames(
+    decoded: Iterable[Any], source: Path | str, rate: Fraction, max_pixels: int, stride: int = 1
+) -> Iterator[Frame]:
     """Yield every n-th of PyAV's frames; a time that is absent or runs back is made to go on.
 
     Raises:
         BrokenSourceError: a frame is too large; the size may change in the middle.
     """
     # `frame.to_ndarray(format="rgb24")` alone would start one thread per core, for each frame.
-    converter = av.video.reformatter.VideoReformatter()
+    converter = import_optional("av", "a video").video.reformatter.VideoReformatter()
     first = seconds = 0.0
     for number, frame in enumerate(decoded):
         if number == 0:
@@ -106,7 +89,7 @@ def timed_images(
             seconds = given if given > seconds else seconds + float(1 / rate)
         if number % stride == 0:
             require_size((frame.height, frame.width), max_pixels)
-            yield TimedImage(_upright_rgb(frame, converter), number, seconds)
+            yield Frame(_upright_rgb(frame, converter), source, number, seconds)
 
 
 def _upright_rgb(frame: Any, converter: Any) -> np.ndarray:
@@ -135,7 +118,7 @@ class VideoFile(Source):
 
     def frames(self) -> Iterator[Frame]:
         """Yield the frames; of a file that is cut short those that are there, then an error."""
-        av = load_av("a video")
+        av = import_optional("av", "a video")
         try:
             with open_regular(self.path) as file:
                 yield from self._frames(av, file)
@@ -160,10 +143,11 @@ class VideoFile(Source):
                 self.rate = rate / self._stride
                 self.num_frames = -(-num_counted // self._stride) or None
                 decoded = self._decoded(av, container, stream)
-                for image in timed_images(av, decoded, rate, self._max_pixels, self._stride):
+                settings = rate, self._max_pixels, self._stride
+                for frame in timed_frames(decoded, self.path, *settings):
                     if self._is_closed:
                         return
-                    yield Frame(image.image, self.path, image.number, image.seconds)
+                    yield frame
                     num_frames += 1
         except av.FFmpegError as error:
             raise BrokenSourceError("damaged, cut short or no video") from error
@@ -194,11 +178,11 @@ class VideoFile(Source):
     def _check_end(self, num_counted: int, num_frames: int) -> None:
         """Raise BrokenSourceError unless all of the file could be read."""
         is_cut = self._num_packets < num_counted * (1 - _MAY_MISS)
-        if not is_cut and not self._num_damaged:
-            if num_frames:
-                return
-            raise BrokenSourceError("holds no frame")
-        reason = "cut short" if is_cut else count(self._num_damaged, "damaged packet")
+        if num_frames and not is_cut and not self._num_damaged:
+            return
+        reason = count(self._num_damaged, "damaged packet") if self._num_damaged else "no frame"
+        if is_cut:
+            reason = "cut short"
         if not num_frames:  # FFmpeg refuses what is too large, and says no more than of damage
             reason += f", or frames of over {self._max_pixels:,} pixels (--max-pixels)"
         raise BrokenSourceError(f"{reason}; {count(num_frames, 'frame')} could be read")

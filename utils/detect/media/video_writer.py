@@ -11,8 +11,8 @@ import cv2
 import numpy as np
 
 from utils.atomic_files import atomic_file, naming
-from utils.detect.media.video import load_av
 from utils.errors import UserError
+from utils.optional import import_optional
 
 MAX_SIDE = 16384  # of H.264
 _TICKS = 90_000  # a second; MPEG's own clock, which 24, 25, 30 and 30000/1001 frames divide
@@ -45,7 +45,7 @@ class VideoWriter:
                 f"{path}: a video of {size[1]}x{size[0]} px; at most {MAX_SIDE:,} px per side "
                 "can be written; use --nosave"
             )
-        self._av = load_av("writing a video")
+        self._av = import_optional("av", "writing a video")
         self._path = path
         self._size = size
         self._rate = rate or _DEFAULT_RATE

@@ -1,20 +1,28 @@
-"""What a person sees of a run of detect.py: one line per image, or a bar, and the last lines."""
+"""What a person sees of a run of detect.py: a line per image or a bar, a window, the last lines."""
 
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import cv2
+import numpy as np
+
 from utils.detect.media.source import Source
 from utils.detect.results.image_result import ImageResult
+from utils.errors import UserError
 from utils.progress import Progress
-from utils.text import count, say
+from utils.text import count, printable, say
 
 FEW = 20  # images that have a line each; more of them, and videos, have a bar
 SHOWN_CLASSES = 5
+SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")  # one of them names the screen, on Linux
+WITHOUT = "leave it out, and the images are in the run's folder"
 
 log = logging.getLogger("detect")
 
@@ -34,16 +42,21 @@ class RunReport:
     Attributes:
         num_frames: in which something was looked for.
         num_broken: sources that were left out, or broke off.
+        sources: what they are, in words.
     """
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[Source], argument: str) -> None:
+        """Begin a report; argument: --source, which several sources are shown by."""
         self.num_frames = self.num_broken = 0
         self._found: Counter[str] = Counter()
         self._last_source: Source | None = None
         self._num_sources = len(sources)
-        self._only_name = str(sources[0].name) if len(sources) == 1 else ""
         self._images_alone = all(source.kind == "image" for source in sources)
-        self._unit = "image" if self._images_alone else "frame"
+        self._unit, what = ("image", "image") if self._images_alone else ("frame", "source")
+        self._total = count(self._num_sources, what)
+        # A single source shows itself, without a password.
+        alone = len(sources) == 1
+        self.sources = str(sources[0].name) if alone else f"{argument}, {self._total}"
         total = self._num_sources if self._images_alone else None
         self._progress = Progress(total, "detecting", f"{self._unit}s")
         self._start = time.monotonic()
@@ -54,14 +67,6 @@ class RunReport:
 
     def __exit__(self, *error: object) -> None:
         self._progress.__exit__(*error)
-
-    def source(self, argument: str) -> str:
-        """Return --source with how much it is; a single source shows itself, without a password."""
-        return self._only_name or f"{argument}, {self._total}"
-
-    @property
-    def _total(self) -> str:
-        return count(self._num_sources, "image" if self._images_alone else "source")
 
     @property
     def done(self) -> str:
@@ -88,11 +93,7 @@ class RunReport:
         self._progress.update(f"{self._speed():.1f} {self._unit}s/s")
 
     def print_totals(self, by_stage: Mapping[str, float]) -> None:
-        """Print what was found, how fast, and how much was left out.
-
-        Args:
-            by_stage: seconds of each stage; they run side by side.
-        """
+        """Print what was found, how fast, and how much was left out; by_stage: seconds of each."""
         stages = ", ".join(f"{stage} {spent:.1f} s" for stage, spent in by_stage.items())
         speed = f"{time.monotonic() - self._start:.1f} s, {self._speed():.1f} {self._unit}s/s"
         say(self.found_line(), f"{self.done} in {speed}; side by side: {stages}")
@@ -113,3 +114,26 @@ class RunReport:
 
     def _speed(self) -> float:
         return self.num_frames / max(time.monotonic() - self._start, 1e-9)
+
+
+def require_window(flag: str) -> None:
+    """Raise UserError if no window can be shown."""
+    if not cv2.currentUIFramework():
+        raise UserError(
+            f"{flag}: OpenCV {cv2.__version__} has no windows here, as it is the headless build; "
+            f"{WITHOUT}"
+        )
+    if sys.platform == "linux" and not any(os.environ.get(name) for name in SCREENS):
+        raise UserError(f"{flag}: there is no screen, {' and '.join(SCREENS)} are unset; {WITHOUT}")
+
+
+class Window:
+    """One window; only for the main thread."""
+
+    def __init__(self, title: str) -> None:
+        self._title = printable(title)
+
+    def show(self, image: np.ndarray) -> bool:
+        """Show an image (H, W, 3) uint8 RGB; return whether q or Esc asks for the end."""
+        cv2.imshow(self._title, cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
+        return cv2.waitKey(1) & 0xFF in (ord("q"), 27)

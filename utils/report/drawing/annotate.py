@@ -86,7 +86,7 @@ def draw_lines(image: np.ndarray, lines: Sequence[str], colours: Sequence[RGB]) 
 
 def default_line_width(image_size: tuple[int, int]) -> int:
     """Return the width of outlines, pixels, for an image (height, width)."""
-    return max(round(LINE_OF_SIDE * _side(image_size)), 1)
+    return max(round(LINE_OF_SIDE * _side(image_size)), 2)
 
 
 def default_font_size(image_size: tuple[int, int]) -> int:
@@ -151,33 +151,14 @@ def _is_seen(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarray:
 
 
 def _draw_outline(image: np.ndarray, box: Sequence[int], line_width: int, colour: RGB) -> None:
-    """Draw the line around a box, in a small box a thinner one, and an edge that sets it off.
-
-    At least a pixel of it is seen.
-    """
+    """Draw the line around a box, in a small box a thinner one; at least a pixel of it is seen."""
     height, width = image.shape[:2]
     left, top = min(box[0], width - 1), min(box[1], height - 1)
     right, bottom = max(box[2], left + 1), max(box[3], top + 1)
     line = max(min(line_width, min(right - left, bottom - top) // LINES_IN_BOX), 1)
-    edge = max(line // 3, 1)
-    ink = np.array(ink_on(colour), np.uint8)
-    for part in _frame(image, (left, top, right, bottom), line // 2 + edge, edge):
-        part[:] = (part >> 1) + (ink >> 1)  # half of it stays, so that the line is what one sees
-    for part in _frame(image, (left, top, right, bottom), line // 2, line):
-        part[:] = colour
-
-
-def _frame(image: np.ndarray, box: Sequence[int], grown: int, width: int) -> list[np.ndarray]:
-    """Return the parts of an image along the edges of a box that is made larger on each side."""
-    left, top, right, bottom = box
+    grown = line // 2
     outer = image[max(top - grown, 0) : bottom + grown, max(left - grown, 0) : right + grown]
-    between = outer[width:-width]
-    return [
-        outer[:width],
-        outer[width:][-width:],
-        between[:, :width],
-        between[:, width:][:, -width:],
-    ]
+    outer[:line] = outer[-line:] = outer[:, :line] = outer[:, -line:] = colour
 
 
 def draw_masks(image: np.ndarray, masks: Ragged, class_index: np.ndarray) -> None:

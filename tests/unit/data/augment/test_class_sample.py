@@ -17,7 +17,8 @@ from utils.data.augment.class_sample import (
     random_region,
     shortest_side,
 )
-from utils.data.image.decoding import SourceImage, reduced_size
+from utils.data.image.labelled import SourceImage
+from utils.data.image.letterbox import reduced_size
 from utils.data.randomness import sample_generator
 from utils.strengths import AugmentConfig
 
@@ -35,7 +36,7 @@ def drawn(config: AugmentConfig, number: int):
 def source(image: np.ndarray, reduction: int = 1, size=None) -> SourceImage:
     size = size or image.shape[:2]
     boxes = np.array([[0, 0, size[1], size[0]]], np.float64)
-    return SourceImage(size, np.array([3]), boxes, reduction, lambda: image)
+    return SourceImage(size, np.array([3]), boxes, None, reduction, lambda: image)
 
 
 def noise(height: int, width: int) -> np.ndarray:

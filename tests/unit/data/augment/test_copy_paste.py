@@ -9,12 +9,11 @@ from utils.data.augment.copy_paste import (
     CopyPaste,
     choose_copies,
     choose_objects,
-    join_objects,
     mirror,
     paste,
     why_nothing_is_pasted,
 )
-from utils.data.augment.objects import Objects
+from utils.data.image.labelled import Objects, join_objects
 
 
 def stored_objects(stored) -> Objects:

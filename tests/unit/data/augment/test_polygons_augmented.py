@@ -10,12 +10,8 @@ from benchmarks.paste_and_warp import plain_augment
 from tests.outlines import make_polygons
 from utils.data.augment.copy_paste import CopyPaste
 from utils.data.augment.sample import Augmentation, augment, draw_augmentation
-from utils.data.image.decoding import (
-    LabelledImage,
-    SourceImage,
-    average_squares,
-    choose_reduction,
-)
+from utils.data.image.decoding import average_squares, choose_reduction
+from utils.data.image.labelled import LabelledImage, SourceImage
 from utils.data.randomness import sample_generator
 from utils.strengths import AugmentConfig
 
@@ -52,7 +48,7 @@ def source_of(item: LabelledImage, image_size: int) -> SourceImage:
     reduction = choose_reduction(item.size, image_size)
     reduced = item.image if reduction == 1 else average_squares(item.image, reduction)
     labels = item.class_index, item.boxes_xyxy
-    return SourceImage(item.size, *labels, reduction, lambda: reduced, item.polygons)
+    return SourceImage(item.size, *labels, item.polygons, reduction, lambda: reduced)
 
 
 def drawn(kind: str, number: int) -> Augmentation:

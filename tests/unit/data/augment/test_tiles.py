@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from benchmarks.paste_and_warp import plain_augment
+from utils.data.augment.canvas import NUM_TILES, canvas_of_nine, mosaic_canvas, single_canvas
 from utils.data.augment.sample import augment, draw_augmentation
-from utils.data.augment.tiles import NUM_TILES, canvas_of_nine, mosaic_canvas, single_canvas
-from utils.data.image.decoding import LabelledImage, SourceImage, average_squares, choose_reduction
+from utils.data.image.decoding import average_squares, choose_reduction
+from utils.data.image.labelled import LabelledImage, SourceImage
 from utils.data.randomness import sample_generator
 from utils.strengths import AugmentConfig
 
@@ -63,7 +64,7 @@ class Reader:
             self.decoded.add(index)
             return reduced
 
-        return SourceImage(item.size, item.class_index, item.boxes_xyxy, reduction, decode)
+        return SourceImage(item.size, item.class_index, item.boxes_xyxy, None, reduction, decode)
 
 
 def both(kind: str, images: list[LabelledImage], image_size: int, number: int):

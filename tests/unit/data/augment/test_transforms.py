@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from tests.outlines import make_polygons
-from utils.cli.flags import as_words
 from utils.cli.train_config import parse_train_flags
 from utils.data.augment import transforms
 from utils.data.augment.transforms import require_transforms, transform
-from utils.data.image.decoding import LabelledImage
+from utils.data.image.labelled import LabelledImage
 from utils.errors import UserError
 from utils.transform_list import KNOWN, read_transforms
 
@@ -47,14 +46,6 @@ def test_a_file_names_transforms_in_order_with_their_arguments(tmp_path):
     text = read(tmp_path, "ToGray:\nBlur: {p: 0.5, blur_limit: [3, 7]}\n")
     assert text == '{"ToGray": {}, "Blur": {"p": 0.5, "blur_limit": [3, 7]}}'
     require_transforms(text, SIZE)
-
-
-def test_a_command_that_starts_another_passes_the_transforms_on():
-    config = parse_train_flags(["--albumentations"])
-    words = as_words(config)
-    assert parse_train_flags(words) == config
-    with pytest.raises(SystemExit):
-        parse_train_flags(["--albumentations", '{"Lambda": {}}'])
 
 
 @pytest.mark.parametrize(

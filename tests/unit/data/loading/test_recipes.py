@@ -5,20 +5,17 @@ import json
 import logging
 import math
 from collections import Counter
-from types import SimpleNamespace
 
 import cv2
 import numpy as np
 import pytest
 
-import train
 from tests.shared_files import shared_path
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.data.loading import batches, memory
 from utils.data.loading.batches import TrainBatches, TrainRecipe
-from utils.data.loading.items import BOXES
 from utils.data.loading.loader import TrainLoader
 from utils.data.loading.order import SQUARE, BatchRecipe, Epoch
 from utils.data.sources.dataset import load_dataset
@@ -26,6 +23,7 @@ from utils.data.sources.samples import table_of
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.world import ALONE, World
+from utils.state.job import Job, TrainData, train_loader
 from utils.strengths import AugmentConfig
 
 NUM_SAMPLES, BATCH = 22, 8
@@ -197,15 +195,10 @@ def test_without_mosaics_nothing_is_kept_and_no_batch_changes(samples, without):
 def test_a_window_without_mosaics_is_told(samples, caplog, flags, told):
     values, _ = read_train_flags(["--mosaic-window", "6", "--workers", "0", *flags])
     config = TrainConfig(**values)
-    job = SimpleNamespace(
-        config=config,
-        hyp=read_hyperparameters(config.hyp, config.override),
-        train_samples=samples,
-        world=ALONE,
-        items=BOXES,
-    )
+    hyp = read_hyperparameters(config.hyp, config.override)
+    job = Job(config, hyp, TrainData((), samples, samples))
     with caplog.at_level(logging.INFO):
-        train.train_loader(job).close()
+        train_loader(job).close()
     reason = "it changes only mosaics, and there are none (mosaic: 0)"
     assert caplog.messages == [f"{name} has no effect: {reason}" for name in told]
 

@@ -155,7 +155,10 @@ def test_broken_images_are_reported_with_the_reason(tmp_path):
         "truncated.png": (png[:-100], "truncated or damaged PNG file"),
         "empty.png": (png[:33] + png[-12:], "truncated or damaged PNG file"),  # without pixels
         "damaged.png": (png[:-30] + bytes(10) + png[-20:], "bad header checksum in b'IDAT'"),
-        "psd.jpg": (b"8BPS\0\1" + bytes(50), "PSD is not decoded; accepted: AVIF, BMP, GIF"),
+        "psd.jpg": (
+            b"8BPS\0\1" + bytes(50),
+            "not an image that is decoded; accepted: AVIF, BMP, GIF",
+        ),
         "text.jpg": (b"hello", "not an image"),
         "empty.jpg": (b"", "not an image"),
         "header.jpg": (whole[:10], "left out"),

@@ -49,7 +49,7 @@ class Camera:
 def read_camera(monkeypatch, capture: Camera, max_pixels: int = PIXELS):
     monkeypatch.setattr(captured.cv2, "VideoCapture", lambda index: capture)
     with captured.open_camera(0, max_pixels) as feed:
-        return feed.rate, next(iter(feed.images)), feed
+        return feed.rate, next(iter(feed.frames)), feed
 
 
 def test_a_camera_gives_rgb(monkeypatch):
@@ -97,7 +97,7 @@ class Screen:
 def test_the_screen_or_a_monitor_is_grabbed_as_rgb(argument, shape, first_column, monkeypatch):
     monkeypatch.setattr(mss, "MSS", Screen)
     with captured.open_screen(parse_screen(argument), PIXELS) as feed:
-        image = next(iter(feed.images)).image
+        image = next(iter(feed.frames)).image
     assert image.shape == shape and image.flags.c_contiguous
     assert tuple(image[0, 0]) == (first_column, 0, 0)
 

@@ -14,15 +14,14 @@ import pytest
 
 from utils.detect.media import live
 from utils.detect.media.live import Feed, LiveSource
-from utils.detect.media.source import BrokenSourceError
-from utils.detect.media.video import TimedImage
+from utils.detect.media.source import BrokenSourceError, Frame
 
 
-def image(number: int) -> TimedImage:
-    return TimedImage(np.full((16, 16, 3), number, np.uint8), number, number / 10)
+def image(number: int) -> Frame:
+    return Frame(np.full((16, 16, 3), number, np.uint8), "", number, number / 10)
 
 
-def source_of(*feeds: Callable[[], Iterator[TimedImage]], **options) -> LiveSource:
+def source_of(*feeds: Callable[[], Iterator[Frame]], **options) -> LiveSource:
     """A source that opens each of these once, and is then gone."""
     left = list(feeds)
 

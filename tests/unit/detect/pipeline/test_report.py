@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.unit.detect.pipeline.fake_sources import FakeSource
-from utils import progress
 from utils.detect.media.source import Frame
 from utils.detect.pipeline.report import FEW, Done, RunReport
 from utils.detect.results.result import Result
@@ -38,7 +37,7 @@ def lines_are_kept(caplog):
 
 def test_few_images_have_a_line_each(caplog):
     sources = [FakeSource(number) for number in range(FEW)]
-    with RunReport(sources) as report:
+    with RunReport(sources, "a") as report:
         report.add(done(sources[0], 0, 0, 1))
         report.add(broken(sources[1]))
         report.add(done(sources[2]))
@@ -51,15 +50,16 @@ def test_few_images_have_a_line_each(caplog):
 @pytest.mark.parametrize(
     ("sources", "line"),
     [
-        ([FakeSource(0, "video", 90)], "detecting: 10 of 90 frames, 4:00 left, 0.3 frames/s"),
-        ([FakeSource(0, "live", None)], "detecting: 10 frames, 0:30, 0.3 frames/s"),
-        ([FakeSource(n, "video", 90) for n in "12"], "detecting: 10 frames, 0:30, 0.3 frames/s"),
+        ([FakeSource(0, "video", 90)], "detecting: 10 of 90 frames, 04:00 left, 0.3 frames/s"),
+        ([FakeSource(0, "live", None)], "detecting: 10 frames, 00:30, 0.3 frames/s"),
+        ([FakeSource(n, "video", 90) for n in "12"], "detecting: 10 frames, 00:30, 0.3 frames/s"),
     ],
 )
 def test_a_log_has_a_line_every_half_minute(caplog, monkeypatch, sources, line):
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    with RunReport(sources) as report:
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
+    with RunReport(sources, "a") as report:
         for _ in range(12):
             now[0] += 3
             report.add(done(sources[0], 0))
@@ -68,7 +68,7 @@ def test_a_log_has_a_line_every_half_minute(caplog, monkeypatch, sources, line):
 
 def test_a_video_that_breaks_off_is_incomplete_and_one_that_never_began_is_left_out(caplog):
     begun, other = FakeSource(1, "video", 9), FakeSource(2, "video", 9)
-    with RunReport([begun, other]) as report:
+    with RunReport([begun, other], "a") as report:
         report.add(done(begun))
         report.add(broken(begun))
         report.add(broken(other))
@@ -81,7 +81,7 @@ def test_the_last_lines_tell_what_was_found_the_speed_and_what_was_left_out(caps
     now = [50.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     sources = [FakeSource(number) for number in range(3)]
-    report = RunReport(sources)
+    report = RunReport(sources, "a")
     report.add(done(sources[0], 6, 5, 4, 3, 2, 1, 1, 0))
     report.add(done(sources[1], 6, 6))
     report.add(broken(sources[2]))
@@ -97,6 +97,6 @@ def test_the_last_lines_tell_what_was_found_the_speed_and_what_was_left_out(caps
 def test_one_source_shows_its_name_which_hides_a_password():
     source = FakeSource(0, "live")
     source.name = "rtsp://camera/"
-    assert RunReport([source]).source("rtsp://me:secret@camera/") == "rtsp://camera/"
-    assert RunReport([FakeSource(0), FakeSource(1)]).source("images") == "images, 2 images"
-    assert RunReport([FakeSource(0), FakeSource(1, "video")]).source("x") == "x, 2 sources"
+    assert RunReport([source], "rtsp://me:secret@camera/").sources == "rtsp://camera/"
+    assert RunReport([FakeSource(0), FakeSource(1)], "a").sources == "a, 2 images"
+    assert RunReport([FakeSource(0), FakeSource(1, "video")], "a").sources == "a, 2 sources"

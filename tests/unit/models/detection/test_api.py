@@ -147,23 +147,13 @@ def test_a_file_that_cannot_be_read_names_itself(detector, tmp_path):
     [
         ({"size": 100}, "--img 100 is no multiple of the model's stride 16; use 112"),
         ({"size": 16}, "--img 16; a whole number from 32"),
-        ({"size": 64.0}, r"size 64\.0; a whole number"),
         ({"size": True}, "size True; a whole number"),
         ({"conf": 2}, "--conf 2"),
-        ({"conf": float("nan")}, "--conf nan"),
         ({"conf": "high"}, "conf 'high'; a number"),
-        ({"conf": 10**400}, "conf a number of 1329 bits; a number"),
-        ({"iou": -1}, "--iou -1"),
-        ({"max_det": 0}, "--max-det 0"),
         ({"classes": [0, 5]}, "classes 5; the model knows 0 to 4"),
-        ({"classes": 3}, "classes 3; a list"),
         ({"classes": ["star"]}, "classes 'star'; a whole number"),
-        ({"batch": 0}, "--batch-size 0"),
         ({"tile": 63}, "--tile 63; a whole number from 64"),
-        ({"tile": 64.0}, r"tile 64\.0; a whole number"),
         ({"overlap": 0.2}, "--overlap 0.2 is the overlap of tiles"),
-        ({"tile": 64, "overlap": 0.8}, "--overlap 0.8; a number from 0.1 to 0.75"),
-        ({"tile": 64, "overlap": "half"}, "overlap 'half'; a number"),
     ],
 )
 def test_a_wrong_option_is_named(detector, option, message):

@@ -10,11 +10,12 @@ import backend
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.training.checkpointing import capture, differences, restore
-from models.training.state import build_state
+from models.training.start import build_state
 from tests.small import write_tiny_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
+from utils.state.job import Job, TrainData
 from utils.state.progress import EARLIER, PROGRESS, read_progress
 from utils.state.run import Run
 
@@ -33,8 +34,7 @@ def state(tmp_path):
 def run(tmp_path):
     config = parse_train_flags(["--img", "64"])
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    samples = {"images": 3, "sha256": "5a", "polygons": ""}
-    return Run(config, hyp, tuple("abcde"), tmp_path, data={"train": samples, "val": samples})
+    return Run(Job(config, hyp, TrainData(tuple("abcde"), [], [])), tmp_path)
 
 
 def test_what_is_captured_is_what_the_kinds_describe(run, state):

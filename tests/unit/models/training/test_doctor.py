@@ -5,11 +5,9 @@ import pytest
 from models.training import doctor
 from models.training.doctor import choices, verdict
 from tests.small import write_small_dataset, write_small_model
-from tests.unit.models.training.small_tasks import write_small_task
 from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
 
-CONFIG = parse_train_flags(["--cfg", "F", "--workers", "1", "--img", "320"])
 FLAGS = ("--workers 1", "--workers 4", "--workers 1 --cache ram")
 
 
@@ -24,12 +22,12 @@ FLAGS = ("--workers 1", "--workers 4", "--workers 1 --cache ram")
 )
 def test_the_slower_part_is_named_and_the_flag_against_it(measured, start, advice):
     speeds = list(zip(FLAGS, measured, strict=True))
-    text = verdict(CONFIG, 10.0, speeds, on_cpu=False)
+    text = verdict(320, 10.0, speeds, on_cpu=False)
     assert text.startswith(f"bottleneck: the {start}") and advice in text
     assert "share the cores" not in text
     # An image costs 1/30 s of the loader and 1/10 s of the model.
     share = {30.0: 25, 5.0: 67}[measured[0]]
-    text = verdict(CONFIG, 10.0, speeds, on_cpu=True)
+    text = verdict(320, 10.0, speeds, on_cpu=True)
     assert f"the loader takes about {share} % of them" in text
 
 
@@ -41,7 +39,8 @@ def test_the_choice_of_the_flags_is_measured_first(monkeypatch):
         (["--workers", "8", "--cache", "disk"], [(4, "disk"), (1, "disk")]),
         (["--workers", "0"], [(0, ""), (1, ""), (4, ""), (0, "ram")]),
     ):
-        assert choices(parse_train_flags(["--cfg", "F", *flags])) == chosen
+        config = parse_train_flags(["--cfg", "F", *flags])
+        assert choices(config.workers, config.device, config.cache) == chosen
 
 
 def test_loader_and_model_are_measured_and_the_bottleneck_is_named(tmp_path, monkeypatch, capsys):
@@ -60,13 +59,12 @@ def test_loader_and_model_are_measured_and_the_bottleneck_is_named(tmp_path, mon
 
 
 def test_flags_and_labels_that_cannot_be_measured_are_refused(tmp_path, monkeypatch):
-    data, _ = write_small_task(tmp_path, "detect")
-    _, model = write_small_task(tmp_path, "classify")
+    data = write_small_dataset(tmp_path)
     for flags, message in (
         ("--nproc 2 --batch 16", "--nproc 2: one process is measured.* --batch-size 8"),
         ("--batch-size -1", "--batch-size -1: give the number of images"),
         ("--data nowhere", "--data nowhere: no dataset YAML"),
-        (f"--data {data} --cfg {model} --device cpu", "a classifier needs one class"),
+        (f"--data {data} --cfg yolov5n-cls.yaml --device cpu", "a classifier needs one class"),
     ):
         monkeypatch.setattr("sys.argv", ["doctor", *flags.split()])
         with pytest.raises(UserError, match=message):

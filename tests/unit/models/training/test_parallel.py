@@ -6,21 +6,20 @@ import numpy as np
 import pytest
 
 from backend import device, nn, ops
-from models.training import state
-from utils.cli.train_config import parse_train_flags
+from models.training import start
 from utils.errors import UserError
 
 
-def norm_of(*flags):
+def norm_of(sync_bn=False, half_gradients=False):
     """A BatchNorm layer in training, as `parallelize` leaves it in this process."""
-    return state.parallelize(parse_train_flags(flags), nn.BatchNorm2d(2).train())
+    return start.parallelize(nn.BatchNorm2d(2).train(), sync_bn, half_gradients)
 
 
 def test_a_flag_for_several_processes_is_named_where_there_is_one(caplog):
     caplog.set_level(logging.INFO, "train")
     norm_of()
     assert caplog.messages == []
-    norm_of("--sync-bn")
+    norm_of(sync_bn=True)
     assert caplog.messages == ["--sync-bn has no effect: there is one process"]
 
 
@@ -28,13 +27,13 @@ def test_half_gradients_of_one_process_are_named_or_refused(caplog):
     caplog.set_level(logging.INFO, "train")
     if not device.supports("half_gradients"):
         with pytest.raises(UserError, match="cannot send bfloat16 gradients; leave it out"):
-            norm_of("--half-gradients")
+            norm_of(half_gradients=True)
         return
-    norm_of("--half-gradients")
+    norm_of(half_gradients=True)
     assert caplog.messages == ["--half-gradients has no effect: there is one process"]
 
 
 def test_sync_bn_in_one_process_keeps_the_plain_layers():
     x = ops.tensor(np.random.default_rng(0).normal(3, 2, (4, 2, 5, 5)).astype(np.float32))
-    plain, asked = (ops.to_numpy(norm_of(*flags)(x)) for flags in ((), ("--sync-bn",)))
+    plain, asked = (ops.to_numpy(norm_of(sync_bn=joins)(x)) for joins in (False, True))
     np.testing.assert_array_equal(asked, plain)

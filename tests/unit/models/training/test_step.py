@@ -8,8 +8,8 @@ import pytest
 from backend import nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.training.state import build_state
-from models.training.step import pieces_of, train_step
+from models.training.start import build_state
+from models.training.step import train_step
 from tests.small import write_tiny_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import TrainConfig
@@ -78,7 +78,7 @@ def test_a_batch_without_objects_or_images_is_computed_too(tmp_path):
     values = [float(ops.to_numpy(x.by_name["objectness"])) for x in terms]
     assert values[0] == pytest.approx(values[1], rel=1e-12)
     empty = draw_batch(0, [])
-    assert [len(piece.images) for piece in pieces_of(empty, 2)] == [0]
+    assert [len(piece.images) for piece in empty.pieces(2)] == [0]
 
 
 def test_an_update_of_pieces_moves_weights_and_average_alike(tmp_path):
@@ -95,7 +95,7 @@ def test_pieces_are_as_few_and_as_equal_as_they_can_be():
     batch = draw_batch()
     sizes = {0: [5], 1: [1] * 5, 2: [1, 2, 2], 3: [2, 3], 4: [2, 3], 5: [5], 9: [5]}
     for size, wanted in sizes.items():
-        pieces = list(pieces_of(batch, size))
+        pieces = list(batch.pieces(size))
         assert [len(piece.images) for piece in pieces] == wanted
         np.testing.assert_array_equal(np.concatenate([x.images for x in pieces]), batch.images)
         starts = np.cumsum([0, *wanted])[:-1]

@@ -9,8 +9,8 @@ from backend import autograd, ops
 from models.heads.anchor.head import AnchorHead
 from models.heads.base import LossTerms
 from models.training import step_watch
-from models.training.fast import backpropagate
 from models.training.step_watch import BatchName, LossScale, StepWatch
+from models.training.updates import backpropagate
 from utils.errors import UserError
 
 

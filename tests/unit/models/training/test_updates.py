@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from backend import multi_tensor, nn, ops, optim
-from models.training import fast
-from models.training.fast import PLAIN, Updates
+from models.training import ema, updates
+from models.training.ema import ModelEMA
 from tests.conformance.checks_modules import build
 from tests.conformance.judging import Backend, uniform
 from utils.cli.recipe_config import OPTIMIZERS
-from utils.cli.train_config import parse_train_flags
 
 TOLERANCE = 1e-5  # some updates of values up to 4 round them by 2e-7 each, in another order
 B = Backend()
@@ -26,8 +25,7 @@ def models():
     for model in models:
         change(model, 100)
         nn.set_trainable([model.stem.conv.weight], False)
-    packed = Updates(multi_tensor, multi_tensor.ema_update_)
-    return models, [PLAIN.average_of(models[0]), packed.average_of(models[1])]
+    return models, [ModelEMA(models[0]), ModelEMA(models[1], together=True)]
 
 
 def change(model, seed):
@@ -74,20 +72,19 @@ def test_the_average_of_a_packed_model_equals_the_plain_one(models):
     assert_equal_averages(*models)
 
 
-def chosen(name, caplog, *flags):
-    """Whether the fast updates are used, and the lines that say so."""
-    config = parse_train_flags(["--cfg", "models/yolov5n.yaml", "--optimizer", name, *flags])
+def chosen(name, caplog):
+    """Whether the fast updates are used, and the line that says so."""
     with caplog.at_level(logging.INFO, logger="train"):
-        updates = fast.choose_updates(config, NUMBER, "cpu", "float32")
-    return updates is not PLAIN, [record.getMessage() for record in caplog.records]
+        found = updates.choose_updates(name, NUMBER, "cpu", "float32")
+    (line,) = caplog.messages
+    return found, line
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_with_the_flag_one_line_says_what_runs(name, caplog):
-    assert chosen(name, caplog) == (False, [])
-    is_fast, lines = chosen(name, caplog, "--multi_tensor_optimizer")
+    is_fast, line = chosen(name, caplog)
     wanted = f"--multi_tensor_optimizer: {multi_tensor.describe(name, 'cpu')}"
-    assert is_fast and [line.partition(";")[0] for line in lines] == [wanted]
+    assert is_fast and line.partition(";")[0] == wanted
 
 
 class Forgetful(optim.SGD):
@@ -134,7 +131,8 @@ class Fast:
 def test_a_wrong_or_missing_kernel_leaves_the_updates_to_the_plain_path(
     wrong, reason, caplog, monkeypatch
 ):
-    monkeypatch.setattr(fast, "multi_tensor", wrong)
-    is_fast, (line,) = chosen("SGD", caplog, "--multi_tensor_optimizer")
+    monkeypatch.setattr(updates, "multi_tensor", wrong)
+    monkeypatch.setattr(ema, "multi_tensor", wrong)
+    is_fast, line = chosen("SGD", caplog)
     assert not is_fast
     assert line.startswith(f"--multi_tensor_optimizer: the plain path is used ({reason}")

@@ -1,14 +1,16 @@
-"""Two training images blended into one, and holes of noise cut into one."""
+"""Changes to a training image as a whole: colours, flips, holes, and a blend of two."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import cv2
 import numpy as np
 
 from utils.boxes import covered_parts
-from utils.data.image.decoding import LabelledImage
-from utils.polygons import join_polygons
+from utils.data.augment.transforms import transform
+from utils.data.image.labelled import LabelledImage, join_objects
 
 # The public recipe's ratio is drawn from Beta(32, 32): the 32nd smallest of 63 uniform draws.
 RATIO_DRAWS, RATIO_RANK = 63, 31
@@ -34,12 +36,7 @@ def mix(first: LabelledImage, second: LabelledImage, ratio: float) -> LabelledIm
     Source: Zhang et al. 2018, arXiv:1710.09412.
     """
     image = first.image * ratio + second.image * (1 - ratio)
-    return LabelledImage(
-        image.astype(np.uint8),
-        np.concatenate((first.class_index, second.class_index)),
-        np.concatenate((first.boxes_xyxy, second.boxes_xyxy)),
-        join_polygons([(part.polygons, len(part.class_index)) for part in (first, second)]),
-    )
+    return LabelledImage(image.astype(np.uint8), *join_objects(first.objects, second.objects))
 
 
 def cut_out(item: LabelledImage, draws: Sequence[float]) -> LabelledImage:
@@ -55,8 +52,7 @@ def cut_out(item: LabelledImage, draws: Sequence[float]) -> LabelledImage:
     for (left, top, right, bottom), colour in zip(holes.tolist(), colours, strict=True):
         image[top:bottom, left:right] = colour
     keep = covered_parts(item.boxes_xyxy, holes).max(axis=1, initial=0) < HIDDEN
-    polygons = None if item.polygons is None else item.polygons.select(keep)
-    return LabelledImage(image, item.class_index[keep], item.boxes_xyxy[keep], polygons)
+    return LabelledImage(image, *item.objects.select(keep))
 
 
 def _place_holes(size: tuple[int, int], draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -75,3 +71,60 @@ def _place_holes(size: tuple[int, int], draws: np.ndarray) -> tuple[np.ndarray, 
 def _whole(draws: np.ndarray, low: int, high: int | np.ndarray) -> np.ndarray:
     """Return whole numbers from low to high, both included, for draws from 0 to below 1."""
     return low + (draws * (high - low + 1)).astype(int)
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What happens to a training image as a whole, at the end."""
+
+    hsv_gains: tuple[float, float, float]
+    flip_up_down: bool
+    flip_left_right: bool
+    cutout: tuple[float, ...] = ()  # of `cut_out`; empty for none
+    transforms: str = ""  # of Albumentations
+    transforms_seed: int = 0
+    fits_outlines: bool = False  # boxes that transforms move end where their outlines do
+
+
+def finish(draw: Finish, item: LabelledImage) -> LabelledImage:
+    """Change the image of a draw as a whole: pixels, flips, holes."""
+    if draw.transforms:
+        item = transform(item, draw.transforms, draw.transforms_seed, draw.fits_outlines)
+    item = item._replace(image=change_hsv(item.image, draw.hsv_gains))
+    if draw.flip_up_down:
+        item = flip_up_down(item)
+    if draw.flip_left_right:
+        item = flip_left_right(item)
+    return cut_out(item, draw.cutout) if draw.cutout else item
+
+
+def change_hsv(image: np.ndarray, gains: tuple[float, float, float]) -> np.ndarray:
+    """Multiply hue (modulo 180), saturation and value of a BGR uint8 image.
+
+    Products are truncated, as in the reference arrays.
+    """
+    if gains == (1, 1, 1):  # the conversion to HSV and back is not exact
+        return image
+    products = np.arange(256)[:, None] * gains
+    products[:, 0] %= 180
+    table = products.clip(0, 255).astype(np.uint8)[None]
+    return cv2.cvtColor(cv2.LUT(cv2.cvtColor(image, cv2.COLOR_BGR2HSV), table), cv2.COLOR_HSV2BGR)
+
+
+def flip_left_right(item: LabelledImage) -> LabelledImage:
+    """Mirror an image, its boxes and its polygons at the vertical axis."""
+    return _flip(item, 0)
+
+
+def flip_up_down(item: LabelledImage) -> LabelledImage:
+    """Mirror an image, its boxes and its polygons at the horizontal axis."""
+    return _flip(item, 1)
+
+
+def _flip(item: LabelledImage, axis: int) -> LabelledImage:
+    """Mirror x, axis 0, or y, axis 1."""
+    side = item.size[1 - axis]
+    boxes = item.boxes_xyxy.copy()
+    boxes[:, [axis, axis + 2]] = side - item.boxes_xyxy[:, [axis + 2, axis]]
+    polygons = None if item.polygons is None else item.polygons.mirrored(axis, side)
+    return LabelledImage(cv2.flip(item.image, 1 - axis), item.class_index, boxes, polygons)

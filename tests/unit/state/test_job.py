@@ -1,4 +1,4 @@
-"""utils/state/run.py: the digest of images and labels by which a run knows its data again."""
+"""utils/state/job.py: the digest of images and labels by which a run knows its data again."""
 
 import dataclasses
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.state.test_checkpoint import HEADER
+from tests.unit.weights.test_checkpoint import HEADER
 from utils.data.sources.samples import Sample
 from utils.errors import UserError
 from utils.polygons import Polygons
-from utils.state.run import describe_samples, require_equal_data
+from utils.state.job import TrainData, describe_samples, require_equal_data
 
 BOXES = np.array([[0.5, 0.5, 0.25, 0.25]], np.float32)
 OUTLINE = Polygons(np.array([[0.4, 0.4], [0.6, 0.4], [0.5, 0.6]], np.float32), np.array([0, 3]))
@@ -33,12 +33,10 @@ def test_a_digest_is_of_names_sizes_labels_and_outlines_but_not_of_folders():
 
 
 def test_a_run_goes_on_with_its_own_data_alone():
-    data = {split: describe_samples([FIRST]) for split in ("train", "val")}
-    header = dataclasses.replace(HEADER, progress={"data": data})
-    require_equal_data(header, HEADER.class_names, data)
+    data = TrainData(HEADER.class_names, [FIRST], [FIRST])
+    header = dataclasses.replace(HEADER, progress={"data": data.digests})
+    require_equal_data(header, data)
     with pytest.raises(UserError, match="--data has other classes"):
-        require_equal_data(header, ("other",), data)
+        require_equal_data(header, TrainData(("other",), [FIRST], [FIRST]))
     with pytest.raises(UserError, match=r"split val, .* \(2 images now, 1 then\)"):
-        require_equal_data(
-            header, HEADER.class_names, {**data, "val": describe_samples([FIRST, FIRST])}
-        )
+        require_equal_data(header, TrainData(HEADER.class_names, [FIRST], [FIRST, FIRST]))

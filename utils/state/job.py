@@ -1,0 +1,169 @@
+"""What a training begins with: settings, data, weights or a state, all without a framework."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from utils.cli.hyperparameters import Hyperparameters
+from utils.cli.train_config import TrainConfig
+from utils.data.augment.copy_paste import why_nothing_is_pasted
+from utils.data.loading.batches import TrainRecipe
+from utils.data.loading.items import BOXES, BoxItems, items_of
+from utils.data.loading.loader import MOSAIC_WINDOW, TrainLoader, ValLoader
+from utils.data.loading.order import BatchRecipe
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.needed_labels import check_labels
+from utils.data.sources.samples import Sample, table_of
+from utils.data.sources.splits import load_split
+from utils.errors import UserError
+from utils.processes.cores import loader_workers
+from utils.processes.suspend import StopRequests
+from utils.processes.world import ALONE, World
+from utils.state.folder import RunLock
+from utils.state.resume import ResumePoint
+from utils.text import count
+from utils.weights.checkpoint import Checkpoint, Header
+
+log = logging.getLogger("train")
+
+
+@dataclass(frozen=True)
+class TrainData:
+    """The samples of a training and of its validations."""
+
+    class_names: tuple[str, ...]
+    train: Sequence[Sample]
+    val: Sequence[Sample]
+    items: BoxItems = BOXES  # of the task
+
+    @cached_property
+    def digests(self) -> Mapping[str, Any]:
+        """Number and hash of the samples, by split."""
+        return {"train": describe_samples(self.train), "val": describe_samples(self.val)}
+
+
+@dataclass(frozen=True)
+class Session:
+    """This process: what may stop it, and the others that train with it."""
+
+    stop: StopRequests = field(default_factory=StopRequests)
+    lock: RunLock = field(default_factory=RunLock)  # of the run's folder; rank 0 takes it
+    world: World = ALONE
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training that begins, from `start` if that is given, or goes on from `point`."""
+
+    config: TrainConfig
+    hyp: Hyperparameters
+    data: TrainData
+    session: Session = field(default_factory=Session)
+    start: Checkpoint | None = None
+    point: ResumePoint | None = None
+
+
+def read_data(config: TrainConfig, task: str, world: World = ALONE) -> TrainData:
+    """Read the splits of --data for a task; DatasetError for labels that are not the task's."""
+    dataset = load_dataset(
+        config.data, single_class=config.single_class, train_part=config.train_part
+    )
+    train = load_split(dataset, "train", world, config.max_pixels, config.fraction)
+    val = load_split(dataset, "val", world, config.max_pixels)
+    for samples in (train, val):
+        check_labels(task, table_of(samples), dataset.name, dataset.is_of_folders)
+    items = items_of(task).with_masks(config.mask_ratio, not config.no_overlap)
+    return TrainData(dataset.class_names, train, val, items)
+
+
+def train_recipe(config: TrainConfig, hyp: Hyperparameters, items: BoxItems) -> TrainRecipe:
+    """Return how the samples of a training become batches, by its flags."""
+    order = BatchRecipe(
+        config.rect, config.quad, config.image_weights, config.repeat_factor, config.mosaic_window
+    )
+    augment = config.augmentation(hyp)
+    return TrainRecipe(config.image_size, config.batch_size, augment, config.seed, order, items)
+
+
+def train_loader(job: Job) -> TrainLoader:
+    """Make the loader of a training; log the settings that have no effect on its batches."""
+    config, samples = job.config, job.data.train
+    recipe = train_recipe(config, job.hyp, job.data.items)
+    augment = recipe.augment
+    idle_window = [MOSAIC_WINDOW] if config.mosaic_window and not augment.mosaic else []
+    for name in (*augment.without_effect(), *idle_window):
+        log.info("%s has no effect: it changes only mosaics, and there are none (mosaic: 0)", name)
+    if config.rect and augment.mosaic:
+        log.info("--rect: images keep their shape, there are no mosaics")
+    has_mosaics = augment.mosaic > 0 and not config.rect
+    has_polygons = table_of(samples).polygons_norm is not None
+    if reason := why_nothing_is_pasted(augment.copy_paste, has_mosaics, has_polygons):
+        log.warning("copy_paste %g: nothing is pasted: %s", augment.copy_paste, reason)
+    workers = loader_workers(config.workers, config.device)
+    loader = TrainLoader(samples, recipe, workers, config.cache, job.session.world)
+    if config.repeat_factor:
+        log.info("--repeat-factor: an epoch shows %s", count(loader.num_images, "image"))
+    return loader
+
+
+def val_loader(job: Job, stride: int) -> ValLoader:
+    """Make the loader of the validations: rectangular batches, twice as large as in training."""
+    config, data = job.config, job.data
+    workers = loader_workers(config.workers, config.device)
+    return ValLoader(
+        data.val, config.image_size, 2 * config.batch_size, workers, stride,
+        cache=config.cache, world=job.session.world, items=data.items,
+    )  # fmt: skip
+
+
+def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Count and hash samples: names, sizes and labels in order, but not their folders.
+
+    Polygons have a hash of their own, "" without any: that of the boxes is what it always was.
+    """
+    table = table_of(samples)
+    digest, outlines = hashlib.sha256(), hashlib.sha256()
+    # Of numbers and slices alone: a sample of its own for each image would take ten times as long.
+    classes = table.class_index.view(np.uint8).data
+    boxes = table.boxes_cxcywh_norm.reshape(-1).view(np.uint8).data
+    bounds = pairwise(table.starts.tolist())
+    for number, (size, path, (first, end)) in enumerate(
+        zip(table.sizes.tolist(), table.paths, bounds, strict=True)
+    ):
+        name = path.rpartition("/")[2]
+        line = f"{name} {size[0]} {size[1]}\n"
+        digest.update(line.encode("utf-8", "surrogateescape"))  # a name may be no UTF-8
+        digest.update(classes[8 * first : 8 * end])  # int64
+        digest.update(boxes[16 * first : 16 * end])  # four float32
+        if table.polygons_norm is None:
+            continue
+        if (polygons := table.polygons_norm.range(first, end)) is not None:
+            outlines.update(f"{number}\n".encode())
+            outlines.update(polygons.starts.tobytes() + polygons.points_xy.tobytes())
+    return {
+        "images": len(table),
+        "sha256": digest.hexdigest(),
+        "polygons": "" if table.polygons_norm is None else outlines.hexdigest(),
+    }
+
+
+def require_equal_data(header: Header, data: TrainData) -> None:
+    """Raise UserError unless classes, images and labels are those with which the run began."""
+    if data.class_names != header.class_names:
+        raise UserError("--resume: --data has other classes than the run began with")
+    for split, stored in header.progress["data"].items():
+        found = data.digests[split]
+        if found != stored:
+            raise UserError(
+                f"--resume: images or labels of --data, split {split}, are not those that the run "
+                f"began with ({count(found['images'], 'image')} now, "
+                f"{stored['images']} then); restore them, or start a new run from its weights"
+            )
