@@ -13,7 +13,6 @@ from backend.checks import CPU
 from models.detector import Detector
 from models.export.exported import ExportedPredictor
 from models.export.exported_heads import exported_outputs
-from models.inference.image_detector import network_input
 from models.inference.predictors import network_input
 from models.inputs import images_to_tensor
 from utils.boxes import clip_boxes, pairwise_iou
