@@ -28,7 +28,7 @@ from utils.data.image.letterbox import (
     resize,
 )
 from utils.data.loading.batch import TargetMasks, Targets
-from utils.data.loading.reading import ground_truth, pixel_polygons
+from utils.data.loading.reading import ground_truth, objects_of
 from utils.data.masks.raster import index_map, separate
 from utils.data.masks.runs import areas, runs_of_polygons
 from utils.data.sources.samples import Sample
@@ -148,7 +148,7 @@ class MaskItems(BoxItems):
         without one is its box.
         """
         labels = super().ground_truth(sample)
-        outlines = complete_outlines(pixel_polygons(sample), labels.boxes_xyxy)
+        outlines = complete_outlines(objects_of(sample).polygons, labels.boxes_xyxy)
         size = sample.height, sample.width
         rows = [runs_of_polygons([outlines.outline(i)], size) for i in range(len(outlines))]
         masks = Ragged.of(rows, np.uint32)
