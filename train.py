@@ -26,7 +26,7 @@ from utils.processes.ranks import joined
 from utils.processes.suspend import StopRequests, listening
 from utils.processes.world import ALONE, World
 from utils.report.events import check_loggers
-from utils.state.folder import RunLock
+from utils.run_folder import RunLock
 from utils.state.job import Job, Session, read_data, require_equal_data, train_loader
 from utils.state.resume import (
     ResumePoint,

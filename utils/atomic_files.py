@@ -1,4 +1,4 @@
-"""Files that are complete or absent, also those that grow piece by piece."""
+"""Files and folders that are complete or absent, also files that grow piece by piece."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, TextIO
+
+from utils.errors import DatasetError
 
 
 @contextmanager
@@ -133,3 +136,35 @@ def growing_file(path: Path, end: bytes = b"") -> Iterator[GrowingFile]:
     """
     with atomic_file(path, buffering=0) as file:
         yield GrowingFile(path, file, end)
+
+
+def refuse_existing(path: Path, flag: str = "--out") -> None:
+    """Raise DatasetError when there is something at the path of a new folder."""
+    if os.path.lexists(path):
+        raise DatasetError(f"{flag} {path} exists and is not written over; name a new folder")
+
+
+@contextmanager
+def new_folder(path: Path, flag: str = "--out") -> Iterator[Path]:
+    """Yield a folder to fill; it becomes `path` when the block ends, or is removed if it fails.
+
+    Args:
+        flag: the one that named it, for messages.
+
+    Raises:
+        DatasetError: `path` exists, or something cannot be written.
+    """
+    refuse_existing(path, flag)
+    path = path.absolute()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as temporary:
+            folder = Path(temporary) / path.name
+            folder.mkdir()
+            yield folder
+            os.rename(folder, path)
+    except OSError as error:
+        raise DatasetError(
+            f"{flag} {path}: cannot be written, and nothing was left there: {error.strerror}; "
+            "free some space, or name a folder that can be written to"
+        ) from error

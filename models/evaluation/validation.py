@@ -40,7 +40,7 @@ from utils.processes.world import World
 from utils.report.console import legacy_table
 from utils.report.plots.results import StudyRow, plot_study, study_sizes, write_study
 from utils.report.task_reports import REPORTS
-from utils.state.folder import create_run_folder
+from utils.run_folder import create_run_folder
 from utils.text import count, printable, say
 from utils.weights.detecting import Weights
 

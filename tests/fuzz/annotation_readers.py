@@ -14,7 +14,8 @@ import numpy as np
 from tests.fuzz.reader import MIB, Reader, as_text
 from tests.fuzz.text_readers import JSON_TOKENS
 from utils.data.formats.labelme import LABELME
-from utils.data.sources.annotated_images import annotated_images, find_formats, read_annotations
+from utils.data.sources.annotated_images import annotated_images
+from utils.data.sources.annotations import formats, read_annotations
 from utils.data.sources.formats.format import AnnotatedFolder, FileNotes, Format, collect
 from utils.data.sources.formats.names import listed_in
 from utils.data.sources.formats.voc import VOC
@@ -148,7 +149,7 @@ def read_folder(path: Path) -> object:
     (path.parent / "images" / "a.jpg").touch()
     recognise(path.parent, ())
     labels = []
-    for _, splits in find_formats(path.parent):
+    for splits in (kind.find(path.parent) for kind in formats()):
         for folder in (part for parts in splits.values() for part in parts):
             annotations = read_annotations(folder)
             for image in annotated_images(annotations, annotations.class_names, path):

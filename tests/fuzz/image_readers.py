@@ -22,8 +22,9 @@ from utils.data.image.header import read_other_view
 from utils.data.loading.reading import decode
 from utils.data.records.__main__ import describe_file, find_damages
 from utils.data.records.layout import read_record
-from utils.data.sources.labels import ImageFile, scan_samples
-from utils.data.sources.record_images import read_record_images
+from utils.data.records.record_images import read_record_images
+from utils.data.sources.image_source import ImageFile
+from utils.data.sources.labels import scan_samples
 from utils.detect.media.image_file import decode_image
 from utils.errors import UserError
 from utils.image_limits import MAX_PIXELS

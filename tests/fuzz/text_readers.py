@@ -20,19 +20,20 @@ from utils.comparison.settings import FILE as COMPARISON
 from utils.comparison.settings import load_settings, parse_flags
 from utils.data.check.inspection import read_rows
 from utils.data.masks.runs import iou
-from utils.data.sources.annotated_images import annotated_images, read_annotations
+from utils.data.sources.annotated_images import annotated_images
+from utils.data.sources.annotations import read_annotations
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.dataset_yaml import read_dataset_yaml
 from utils.data.sources.formats.coco import COCO as COCO_FORMAT
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.image_files import list_images
+from utils.data.sources.image_source import ImageFile
 from utils.data.sources.label_file import (
     BrokenLabelError,
     Labels,
     parse_labels,
     read_label_bytes,
 )
-from utils.data.sources.labels import ImageFile
 from utils.data.sources.samples import Sample
 from utils.errors import UserError
 from utils.evolution.study import Range, SearchStudy

@@ -9,7 +9,6 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from tests.structure.source_files import PYTHON_FILES, imports_of, parse
-from tests.structure.test_budgets import BUDGETS, room_of
 from utils.project import PROJECT
 
 # From below to above: each imports from itself and from what stands before it.
@@ -36,9 +35,6 @@ LOADED = {
 
 # Its packages are optional: it imports what needs them once it has said which one is absent.
 SERVER = "utils.serve.__main__"
-
-# Arrows that still close a circle of rooms.
-NOT_YET_APART = {}
 
 # What is not yet as it should be. Whoever works on a file removes its lines; none is added.
 TYPE_CHECKING_BLOCKS = {
@@ -111,18 +107,6 @@ def test_the_rooms_import_downward() -> None:
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
     assert cycle_in(graph()) == []
-
-
-def test_no_room_imports_itself_by_way_of_others() -> None:
-    rooms: dict[str, set[str]] = {}
-    for module, others in graph().items():
-        room = room_of(FILES[module])
-        if room in BUDGETS and room != "scripts":
-            targets = {room_of(FILES[other]) for other in others} & set(BUDGETS)
-            rooms.setdefault(room, set()).update(targets - {room, "scripts"})
-    for room, others in NOT_YET_APART.items():
-        rooms[room] -= others
-    assert cycle_in(rooms) == []
 
 
 def test_commands_are_imported_by_tests_alone() -> None:

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import yaml
 
+from models.evaluation.audit.audit_config import AuditConfig
+from models.evaluation.audit.findings import NOTHING
 from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
 from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
 from utils.boxes import pairwise_iou, xyxy_to_cxcywh
-from utils.cli.audit_config import AuditConfig
 from utils.data.audit import __main__ as command
 from utils.errors import UserError
-from utils.evaluation.audit.findings import NOTHING
 from utils.weights.checkpoint import save_checkpoint
 
 HEIGHT, WIDTH = 64, 96
@@ -135,7 +135,7 @@ def test_a_classifier_is_refused(monkeypatch, tmp_path):
     ],
 )
 def test_classes_are_shared_by_name_or_by_number(known, num_known, expected, caplog):
-    from models.evaluation.audit import share_classes
+    from models.evaluation.audit.audit import share_classes
 
     config = AuditConfig(data="d.yaml", weights=("w.pt",))
     if isinstance(expected, str):

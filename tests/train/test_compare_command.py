@@ -12,7 +12,7 @@ import pytest
 import compare
 from tests.train.stub_trainer import write_stub
 from utils.comparison.load import LoadWatch
-from utils.state.folder import LOCK_FILE, RunLock
+from utils.run_folder import LOCK_FILE, RunLock
 
 
 @pytest.fixture

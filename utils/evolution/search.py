@@ -36,7 +36,7 @@ from utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended
 from utils.project import from_here
 from utils.report.plots.results import plot_evolution
 from utils.report.results import read_results
-from utils.state.folder import RunLock
+from utils.run_folder import RunLock
 from utils.state.resume import FREE
 from utils.tasks.table import Task
 from utils.text import count, say

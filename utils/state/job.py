@@ -27,7 +27,7 @@ from utils.errors import UserError
 from utils.processes.cores import loader_workers
 from utils.processes.suspend import StopRequests
 from utils.processes.world import ALONE, World
-from utils.state.folder import RunLock
+from utils.run_folder import RunLock
 from utils.state.resume import ResumePoint
 from utils.text import count
 from utils.weights.checkpoint import Checkpoint, Header

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from utils.cli.audit_config import parse_audit_flags
+from models.evaluation.audit.audit_config import parse_audit_flags
 from utils.errors import UserError
 
 

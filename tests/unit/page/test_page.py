@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.browser.chromium import chromium
-from utils.data.check.crops import LONG_SIDE, Crop, around, crop_grid
+from utils.data.crops import LONG_SIDE, Crop, around, crop_grid
 from utils.html import bullets, html_page, paragraph, section, table, text
 
 RED, BLUE = (200, 30, 30), (10, 20, 200)

@@ -13,7 +13,7 @@ if __name__ == "__main__":
 import backend
 from backend.devices import check_device
 from backend.select import choose
-from utils.cli.audit_config import parse_audit_flags
+from models.evaluation.audit.audit_config import parse_audit_flags
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.processes.command import run_command
@@ -27,7 +27,7 @@ def main() -> None:
     samples = load_split(dataset, config.task, max_pixels=config.max_pixels)
     weights = [load_weights(path) for path in config.weights]
     backend.use(config.backend)
-    from models.evaluation.audit import run_audit
+    from models.evaluation.audit.audit import run_audit
 
     run_audit(config, dataset, samples, weights)
 

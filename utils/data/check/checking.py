@@ -13,9 +13,10 @@ from utils.data.check.inspection import KINDS, CheckedImage, Finding, count_obje
 from utils.data.image.fingerprint import duplicates, near_duplicates
 from utils.data.sources.class_folders import ClassImage, similar_names
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
+from utils.data.sources.drawn_split import group_copies
+from utils.data.sources.image_source import ImageFile, ImageSource, image_of
 from utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
-from utils.data.sources.labels import ImageFile, ImageSource, image_of
-from utils.data.sources.splits import group_copies, images_of
+from utils.data.sources.splits import images_of
 from utils.errors import brief
 from utils.image_limits import IMAGE_SUFFIXES, MAX_PIXELS
 from utils.progress import Progress

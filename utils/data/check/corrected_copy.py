@@ -18,12 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
+from utils.atomic_files import new_folder, refuse_existing
 from utils.boxes import xyxy_to_cxcywh
 from utils.data.check.checking import Check
 from utils.data.check.inspection import KINDS, CheckedImage, Row, is_unlabelled, read_rows
-from utils.data.records.command.packing import dataset_yaml_text, new_folder, refuse_existing
 from utils.data.sources.class_folders import ClassFolders
-from utils.data.sources.dataset_yaml import DatasetSpec
+from utils.data.sources.dataset_yaml import DatasetSpec, dataset_yaml_text
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.label_file import label_path
 from utils.errors import DatasetError

@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -23,17 +22,15 @@ from utils.data.image.header import BrokenImageError, check_size, read_header
 from utils.data.image.orientation import UPRIGHT
 from utils.data.sources.annotated_images import OVERSHOOT, AnnotatedImage
 from utils.data.sources.class_folders import ClassImage
+from utils.data.sources.drawn_split import MOST_DECODED
+from utils.data.sources.image_source import ImageSource, read_image_bytes
 from utils.data.sources.label_file import (
     COORDINATE_TOLERANCE,
     BrokenLabelError,
     box_of_polygon,
     lines_of,
-    read_label_bytes,
 )
-from utils.data.sources.labels import ImageFile, ImageSource
-from utils.data.sources.record_images import RecordImage
-from utils.data.sources.splits import MOST_DECODED, image_bytes
-from utils.errors import brief
+from utils.errors import DatasetError, brief
 from utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS
 from utils.regular_files import open_regular
 from utils.text import count
@@ -62,63 +59,49 @@ class Finding(NamedTuple):
 # In the order in which they are shown: what costs most comes first. Title and advice.
 _PROBLEMS = {
     "same_images": ("One set of images in two splits",
-        "Validation shows nothing new: give it other images, or --split 0.8 and no val"),
+        "Give validation other images, or --split 0.8 and no val"),
     "leak": ("Images that are in two splits",
-        "The figures are too good: delete one of two files, or take one that is named twice out of "
-        "one list"),
+        "Delete one of two files, or take one that is named twice off one list"),
     "near_leak": ("Images that look alike, in two splits",
-        "The figures are too good: move both to one side, as --split 0.8 does"),
+        "Move both to one side, as --split 0.8 does"),
     "two_classes": ("Images that are in the folders of two classes",
-        "No model can learn both: delete the one in the wrong folder"),
-    "missing_image": ("Missing images",
-        "Training does without them: put them there, or take them off the list"),
-    "unreadable_image": ("Images that cannot be read",
-        "Training leaves them out: export them again, as JPEG or PNG"),
-    "truncated_image": ("Truncated or damaged images",
-        "Training leaves them out, or stops at them: copy them again from where they came"),
+        "Delete the one in the wrong folder"),
+    "missing_image": ("Missing images", "Put them there, or take them off the list"),
+    "unreadable_image": ("Images that cannot be read", "Export them again, as JPEG or PNG"),
+    "truncated_image": ("Truncated or damaged images", "Copy them again from where they came"),
     "image_size": ("Images that are too small or too large",
-        "Training leaves them out: make them another size, or raise --max-pixels"),
+        "Make them another size, or raise --max-pixels"),
     "broken_label": ("Labels that cannot be read",
         "Training leaves the image out: a line is class, centre x and y, width, height, from 0 to "
         "1; or a class and a polygon"),
     "other_shape": ("Annotations of an image of another shape",
-        "Training leaves the image out: find the image that was labelled, or label this one again"),
+        "Find the image that was labelled, or label this one again"),
     "unknown_class": ("Objects of an unknown class",
-        "Training leaves the image out: correct the class or the dataset's names; --fix drops "
-        "the object"),
+        "Correct the class or the dataset's names; --fix drops the object"),
     "out_of_range": ("Boxes far outside the image",
         "A coordinate may be in pixels: correct the export; --fix clips what overlaps the image"),
     "zero_area": ("Objects without an area",
         "In a label file one costs the whole image: delete them; --fix drops them"),
-    "repeated_object": ("Objects that are labelled twice",
-        "The second of two equal objects is dropped, by --fix too"),
+    "repeated_object": ("Objects that are labelled twice", "Delete the second; --fix drops it"),
     "lost_labels": ("Label files without an image",
-        "Their objects are not trained on: find the image, or correct one of the two names"),
+        "Find the image, or correct one of the two names"),
     "similar_names": ("Class names that are nearly equal",
         "If they mean one class, give it one number in the labels, or one folder"),
-    "repeated_image": ("Images that are there twice",
-        "Training shows each copy: delete it, or take a file that is listed twice off the list"),
-    "not_in_train": ("Classes that only validation shows",
-        "The network cannot find what it has never seen: give training some images of them"),
+    "repeated_image": ("Images that are there twice", "Delete the copy, or list the file once"),
+    "not_in_train": ("Classes that only validation shows", "Give training some images of them"),
 }  # fmt: skip
 _NOTES = {
     "overshoot": ("Boxes that reach over the edge by a little",
         "They are clipped; a label file with a coordinate above 1.0001 costs its image, and --fix "
         "corrects it"),
-    "alike": ("Images that look alike, in one split",
-        "Training shows the scene once for each: delete those that show nothing new"),
-    "turned": ("Images that are turned by EXIF",
-        "Training turns them upright, and a labelling tool may not: look at the boxes"),
-    "no_label_file": ("Images without a label file",
-        "They count as images that show no object: make sure that they show none"),
+    "alike": ("Images that look alike, in one split", "Delete those that show nothing new"),
+    "turned": ("Images that are turned by EXIF", "A labelling tool may not: look at the boxes"),
+    "no_label_file": ("Images without a label file", "Make sure that they show no object"),
     "no_outline": ("Objects without an outline, while others have one",
-        "If masks are learned, their boxes are their masks: label their outlines for that"),
-    "unused_image": ("Images that the dataset does not name",
-        "They lie beside its images: label or list them, if they were forgotten"),
-    "unused_class": ("Classes that no image shows",
-        "The network never learns them: label some, or take the last names out"),
-    "not_in_val": ("Classes that validation does not show",
-        "The figures say nothing about them: give validation some images of them"),
+        "Where masks are learned, label their outlines"),
+    "unused_image": ("Images that the dataset does not name", "Label or list them, or leave them"),
+    "unused_class": ("Classes that no image shows", "Label some, or take the last names out"),
+    "not_in_val": ("Classes that validation does not show", "Give validation some images of them"),
 }  # fmt: skip
 KINDS = {name: Kind(*words) for name, words in _PROBLEMS.items()} | {
     name: Kind(*words, is_problem=False) for name, words in _NOTES.items()
@@ -168,7 +151,7 @@ def inspect(
         found.append(Finding("no_label_file", split, path, f"there is no {source.labels_at}"))
     try:
         fingerprint, is_turned = read_as(source.path, partial(_look_at, source, size))
-    except (BrokenImageError, OtherSizeError) as error:
+    except (BrokenImageError, DatasetError, OtherSizeError) as error:
         finding = Finding("truncated_image", split, path, str(error))
         return CheckedImage(split, source, size), [*found, finding]
     if is_turned and not isinstance(source, ClassImage):  # of a class nothing lies anywhere
@@ -204,7 +187,7 @@ def _kind_of_fault(source: ImageSource, max_pixels: int) -> str:
 
 def _look_at(source: ImageSource, size: tuple[int, int]) -> tuple[Fingerprint, bool]:
     """Return the fingerprint of an image that can be decoded, and whether EXIF turns it."""
-    content = image_bytes(source)
+    content = read_image_bytes(source.path, source.place)
     found = fingerprint_of(content, MOST_DECODED)
     # It is flat, or cannot be decoded, which is an error here. Large ones take much memory.
     if found.look == UNKNOWN and size[0] * size[1] <= MOST_DECODED:
@@ -223,7 +206,7 @@ class Row:
     """An object as it is labelled."""
 
     place: str  # "line 3", "object 3"; "" of the whole file
-    kind: str = ""  # of the fault, a key of `kinds.KINDS`; "" for none
+    kind: str = ""  # of the fault, a key of KINDS; "" for none
     fault: str = ""  # in words
     class_index: int = NO_CLASS
     box_cxcywh_norm: Sequence[float] = ()  # (4,); empty where it cannot be read
@@ -260,9 +243,7 @@ def read_rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> li
                 text = f"{MOST_FAULTS:,} faults; the rest is not checked"
                 return [*found, Row("", "broken_label", text)]
     except BrokenLabelError as error:
-        is_other = isinstance(image, AnnotatedImage) and not image.annotations.broken.get(
-            image.index
-        )
+        is_other = isinstance(image, AnnotatedImage) and not image.annotations.broken[image.index]
         return [Row("", "other_shape" if is_other else "broken_label", str(error))]
     return found
 
@@ -270,21 +251,14 @@ def read_rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> li
 def is_unlabelled(image: ImageSource) -> bool:
     """Return whether an image lacks a label file, and nothing else says what it shows."""
     try:
-        return _label_bytes(image) is None
+        return image.label_bytes() is None
     except BrokenLabelError:
         return False
 
 
-def _label_bytes(image: ImageSource) -> bytes | None:
-    """Return the content of an image's label file; None when it lacks one, b"" if it needs none."""
-    if isinstance(image, RecordImage):
-        return image.entry.labels
-    return read_label_bytes(Path(image.labels_at)) if isinstance(image, ImageFile) else b""
-
-
 def _rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> Iterator[Row]:
     if not isinstance(image, AnnotatedImage):
-        yield from rows_of_text(_label_bytes(image) or b"", num_classes)
+        yield from rows_of_text(image.label_bytes() or b"", num_classes)
         return
     class_index, boxes, polygons = image.read_objects(size)
     boxes_cxcywh = xyxy_to_cxcywh(boxes).tolist()

@@ -12,11 +12,10 @@ import numpy as np
 from utils.atomic_files import atomic_text_file
 from utils.colours import RGB, class_colour
 from utils.data.check.checking import Check
-from utils.data.check.crops import Crop, crop_grid
 from utils.data.check.inspection import KINDS, CheckedImage, Finding, count_objects
-from utils.data.loading.reading import decode, pixel_boxes
+from utils.data.crops import Crop, crop_grid, shown_image
+from utils.data.loading.reading import pixel_boxes
 from utils.data.sources.samples import Sample
-from utils.errors import DatasetError
 from utils.html import Html, bullets, html_page, paragraph, section, table
 from utils.text import printable
 
@@ -168,9 +167,8 @@ def _crop(check: Check, image: CheckedImage, detail: str, faulty: Sequence[float
         return Crop(None, title, detail)
     labels = image.class_index, image.boxes_cxcywh_norm
     sample = Sample(image.source.path, *image.size, *labels, image.source.place)
-    try:
-        pixels = decode(sample)[..., ::-1]
-    except DatasetError:
+    pixels = shown_image(sample)
+    if pixels is None:
         return Crop(None, title, detail)
     colours = [class_colour(index) for index in image.class_index.tolist()]
     shown = list(zip(pixel_boxes(sample).tolist(), colours, strict=True))

@@ -13,26 +13,10 @@ from utils.boxes import cxcywh_to_xyxy
 from utils.data.image.decoding import OtherSizeError, decode_bytes, read_as
 from utils.data.image.header import BrokenImageError
 from utils.data.image.labelled import Objects
-from utils.data.records.layout import read_record
+from utils.data.sources.image_source import read_image_bytes
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.errors import DatasetError
-from utils.image_limits import MAX_IMAGE_BYTES
-from utils.regular_files import read_bytes
-
-
-def read_image_bytes(sample: Sample) -> np.ndarray:
-    """Return the image's bytes, (num_bytes,) uint8, encoded as on disk.
-
-    Raises:
-        DatasetError: the file cannot be read, or the record is damaged.
-    """
-    if sample.record is not None:
-        return read_record(sample.record)
-    try:
-        return np.frombuffer(read_bytes(sample.image_path, MAX_IMAGE_BYTES), np.uint8)
-    except OSError as error:
-        raise DatasetError(f"{sample.image_path}: cannot be read: {error.strerror}") from error
 
 
 def pixel_boxes(sample: Sample) -> np.ndarray:
@@ -83,7 +67,7 @@ def _decode_rgb(sample: Sample) -> np.ndarray:
 
 
 def _decode(sample: Sample, reduction: int) -> np.ndarray:
-    content = read_image_bytes(sample)
+    content = read_image_bytes(sample.image_path, sample.record)
     try:
         return decode_bytes(content, (sample.height, sample.width), reduction)
     except BrokenImageError as error:

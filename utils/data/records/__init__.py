@@ -1,1 +1,5 @@
-"""FFRecord files: many images in one; docs/en/records.md describes them, command/ makes them."""
+"""FFRecord files: many images in one; docs/en/records.md describes them."""
+
+from utils.data.records.record_images import RECORDS
+
+__all__ = ["RECORDS"]

@@ -12,21 +12,18 @@ import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from utils.atomic_files import new_folder, refuse_existing
 from utils.cli.flags import from_one, new_parser
-from utils.data.records.command.packing import (
-    dataset_yaml_text,
-    new_folder,
-    pack_samples,
-    refuse_existing,
-)
 from utils.data.records.layout import MAX_RECORD_BYTES, SUFFIX, read_record, read_table
+from utils.data.records.packing import pack_samples
+from utils.data.records.record_images import RecordImage, read_index
 from utils.data.sources.annotated_images import AnnotatedImage
 from utils.data.sources.class_folders import ClassImage
 from utils.data.sources.dataset import load_dataset
-from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
+from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, dataset_yaml_text
+from utils.data.sources.image_source import ImageSource
 from utils.data.sources.label_file import label_path
-from utils.data.sources.labels import ImageSource, scan_samples
-from utils.data.sources.record_images import RecordImage, read_index
+from utils.data.sources.labels import scan_samples
 from utils.data.sources.splits import images_of
 from utils.errors import DatasetError
 from utils.image_limits import MAX_PIXELS
@@ -118,7 +115,7 @@ def unpack(flags: argparse.Namespace) -> None:
             with Progress(len(listed), f"unpacking {split}", "images") as progress:
                 lines = []
                 for image in listed:
-                    if not isinstance(image, RecordImage):
+                    if not isinstance(image, RecordImage) or image.place is None:
                         raise DatasetError(
                             f"'{split}' of {dataset.name} names images that are not packed; leave "
                             "it out: --splits"

@@ -17,10 +17,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import numpy as np
 
+from utils.data.sources.samples import RecordPlace
 from utils.errors import DatasetError
 from utils.regular_files import open_descriptor, open_regular
 from utils.text import count
@@ -34,20 +35,6 @@ MAX_RECORD_BYTES = 1 << 30
 _OPEN_FILES = 128  # well below the usual limit of 1,024 a process
 
 log = logging.getLogger("records")
-
-
-class RecordPlace(NamedTuple):
-    """All that a process needs to know to read one record and to check it."""
-
-    path: Path
-    number: int  # from 0
-    offset: int  # bytes from the start of the file
-    length: int
-    checksum: int  # CRC-32
-
-    def damaged(self, what: str) -> DatasetError:
-        """Return the error for this record."""
-        return damaged(self.path, f"record {self.number} {what}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +68,11 @@ def damaged(path: Path, what: str) -> DatasetError:
         f"{path}: {what}; the file is damaged or incomplete: copy it again from where it came, or "
         "pack the dataset again"
     )
+
+
+def damaged_record(place: RecordPlace, what: str) -> DatasetError:
+    """Return the error for a record that is not as it was written."""
+    return damaged(place.path, f"record {place.number} {what}")
 
 
 def read_table(path: Path) -> RecordTable:
@@ -139,10 +131,12 @@ def read_record(place: RecordPlace) -> np.ndarray:
         DatasetError: the file cannot be read, the record is damaged or longer than 1 GiB.
     """
     if place.length > MAX_RECORD_BYTES:
-        raise place.damaged(f"has {place.length} bytes; at most {MAX_RECORD_BYTES} are read")
+        raise damaged_record(
+            place, f"has {place.length} bytes; at most {MAX_RECORD_BYTES} are read"
+        )
     content = read_start(place, place.length)
     if (found := zlib.crc32(content)) != place.checksum:
-        raise place.damaged(f"has the checksum {found:08x}, stored is {place.checksum:08x}")
+        raise damaged_record(place, f"has the checksum {found:08x}, stored is {place.checksum:08x}")
     return np.frombuffer(content, np.uint8)
 
 
@@ -156,7 +150,7 @@ def read_start(place: RecordPlace, num_bytes: int) -> bytes:
             f"{place.path}: record {place.number} cannot be read: {error.strerror}"
         ) from error
     if len(content) < length:
-        raise place.damaged("extends beyond the end of the file")
+        raise damaged_record(place, "extends beyond the end of the file")
     return content
 
 

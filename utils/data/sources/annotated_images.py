@@ -1,169 +1,25 @@
-"""Annotations in any format -> images with labels, of the same shape as those with label files.
-
-What a format read is kept between runs.
-"""
+"""Images whose labels an annotation file has, in any format."""
 
 from __future__ import annotations
 
-import hashlib
-import importlib
-import importlib.util
-import json
-import os
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from utils.array_cache import Arrays, state_of_files
-from utils.data.image.header import BrokenImageError, read_image_size, read_other_view
+from utils.array_cache import state_of_files
+from utils.data.image.header import BrokenImageError, read_other_view
 from utils.data.image.orientation import EXCHANGES_SIDES, UPRIGHT, boxes_upright, points_upright
-from utils.data.sources.formats.coco import COCO
-from utils.data.sources.formats.format import (
-    NORMALISED,
-    UNKNOWN,
-    AnnotatedFolder,
-    Annotations,
-    FileNotes,
-    Format,
-    Splits,
-    collect,
-    unreadable,
-)
-from utils.data.sources.formats.voc import VOC
+from utils.data.sources.formats.format import NORMALISED, UNKNOWN, Annotations
+from utils.data.sources.image_source import ImageSource
 from utils.data.sources.label_file import BrokenLabelError, Labels, require_drawable
-from utils.data.sources.scan_memory import Memory
 from utils.errors import DatasetError, brief
-from utils.json_files import parse_json
 from utils.polygons import Polygons
 from utils.text import count
 
 OVERSHOOT = 0.01  # of the side: so far outside the image a coordinate is clipped, tools round
-WINGS = ("utils.data.formats",)  # packages with more formats, each in a tuple FORMATS
-
-
-@cache
-def formats() -> tuple[Format, ...]:
-    """Return the formats; the first that accepts a path reads it."""
-    wings = [importlib.import_module(wing) for wing in WINGS if importlib.util.find_spec(wing)]
-    return (VOC, COCO, *(kind for wing in wings for kind in wing.FORMATS))
-
-
-def find_formats(path: Path) -> Iterator[tuple[str, Splits]]:
-    """Yield each format in which a dataset folder or annotation file is, with its splits.
-
-    Raises:
-        DatasetError: it is in the next format, and cannot be used.
-    """
-    for kind in formats():
-        if found := kind.find(path):
-            yield kind.name, found
-
-
-def format_names() -> str:
-    """Return the names of all formats, for messages."""
-    return ", ".join(kind.name for kind in formats())
-
-
-def format_of(annotations: Path) -> str:
-    """Return the name of the format of an annotation file or folder.
-
-    Raises:
-        DatasetError: it is in none of them.
-    """
-    for kind in formats():
-        if kind.accepts(annotations):
-            return kind.name
-    raise DatasetError(
-        f"{annotations}: no annotations in a format that is read here: {format_names()}"
-    )
-
-
-def read_annotations(folder: AnnotatedFolder) -> Annotations:
-    """Read the annotations of a folder; those of many images are kept for the next time.
-
-    COCO's 118,000 images are described in half a gigabyte of JSON, and each run asks for them
-    twice: for the names of their classes, then for the objects.
-
-    Raises:
-        DatasetError: a file that cannot be read, or is not in its format.
-    """
-    (reader,) = [kind for kind in formats() if kind.name == folder.format]
-    state = _state(folder, reader)
-    parts = [os.path.abspath(part) if isinstance(part, Path) else str(part) for part in folder]
-    memory = Memory.of("annotations", *parts)
-    if state and (kept := memory.read(state)):
-        return _annotations_of(kept)
-    notes = FileNotes()
-    try:
-        annotations = collect(reader.read(folder, notes), notes)
-    except DatasetError:
-        raise
-    except (OSError, ValueError) as error:
-        raise unreadable(folder.annotations, error) from error
-    if state and notes.is_complete:
-        memory.write(_arrays_of(annotations), len(annotations), state)
-    return annotations
-
-
-def _state(folder: AnnotatedFolder, reader: Format) -> bytes | None:
-    """Return a hash of all that a reader sees; None if a later change may not show.
-
-    That is size and times of the annotations, and the names of the images: which of them are there
-    decides what a name in the annotations stands for.
-    """
-    now_ns = time.time_ns()
-    digest = hashlib.blake2b(repr(folder).encode("utf-8", "surrogatepass"))
-    for path in filter(None, (folder.annotations, folder.image_list, *reader.also_reads(folder))):
-        for files in _files(path):
-            state = state_of_files(files, now_ns)
-            if state is None:
-                return None
-            digest.update(state)
-    for files in _files(folder.images):
-        digest.update("\0".join([*files, ""]).encode("utf-8", "surrogatepass"))
-    return digest.digest()
-
-
-def _files(path: Path) -> Iterator[Sequence[str]]:
-    """Yield a file, or the sorted files of a folder and of each folder in it."""
-    if not path.is_dir():
-        yield [str(path)]
-    for place, folders, names in os.walk(path):
-        folders.sort()
-        yield [os.path.join(place, name) for name in sorted(names)]
-
-
-def _arrays_of(found: Annotations) -> Arrays:
-    texts = [found.class_names, found.paths, [*found.broken.items()], dict(found.left_out)]
-    return {
-        "texts": np.frombuffer(json.dumps(texts).encode(), np.uint8),
-        "sizes": found.sizes,
-        "starts": found.starts,
-        "class_index": found.class_index,
-        "boxes_xyxy": found.boxes_xyxy,
-        "points_xy": found.polygons.points_xy,
-        "point_starts": found.polygons.starts,
-    }
-
-
-def _annotations_of(arrays: Arrays) -> Annotations:
-    class_names, paths, broken, left_out = parse_json(arrays["texts"].tobytes())
-    return Annotations(
-        tuple(class_names),
-        tuple(paths),
-        arrays["sizes"],
-        arrays["starts"],
-        arrays["class_index"],
-        arrays["boxes_xyxy"],
-        Polygons(arrays["points_xy"], arrays["point_starts"]),
-        dict(broken),
-        left_out,
-    )
 
 
 class AnnotatedObjects(NamedTuple):
@@ -174,19 +30,14 @@ class AnnotatedObjects(NamedTuple):
     polygons_norm: Polygons | None  # float64, of the M objects; None when all are boxes
 
 
-@dataclass(frozen=True)
-class AnnotatedImage:
-    """An image whose objects an annotation file names; of the same shape as `labels.ImageFile`."""
+@dataclass(frozen=True, slots=True)
+class AnnotatedImage(ImageSource):
+    """An image whose objects an annotation file names."""
 
     annotations: Annotations
     index: int
     class_of: np.ndarray  # int64, the dataset's class of each class of the annotations
     file: Path  # of the annotations, for messages
-    place = None
-
-    @property
-    def path(self) -> Path:
-        return Path(self.annotations.paths[self.index])
 
     @property
     def labels_at(self) -> str:
@@ -194,24 +45,15 @@ class AnnotatedImage:
 
     def state(self, now_ns: int) -> bytes | None:
         """Return size and times of the image file, and all that is said of it."""
-        file = state_of_files((self.annotations.paths[self.index],), now_ns)
+        file = state_of_files((str(self.path),), now_ns)
         if file is None:
             return None
-        first, end = self.annotations.starts[self.index : self.index + 2].tolist()
-        polygons = self.annotations.polygons.range(first, end)
-        said = (
-            self.annotations.sizes[self.index],
-            self.class_of[self.annotations.class_index[first:end]],
-            self.annotations.boxes_xyxy[first:end],
-            *((polygons.starts, polygons.points_xy) if polygons is not None else ()),
-        )
-        reason = self.annotations.broken.get(self.index, "")
-        text = f"{self.labels_at}\0{end - first} {reason}\0".encode("utf-8", "surrogatepass")
+        class_index, boxes_xyxy, polygons = self.annotations.objects(self.index)
+        outlines = () if polygons is None else (polygons.starts, polygons.points_xy)
+        said = self.annotations.sizes[self.index], self.class_of[class_index], boxes_xyxy, *outlines
+        reason = self.annotations.broken[self.index]
+        text = f"{self.labels_at}\0{len(boxes_xyxy)} {reason}\0".encode("utf-8", "surrogatepass")
         return b"".join([file, text, *(array.tobytes() for array in said)])
-
-    def read_size(self, max_pixels: int) -> tuple[int, int]:
-        """Return (height, width) in pixels, or raise BrokenImageError."""
-        return read_image_size(self.path, max_pixels)
 
     def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
         """Return the objects; those without an area, and repeated ones, are removed.
@@ -234,18 +76,17 @@ class AnnotatedImage:
             BrokenLabelError: the annotation is of an image of another shape, or the reader of the
                 format found fault.
         """
-        if reason := self.annotations.broken.get(self.index):
+        if reason := self.annotations.broken[self.index]:
             raise BrokenLabelError(reason)
-        first, end = self.annotations.starts[self.index : self.index + 2].tolist()
+        class_index, boxes_xyxy, polygons = self.annotations.objects(self.index)
         annotated_size, orientation = self._annotated_view(size)
         side_wh = np.array(annotated_size[::-1])
-        boxes = self.annotations.boxes_xyxy[first:end] / np.tile(side_wh, 2)
-        polygons = self.annotations.polygons.range(first, end)
+        boxes = boxes_xyxy / np.tile(side_wh, 2)
         if polygons is not None:
             points = points_upright(polygons.points_xy / side_wh, orientation)
             polygons = Polygons(points, polygons.starts)
         return AnnotatedObjects(
-            self.class_of[self.annotations.class_index[first:end]],
+            self.class_of[class_index],
             boxes_upright(boxes, orientation),
             polygons,
         )
@@ -341,4 +182,7 @@ def annotated_images(
             f"{brief(list(class_names))}; add it to 'names', or leave 'names' out"
         )
     class_of = np.array([index_of[name] for name in annotations.class_names], np.int64)
-    return [AnnotatedImage(annotations, index, class_of, file) for index in range(len(annotations))]
+    return [
+        AnnotatedImage(Path(path), annotations, index, class_of, file)
+        for index, path in enumerate(annotations.paths)
+    ]

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.array_cache import state_of_files
-from utils.data.image.header import read_image_size
 from utils.data.sources.formats.names import split_folders, split_of
 from utils.data.sources.image_files import search_images, sorted_images
+from utils.data.sources.image_source import ImageSource
 from utils.data.sources.label_file import BrokenLabelError, Labels, label_file_of
 from utils.data.sources.samples import SampleTable
 from utils.errors import DatasetError, brief
@@ -38,12 +38,10 @@ class ClassFolders(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ClassImage:
-    """An image of one class; of the same shape as `labels.ImageFile`."""
+class ClassImage(ImageSource):
+    """An image of one class."""
 
-    path: Path
     class_index: int
-    place = None
 
     @property
     def labels_at(self) -> str:
@@ -53,10 +51,6 @@ class ClassImage:
         """Return size and times of the image file, and its class."""
         file = state_of_files((str(self.path),), now_ns)
         return None if file is None else file + f"class {self.class_index}".encode()
-
-    def read_size(self, max_pixels: int) -> tuple[int, int]:
-        """Return (height, width) in pixels, or raise BrokenImageError."""
-        return read_image_size(self.path, max_pixels)
 
     def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
         """Return the object that fills the image, or raise BrokenLabelError."""

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 from utils.data.shapes.dataset import ShapesConfig, draw_class_dataset, draw_dataset
-from utils.data.sources.annotated_images import read_annotations
+from utils.data.sources.annotations import read_annotations
 from utils.data.sources.class_folders import ClassFolders, class_names_of
 from utils.data.sources.dataset_yaml import DatasetSpec, read_dataset_yaml
 from utils.data.sources.formats.format import AnnotatedFolder, Annotations
@@ -100,12 +100,13 @@ def _annotated_names(dataset: DatasetSpec) -> tuple[str, ...]:
             f"{dataset.name}: its annotations name no class: {reasons[0]}; "
             "correct that, or give 'names' in a dataset YAML"
         )
-    return longest if set(longest) == names else tuple(sorted(names))
+    return tuple(longest if set(longest) == names else sorted(names))
 
 
 def _why_no_class(folder: AnnotatedFolder, annotations: Annotations) -> str:
-    for index, reason in annotations.broken.items():
-        return f"{Path(annotations.paths[index]).name:.100}: {reason:.200}"
+    for path, reason in zip(annotations.paths, annotations.broken, strict=True):
+        if reason:
+            return f"{Path(path).name:.100}: {reason:.200}"
     if annotations.left_out:
         kinds = [f"{kind:.50} ({number:,})" for kind, number in annotations.left_out.items()]
         return f"left out: {', '.join(kinds[:5])}"

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from utils.data.sources.annotated_images import format_of
+from utils.data.sources.annotations import format_of
 from utils.data.sources.class_folders import ClassFolders, as_classes
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.names import SPLIT_NAMES
 from utils.data.sources.image_files import expand_glob, has_images, is_glob, no_images_text
 from utils.errors import DatasetError, brief
 from utils.text import count
-from utils.yaml_files import read_yaml
+from utils.yaml_files import read_yaml, yaml_text
 
 SPLITS = ("train", "val", "test")
 ONE_CLASS = "item"  # the public name of all classes together
@@ -73,6 +72,11 @@ def read_dataset_yaml(path: Path, splits: Sequence[str]) -> DatasetSpec:
     return _DatasetYaml(path, document).spec(splits)
 
 
+def dataset_yaml_text(entries: Mapping[str, str], class_names: Sequence[str]) -> str:
+    """Return a dataset YAML that names an entry of its own folder for each split."""
+    return yaml_text({"path": ".", **entries, "names": dict(enumerate(class_names))})
+
+
 @dataclass(frozen=True)
 class _DatasetYaml:
     """A parsed dataset YAML, with what its error texts need."""
@@ -95,12 +99,8 @@ class _DatasetYaml:
                 "out of its YAML",
             )
         class_names = self._class_names() if "names" in self.document else ()
-        found = [self._entries(key, key in splits) for key in SPLITS]
-        of_classes = [
-            tuple(as_classes(x, class_names) if isinstance(x, Path) else x for x in part)
-            for part in found
-        ]
-        train, val, test = _with_shared_images(of_classes)
+        found = [self._entries(key, key in splits, class_names) for key in SPLITS]
+        train, val, test = _with_shared_images(found)
         kinds = {type(entry) for entry in (*train, *val, *test)}
         if not class_names and kinds not in ({AnnotatedFolder}, {ClassFolders}):
             class_names = self._class_names()  # an error
@@ -154,7 +154,7 @@ class _DatasetYaml:
         text = f", but there is no {' and no '.join(places)}; {next_step}"
         return self._wrong(key, value, text)
 
-    def _entries(self, split: str, required: bool) -> tuple[Entry, ...]:
+    def _entries(self, split: str, required: bool, class_names: Sequence[str]) -> tuple[Entry, ...]:
         key, value = self._value(split)
         found: list[Entry] = []
         try:
@@ -165,7 +165,8 @@ class _DatasetYaml:
                 paths = self._paths(key, one, required)
                 if required and not any(map(has_images, paths)):
                     raise self._wrong(key, one, f", but {no_images_text(paths[0].resolve())}")
-                found += [path for path in paths if len(paths) == 1 or has_images(path)]
+                kept = [path for path in paths if len(paths) == 1 or has_images(path)]
+                found += [as_classes(path, class_names) for path in kept]
         except DatasetError as error:
             if required or "names" in self.document:
                 raise
@@ -193,10 +194,9 @@ class _DatasetYaml:
             candidates += [root / value.removeprefix("../") for root in self._roots]
         existing = [path for path in candidates if self._exists(key, value, path)][:1]
         if not existing and is_glob(value):
+            expanded = (expand_glob(root, value) for root in self._roots)
             try:
-                existing = next(
-                    filter(None, (expand_glob(root, value) for root in self._roots)), []
-                )
+                existing = next(filter(None, expanded), [])
             except (ValueError, OSError) as error:
                 raise self._wrong(key, value, f": {error!s:.300}") from error
         if not required:
@@ -231,22 +231,19 @@ class _DatasetYaml:
 
 
 def _with_shared_images(splits: Sequence[tuple[Entry, ...]]) -> Iterator[tuple[Entry, ...]]:
-    """Yield the entries of each split; told which of them have images beside other annotations."""
-    inside: defaultdict[Path, set[Path]] = defaultdict(set)  # annotations of images in a folder
-    of_all: defaultdict[Path, set[Path]] = defaultdict(set)  # and of a whole folder of images
-    for entry in chain.from_iterable(splits):
-        if isinstance(entry, AnnotatedFolder):
-            annotations, images = entry.annotations.resolve(), entry.images.resolve()
-            of_all[images].add(annotations)
-            for folder in (images, *images.parents):
-                inside[folder].add(annotations)
+    """Yield the entries of each split, and mark those whose folder has images of others too."""
+    folders = [x for entries in splits for x in entries if isinstance(x, AnnotatedFolder)]
+    places = [(folder.annotations.resolve(), folder.images.resolve()) for folder in folders]
 
-    def marked(entry: Entry) -> Entry:
-        if not isinstance(entry, AnnotatedFolder):
-            return entry
-        own, images = {entry.annotations.resolve()}, entry.images.resolve()
-        found = (inside[images], *(of_all.get(folder, own) for folder in images.parents))
-        return entry._replace(is_shared=any(annotations != own for annotations in found))
+    def is_shared(folder: AnnotatedFolder) -> bool:
+        annotations, own = folder.annotations.resolve(), folder.images.resolve()
+        return any(
+            other != annotations and (images.is_relative_to(own) or own.is_relative_to(images))
+            for other, images in places
+        )
 
     for entries in splits:
-        yield tuple(map(marked, entries))
+        yield tuple(
+            x._replace(is_shared=is_shared(x)) if isinstance(x, AnnotatedFolder) else x
+            for x in entries
+        )

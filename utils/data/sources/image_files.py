@@ -7,8 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from utils.data.records.layout import SUFFIX as RECORD_SUFFIX
-from utils.data.sources.record_images import RecordImage, find_record_files, read_record_images
+from utils.data.sources.image_source import ImageSource, record_kinds
 from utils.errors import DatasetError
 from utils.image_limits import IMAGE_SUFFIXES
 from utils.regular_files import read_text_bytes
@@ -18,7 +17,7 @@ MAX_PATH_BYTES = 4096  # of the system
 _WILD = frozenset("*?[")
 
 
-def list_images(entries: Sequence[Path]) -> list[Path | RecordImage]:
+def list_images(entries: Sequence[Path]) -> list[Path | ImageSource]:
     """Return the images of folders (searched recursively, sorted) and list files (in their order).
 
     Relative lines of a list file start at the list's own folder, or where its first line is found.
@@ -31,17 +30,17 @@ def list_images(entries: Sequence[Path]) -> list[Path | RecordImage]:
     return [image for entry in entries for image in _images_of(entry)]
 
 
-def _images_of(entry: Path) -> Sequence[Path | RecordImage]:
-    images: Sequence[Path | RecordImage]
+def _images_of(entry: Path) -> Sequence[Path | ImageSource]:
+    images: Sequence[Path | ImageSource]
     if entry.suffix.lower() in IMAGE_SUFFIXES and entry.is_file():
         return [entry]
-    if record_files := find_record_files(entry):
+    if record_files := _record_files(entry):
         if image := next(search_images(entry), None):
             raise DatasetError(
                 f"{entry} holds record files and also images, {image} among them; move one of the "
                 "two away, or name the record files one by one"
             )
-        images = [image for path in record_files for image in read_record_images(path)]
+        images = [x for path in record_files for x in record_kinds()[path.suffix].images(path)]
     else:
         images = sorted_images(entry) if entry.is_dir() else _read_list(entry)
     if not images:
@@ -51,22 +50,28 @@ def _images_of(entry: Path) -> Sequence[Path | RecordImage]:
 
 def has_images(entry: Path) -> bool:
     """Return whether an entry is a file, or a folder with an image or a record file."""
-    return entry.is_file() or any(search_images(entry)) or bool(find_record_files(entry))
+    return entry.is_file() or any(search_images(entry)) or bool(_record_files(entry))
 
 
 def no_images_text(entry: Path) -> str:
     """Return the error text for an entry without images."""
-    if entry.suffix == RECORD_SUFFIX:
+    if entry.suffix in record_kinds():
         return f"{entry} holds no image; pack a dataset that has some"
     if entry.is_file():
         return f"{entry} lists no image; write the path of one image on each line"
     if not entry.is_dir():
         return f"{entry} is no folder and no file; name a folder of images, or a list of them"
-    suffixes = " ".join(IMAGE_SUFFIXES)
-    return (
-        f"{entry} holds no image; put files there that end in {suffixes}, "
-        f"or record files that end in {RECORD_SUFFIX}"
+    suffixes = " ".join([*IMAGE_SUFFIXES, *record_kinds()])
+    return f"{entry} holds no image; put files there that end in {suffixes}"
+
+
+def _record_files(entry: Path) -> list[Path]:
+    """Return the record files that a dataset YAML's entry names: one, or a folder's by name."""
+    kinds = record_kinds()
+    files = (
+        [path for kind in kinds for path in entry.glob(f"*{kind}")] if entry.is_dir() else [entry]
     )
+    return sorted(path for path in files if path.suffix in kinds and path.is_file())
 
 
 def sorted_images(folder: Path) -> list[Path]:
@@ -117,8 +122,8 @@ def _read_list(path: Path) -> list[Path]:
                 line.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(
-            f"{path}: a folder of images, a text file that lists them, or a record file that ends "
-            f"in {RECORD_SUFFIX}, is needed: {error!s:.300}"
+            f"{path}: a folder of images, a text file that lists them, or a record file is "
+            f"needed: {error!s:.300}"
         ) from error
     return images
 
@@ -149,7 +154,7 @@ def expand_glob(root: Path, value: str) -> list[Path]:
             continue
         if path.is_dir():
             folders.add(path)
-        elif path.suffix.lower() in (*IMAGE_SUFFIXES, RECORD_SUFFIX, ".txt"):
+        elif path.suffix.lower() in (*IMAGE_SUFFIXES, *record_kinds(), ".txt"):
             files.add(path)
     # What lies in a folder that is meant is meant with it.
     return sorted(path for path in folders | files if folders.isdisjoint(path.parents))

@@ -5,30 +5,20 @@ Every rank scans a shard, and all of them get all samples.
 
 from __future__ import annotations
 
-import os
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
-from utils.array_cache import state_of_files
 from utils.data.image.decoding import read_as
-from utils.data.image.header import BrokenImageError, read_image_size
-from utils.data.records.layout import RecordPlace
-from utils.data.sources.label_file import (
-    BrokenLabelError,
-    Labels,
-    label_file_of,
-    parse_labels,
-    read_label_bytes,
-)
+from utils.data.image.header import BrokenImageError
+from utils.data.sources.image_source import ImageSource, image_of
+from utils.data.sources.label_file import BrokenLabelError, Labels
 from utils.data.sources.samples import Places, SampleTable
-from utils.data.sources.scan_memory import Memory, in_pieces, look_up
+from utils.data.sources.scan_memory import Memory, scan
 from utils.errors import DatasetError
 from utils.image_limits import MAX_PIXELS
 from utils.polygons import Polygons, join_polygons, starts_of, without_outlines
@@ -37,56 +27,6 @@ from utils.ragged import Texts, rows_of
 from utils.text import count, printable
 
 _SHOWN_PROBLEMS = 5
-
-
-class ImageSource(Protocol):
-    """An image that can be scanned, and what is labelled on it."""
-
-    @property
-    def path(self) -> Path:
-        """The image's file, for messages and for readers."""
-
-    @property
-    def place(self) -> RecordPlace | None:
-        """Where it lies in a record file, if it does."""
-
-    @property
-    def labels_at(self) -> str:
-        """Where its labels are, or would be, for messages."""
-
-    def state(self, now_ns: int) -> bytes | None:
-        """Return what the two methods below depend on, besides arguments; None if unsure."""
-
-    def read_size(self, max_pixels: int) -> tuple[int, int]:
-        """Return (height, width) in pixels as decoded, or raise BrokenImageError."""
-
-    def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
-        """Return the objects of an image of that size, or raise BrokenLabelError."""
-
-
-@dataclass(frozen=True)
-class ImageFile:
-    """An image in a file of its own, with a label file in YOLO's format."""
-
-    path: Path
-    place = None
-
-    @property
-    def labels_at(self) -> str:
-        return label_file_of(str(self.path))
-
-    def state(self, now_ns: int) -> bytes | None:
-        """Return size and times of both files; None if one has just been changed."""
-        image = str(self.path)
-        return state_of_files((image, label_file_of(image)), now_ns)
-
-    def read_size(self, max_pixels: int) -> tuple[int, int]:
-        """Return (height, width) in pixels, or raise BrokenImageError."""
-        return read_image_size(self.path, max_pixels)
-
-    def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
-        """Return the objects, none without a label file, or raise BrokenLabelError."""
-        return parse_labels(read_label_bytes(Path(self.labels_at)), num_classes)
 
 
 class ScanReport(NamedTuple):
@@ -168,18 +108,14 @@ class _ScanArrays(NamedTuple):
         )
 
 
-def unwatched() -> None:
-    """Ignore the progress of a scan."""
-
-
 def scan_samples(
     images: Sequence[Path | ImageSource],
     num_classes: int,
-    progress: Callable[[], None] = unwatched,
     max_pixels: int = MAX_PIXELS,
     world: World = ALONE,
     memory: Memory | None = None,
     needs_objects: bool = True,
+    work: str = "reading the labels",
 ) -> ScanReport:
     """Read the header and the labels of every image; each rank a shard, for all of them.
 
@@ -189,10 +125,10 @@ def scan_samples(
 
     Args:
         images: the same ones on all ranks, in the same order.
-        progress: called before each image, from several threads.
         max_pixels: of an image; a larger one is left out.
         memory: of the images of all ranks. One of each machine writes it, and a rank whose machine
             has none scans: nobody waits for it, and no result depends on it.
+        work: what is done, for the progress.
 
     Raises:
         DatasetError: no image is usable, or none has an object that is needed, or the ranks have
@@ -202,18 +138,16 @@ def scan_samples(
         require_same_images(images, world)
     kept = memory.read() if memory else None
     known = _ScanArrays(**kept) if kept else _ScanArrays.of([])
-    mine = _scan_each(world.process.shard(images), num_classes, progress, max_pixels, known)
+    mine = _scan_each(world.process.shard(images), num_classes, max_pixels, known, work)
     found = _ScanArrays.join(zip(*(world.all_gather(array) for array in mine), strict=True))
     if memory and world.process.local_rank == 0 and not np.array_equal(found.keys, known.keys):
         memory.write(found._asdict(), len(images))
     report = _report(images, found)
     if needs_objects and not len(report.samples.class_index):
         first = image_of(images[0])
-        has_file = isinstance(first, ImageFile) or first.place is not None
         raise DatasetError(
             f"of {count(len(report.samples), 'usable image')} none has a labelled object; the "
-            f"labels of {first.path} belong in "
-            + (label_file_of(str(first.path)) if has_file else first.labels_at)
+            f"labels of {first.path} belong in {first.labels_at}"
             + (", before it is packed" if first.place else "")
         )
     return report
@@ -222,25 +156,21 @@ def scan_samples(
 def _scan_each(
     images: Sequence[Path | ImageSource],
     num_classes: int,
-    progress: Callable[[], None],
     max_pixels: int,
     known: _ScanArrays,
+    work: str,
 ) -> _ScanArrays:
     """Return the result of every image; one that was usable and is as it was is not read again."""
-
-    def state(index: int, now_ns: int) -> bytes | None:
-        return image_of(images[index]).state(now_ns)
-
-    def scan(index: int) -> _Scanned:
-        progress()
-        return _scan_one(image_of(images[index]), num_classes, max_pixels)
-
-    with ThreadPoolExecutor(min(16, 2 * (os.cpu_count() or 1))) as pool:
-        keys, rows = look_up(pool, state, len(images), known.keys)
-        again, missing = np.flatnonzero(rows >= 0), np.flatnonzero(rows < 0)
-        for _ in again:
-            progress()
-        parts = [_ScanArrays.of(results) for results in in_pieces(pool, scan, missing)]
+    keys, rows, parts = scan(
+        work,
+        len(images),
+        lambda index, now_ns: image_of(images[index]).state(now_ns),
+        lambda index: _scan_one(image_of(images[index]), num_classes, max_pixels),
+        _ScanArrays.of,
+        known.keys,
+        most_threads=16,
+    )
+    again, missing = np.flatnonzero(rows >= 0), np.flatnonzero(rows < 0)
     found = _ScanArrays.join([*parts, known.select(rows[again])])
     if len(again):
         found = found.select(np.argsort(np.concatenate([missing, again])))
@@ -285,11 +215,6 @@ def _report(images: Sequence[Path | ImageSource], found: _ScanArrays) -> ScanRep
         found.polygons if len(found.points_norm) else None,
     )
     return ScanReport(samples, problems)
-
-
-def image_of(source: Path | ImageSource) -> ImageSource:
-    """Return an image source; a path becomes an `ImageFile`."""
-    return ImageFile(source) if isinstance(source, Path) else source
 
 
 def _scan_one(image: ImageSource, num_classes: int, max_pixels: int) -> _Scanned:

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from utils.data.sources.annotated_images import find_formats, format_names, format_of
+from utils.data.sources.annotations import format_names, format_of, formats
 from utils.data.sources.class_folders import ClassFolders, find_class_folders, folder_names
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, Entry, read_dataset_yaml
 from utils.data.sources.formats.format import AnnotatedFolder
@@ -97,8 +97,9 @@ def _ways(path: Path) -> Iterator[_Way]:
     if is_folder and (yaml := _yaml_in(path)):
         yield f"the dataset YAML {yaml.name}", partial(read_dataset_yaml, yaml)
     if is_folder or path.suffix.lower() in ANNOTATION_SUFFIXES:
-        for name, found in find_formats(path):
-            yield name, partial(_of_splits, path, found, ())
+        for kind in formats():
+            if found := kind.find(path):
+                yield kind.name, partial(_of_splits, path, found, ())
     # The names beside a dataset YAML are its own.
     if is_folder and not yaml and (yolo := _find_yolo(path)):
         places, class_names = yolo

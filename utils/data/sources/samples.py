@@ -7,15 +7,24 @@ Two small arrays and a few objects for each image would take a kilobyte. In a ta
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import overload
+from typing import NamedTuple, overload
 
 import numpy as np
 
-from utils.data.records.layout import RecordPlace
 from utils.polygons import Polygons, join_polygons, starts_of
 from utils.ragged import Texts, rows_of
+
+
+class RecordPlace(NamedTuple):
+    """Where an image lies in a file of many: all that is needed to read and check it."""
+
+    path: Path
+    number: int  # from 0
+    offset: int  # bytes from the start of the file
+    length: int
+    checksum: int  # CRC-32
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
@@ -31,37 +40,25 @@ class Sample:
     polygons_norm: Polygons | None = None  # float32 in [0, 1], of the M objects; None: only boxes
 
 
-@dataclass(frozen=True, eq=False)
-class Places:
+class Places(NamedTuple):
     """Where S images lie in record files."""
 
-    files: Texts
-    file_of: np.ndarray  # (S,) int32, into the files; -1 for an image in a file of its own
-    values: np.ndarray  # (S, 4) int64: number, offset, length and checksum of `RecordPlace`
+    files: tuple[Path, ...]
+    rows: np.ndarray  # (S, 5) int64: index of the file, or -1; the other fields of `RecordPlace`
 
     @staticmethod
     def of(places: Iterable[RecordPlace | None]) -> Places | None:
         """Return these places; None if there is none among them."""
-        numbers: dict[str, int] = {}
-        file_of, values = [], []
-        for place in places:
-            path, *own = place or (None, 0, 0, 0, 0)
-            file_of.append(-1 if path is None else numbers.setdefault(str(path), len(numbers)))
-            values += own
-        if not numbers:
-            return None
-        table = np.array(values, np.int64).reshape(-1, 4)
-        return Places(Texts.of(numbers), np.array(file_of, np.int32), table)
+        numbers: dict[Path, int] = {}
+        rows = [
+            (-1,) * 5 if place is None else (numbers.setdefault(place[0], len(numbers)), *place[1:])
+            for place in places
+        ]
+        return Places(tuple(numbers), np.array(rows, np.int64)) if numbers else None
 
-    def __getitem__(self, index: int) -> RecordPlace | None:
-        file = int(self.file_of[index])
-        if file < 0:
-            return None
-        return RecordPlace(Path(self.files[file]), *self.values[index].tolist())
-
-    def select(self, indices: np.ndarray) -> Places:
-        """Return the places of some indices, in any order."""
-        return Places(self.files, self.file_of[indices], self.values[indices])
+    def at(self, image: int) -> RecordPlace | None:
+        file, *values = self.rows[image].tolist()
+        return RecordPlace(self.files[file], *values) if file >= 0 else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +102,7 @@ class SampleTable(Sequence[Sample]):
             width,
             self.class_index[first:end],
             self.boxes_cxcywh_norm[first:end],
-            None if self.places is None else self.places[place],
+            None if self.places is None else self.places.at(place),
             None if self.polygons_norm is None else self.polygons_norm.range(first, end),
         )
 
@@ -114,7 +111,7 @@ class SampleTable(Sequence[Sample]):
         rows = rows_of(self.starts, indices)
         return SampleTable(
             self.paths.select(indices),
-            None if self.places is None else self.places.select(indices),
+            self.places and Places(self.places.files, self.places.rows[indices]),
             self.sizes[indices],
             starts_of(self.num_objects[indices]),
             self.class_index[rows],
@@ -125,14 +122,12 @@ class SampleTable(Sequence[Sample]):
     def with_objects(self, chosen: np.ndarray) -> SampleTable:
         """Return all images with some of the objects, a (T,) bool."""
         num_objects = np.bincount(self.image_of_object[chosen], minlength=len(self))
-        return SampleTable(
-            self.paths,
-            self.places,
-            self.sizes,
-            starts_of(num_objects),
-            self.class_index[chosen],
-            self.boxes_cxcywh_norm[chosen],
-            _selected(self.polygons_norm, chosen),
+        return replace(
+            self,
+            starts=starts_of(num_objects),
+            class_index=self.class_index[chosen],
+            boxes_cxcywh_norm=self.boxes_cxcywh_norm[chosen],
+            polygons_norm=_selected(self.polygons_norm, chosen),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,18 +14,19 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from utils.array_cache import Arrays, find_keys, key_of, read_arrays, version_of, write_arrays
+from utils.processes import watchdog
+from utils.progress import Progress
 
 _PACKAGES = "pillow", "pi-heif"  # that read images; without the latter HEIC images are left out
 FEWEST_IMAGES = 500  # fewer are read as soon as a file of them is
 _READERS = (
-    "utils/data/sources/**/*.py",
-    "utils/data/formats/*.py",
-    "utils/data/image/*.py",
+    *(f"utils/data/{room}/**/*.py" for room in ("sources", "formats", "records", "image")),
     "utils/*.py",
 )
 _PIECE = 64  # indices that a thread takes at a time
 
 _Result = TypeVar("_Result")
+_Part = TypeVar("_Part")
 
 
 class Memory(NamedTuple):
@@ -55,28 +57,47 @@ def _version() -> bytes:
     return version_of(*_READERS) + " ".join(packages).encode()
 
 
-def look_up(
-    pool: ThreadPoolExecutor,
-    state: Callable[[int, int], bytes | None],
+def scan(
+    work: str,
     number: int,
+    state: Callable[[int, int], bytes | None],
+    read: Callable[[int], _Result],
+    join: Callable[[list[_Result]], _Part],
     known_keys: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return keys of the states of a number of images, and which of them are known.
+    most_threads: int,
+) -> tuple[np.ndarray, np.ndarray, list[_Part]]:
+    """Read what is not known of a number of images, each by its index.
 
     Args:
-        state: of the index of an image, and of the time in ns before it was looked at; None if a
-            later change may not show.
+        work: what is done, for the progress.
+        state: of an image, and of the time in ns before it was looked at; None if a later change
+            may not show.
+        read: called from several threads.
+        join: makes a few arrays of the results of some images.
 
     Returns:
-        The keys, (N,) int64, and the row of each among the known ones, (N,) int64, or -1.
+        The keys of the states, (N,) int64; the row of each among the known keys, (N,) int64, or -1;
+        what was read of these others, some images to a part, in order.
     """
     now_ns = time.time_ns()
-    pieces = in_pieces(pool, lambda index: key_of(state(index, now_ns)), np.arange(number))
-    keys = np.fromiter(chain.from_iterable(pieces), np.int64)
-    return keys, find_keys(keys, known_keys)
+    threads = min(most_threads, 2 * (os.cpu_count() or 1))
+    with watchdog.phase(work), ThreadPoolExecutor(threads) as pool:
+        pieces = _in_pieces(pool, lambda index: key_of(state(index, now_ns)), np.arange(number))
+        keys = np.fromiter(chain.from_iterable(pieces), np.int64)
+        rows = find_keys(keys, known_keys)
+        missing = np.flatnonzero(rows < 0)
+        with Progress(number, work, "images", number - len(missing)) as shown:
+
+            def read_one(index: int) -> _Result:
+                watchdog.progress()
+                result = read(index)
+                shown.update()
+                return result
+
+            return keys, rows, list(map(join, _in_pieces(pool, read_one, missing)))
 
 
-def in_pieces(
+def _in_pieces(
     pool: ThreadPoolExecutor, work: Callable[[int], _Result], indices: np.ndarray
 ) -> Iterator[list[_Result]]:
     """Do the work for each index; yield the results of some at a time, in order."""

@@ -1,59 +1,32 @@
-"""The samples of a split: every rank reads a shard, and all ranks get all of them.
-
-If a dataset does not say which images are for training, the side of an image depends only on the
-name of its file, but near-duplicates are kept on one side: that of the image whose name has the
-lowest rank, a second hash. A new image in a group of n decides the side of the group with a
-probability of 1 / (n + 1), else it joins them; no other group moves. What images look like is kept
-between runs.
-"""
+"""The samples of a split: every rank reads a shard, and all ranks get all of them."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import logging
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from utils.array_cache import state_of_files
-from utils.data.image.decoding import read_as
-from utils.data.image.fingerprint import (
-    NO_FINGERPRINT,
-    UNKNOWN,
-    Fingerprint,
-    fingerprint_of,
-    join_equal,
-    near_duplicates,
-)
-from utils.data.image.header import BrokenImageError
-from utils.data.records.layout import read_record
-from utils.data.sources.annotated_images import annotated_images, read_annotations
+from utils.data.sources.annotated_images import annotated_images
+from utils.data.sources.annotations import read_annotations
 from utils.data.sources.class_folders import ClassFolders, class_images
 from utils.data.sources.dataset_yaml import DatasetSpec
+from utils.data.sources.drawn_split import draw_training, group_copies, place_of, read_fingerprints
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import ImageSource, image_of, require_same_images, scan_samples
+from utils.data.sources.image_source import ImageSource, image_of
+from utils.data.sources.labels import scan_samples
 from utils.data.sources.samples import SampleTable
-from utils.data.sources.scan_memory import Memory, in_pieces, look_up
+from utils.data.sources.scan_memory import Memory
 from utils.errors import DatasetError, UserError
-from utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS
-from utils.processes import watchdog
+from utils.image_limits import MAX_PIXELS
 from utils.processes.world import ALONE, World
-from utils.progress import Progress
-from utils.regular_files import read_bytes
 from utils.text import count, printable
 
 LABEL_CLASSES = 2**31  # of label files whose classes are not told apart
-WORK = "looking for near-duplicates"
-MOST_DECODED = 50_000_000  # of an image that is decoded here: 150 MB in each of the threads
-_MOST_THREADS = 8
-_COPY = ".rf."  # Roboflow calls the augmented copies of a.jpg a_jpg.rf.HASH.jpg
-_UNIT = 2**48
 
 log = logging.getLogger("data")
 
@@ -76,19 +49,11 @@ def load_split(
     """
     paths = choose_part(images_of(dataset, split, world), fraction)
     num_classes = LABEL_CLASSES if dataset.single_class else len(dataset.class_names)
+    places = [os.path.abspath(str(entry)) for entry in dataset.entries]
+    settings = places, split, dataset.train_part, fraction, num_classes, max_pixels
+    memory = Memory.of("labels", *settings)
     work = f"reading the labels of {split}"
-    own = len(world.process.shard(paths))
-    with watchdog.phase(work), Progress(own, work, "images") as shown:
-
-        def progress() -> None:
-            watchdog.progress()
-            shown.update()
-
-        entries = dataset.entries
-        places = [os.path.abspath(str(entry)) for entry in entries]
-        settings = places, split, dataset.train_part, fraction, num_classes, max_pixels
-        memory = Memory.of("labels", *settings)
-        samples, problems = scan_samples(paths, num_classes, progress, max_pixels, world, memory)
+    samples, problems = scan_samples(paths, num_classes, max_pixels, world, memory, work=work)
     if world.process.is_main and problems:
         for problem in problems:
             log.warning("%s", printable(problem))
@@ -184,131 +149,3 @@ def only_classes(
     if unknown:
         raise UserError(f"--classes {unknown[0]}: the dataset's classes are 0 to {num_classes - 1}")
     return samples.with_objects(np.isin(samples.class_index, classes))
-
-
-def draw_training(names: Sequence[str], groups: np.ndarray, train_part: float) -> np.ndarray:
-    """Return which images are for training, (N,) bool: about `train_part` of all groups.
-
-    Args:
-        names: of the image files, without their folders.
-        groups: as of `group_copies`.
-
-    Raises:
-        DatasetError: all of them are, or none is.
-    """
-    hashes = np.array([_hashes_of(name) for name in names], np.int64).reshape(-1, 2)
-    places, ranks = hashes.T
-    # Sorted by group, and in it by rank: the first of each group speaks for it.
-    order = np.lexsort((ranks, groups))
-    numbers, first, group_of = np.unique(groups[order], return_index=True, return_inverse=True)
-    speaks = places[order][first] < train_part * _UNIT
-    is_train = np.empty(len(names), bool)
-    is_train[order] = speaks[group_of]
-    if is_train.all() or not is_train.any():
-        side = "validation" if is_train.any() else "training"
-        raise DatasetError(
-            f"--split {train_part:g} leaves no image for {side}: {count(len(names), 'image')}, "
-            f"{len(numbers)} when near-duplicates count once; use another fraction, add images, or "
-            "name a folder of images for validation in a dataset YAML"
-        )
-    return is_train
-
-
-def group_copies(names: Sequence[str], fingerprints: Sequence[Fingerprint]) -> np.ndarray:
-    """Return a number for each image, (N,) int64: near-duplicates and augmented copies have one."""
-    origins = [original_of(name) for name in names]
-    copied = {origin for name, origin in zip(names, origins, strict=True) if _COPY in name}
-    keys = [_hashes_of(name)[0] + 1 if origin in copied else UNKNOWN
-            for name, origin in zip(names, origins, strict=True)]  # fmt: skip
-    return join_equal(near_duplicates(fingerprints), np.array(keys, np.uint64))
-
-
-def original_of(name: str) -> str:
-    """Return what a file and its augmented copies by Roboflow have in common."""
-    before, _, after = name.partition(_COPY)
-    return (before if before and after else name).replace(".", "_")
-
-
-def _hashes_of(name: str) -> tuple[int, int]:
-    """Return the place and the rank of an image, of 48 bits each; copies have those of it."""
-    # Not those of `place_of`: --fraction takes a part of either side.
-    digest = hashlib.sha256(b"split\0" + os.fsencode(original_of(name))).digest()
-    return int.from_bytes(digest[:6], "big"), int.from_bytes(digest[6:12], "big")
-
-
-def place_of(name: str) -> float:
-    """Return the place of a file's name among all names, from 0 to below 1."""
-    digest = hashlib.sha256(os.fsencode(name)).digest()
-    return int.from_bytes(digest[:6], "big") / _UNIT
-
-
-def read_fingerprints(
-    images: Sequence[Path | ImageSource], world: World = ALONE
-) -> list[Fingerprint]:
-    """Return the fingerprint of each image, on all ranks; none of a file that cannot be read.
-
-    What was read is kept in the user's cache folder: an image is read again when it was changed,
-    or has no look.
-
-    Raises:
-        DatasetError: the ranks have different images.
-    """
-    require_same_images(images, world)
-    folders = {os.path.abspath(image_of(image).path.parent) for image in images}
-    memory = Memory.of("fingerprints", *sorted(folders))
-    known = (memory.read() or {}).get("rows", np.zeros((0, 3), np.int64))
-    mine = [image_of(image) for image in world.process.shard(images)]
-    with watchdog.phase(WORK):
-        rows = np.concatenate(world.all_gather(_rows_of(mine, known)))
-    if world.process.local_rank == 0 and not np.array_equal(rows, known):
-        memory.write({"rows": rows}, len(rows))
-    return [Fingerprint(*row) for row in rows[:, 1:].copy().view(np.uint64).tolist()]
-
-
-def _rows_of(images: Sequence[ImageSource], known: np.ndarray) -> np.ndarray:
-    """Return (N, 3) int64: the keys of images and their fingerprints, read or known."""
-
-    def state(index: int, now_ns: int) -> bytes | None:
-        image, place = images[index], images[index].place
-        file = state_of_files((str(image.path if place is None else place.path),), now_ns)
-        return None if file is None else file + repr(place and place[1:]).encode()
-
-    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
-        keys, rows = look_up(pool, state, len(images), known[:, 0])
-        missing = np.flatnonzero(rows < 0)
-        with Progress(len(missing), WORK, "images") as shown:
-
-            def read(index: int) -> Fingerprint:
-                watchdog.progress()
-                found = read_fingerprint(images[index])
-                shown.update()
-                return found
-
-            read_now = [np.array(part, np.uint64) for part in in_pieces(pool, read, missing)]
-    found = np.zeros((len(images), 2), np.int64)
-    found[rows >= 0] = known[rows[rows >= 0], 1:]
-    found[missing] = np.concatenate([np.zeros((0, 2), np.uint64), *read_now]).view(np.int64)
-    # An unknown look may be a disk's error, which passes without a change of the file.
-    return np.column_stack([keys * (found[:, 1] != UNKNOWN), found])
-
-
-def read_fingerprint(image: ImageSource) -> Fingerprint:
-    """Return the fingerprint of an image; none if its file cannot be read."""
-    return read_as(image.path, partial(_read, image))
-
-
-def _read(image: ImageSource) -> Fingerprint:
-    try:
-        return fingerprint_of(image_bytes(image), MOST_DECODED)
-    except BrokenImageError:  # the scan of the labels says so
-        return NO_FINGERPRINT
-
-
-def image_bytes(image: ImageSource) -> np.ndarray:
-    """Return the bytes of an image's file or record, (N,) uint8; raise BrokenImageError."""
-    try:
-        if image.place is not None:
-            return read_record(image.place)
-        return np.frombuffer(read_bytes(image.path, MAX_IMAGE_BYTES), np.uint8)
-    except (OSError, DatasetError) as error:
-        raise BrokenImageError(getattr(error, "strerror", None) or str(error)) from error

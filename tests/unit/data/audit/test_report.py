@@ -10,10 +10,10 @@ import cv2
 import numpy as np
 import pytest
 
+from models.evaluation.audit.findings import MISPLACED, OVERLOOKED, SWAPPED, UNSEEN, Finding
+from models.evaluation.audit.report import COLUMNS, Audit, audit_page, write_table
 from tests.tiny_weights import noise
 from utils.data.sources.samples import Sample
-from utils.evaluation.audit.findings import MISPLACED, OVERLOOKED, SWAPPED, UNSEEN, Finding
-from utils.evaluation.audit.report import COLUMNS, Audit, audit_page, write_table
 
 NAME = '<b>dog\x1b[2J, "x"'
 SHOWN_NAME = NAME.replace("\x1b", r"\x1b")
@@ -83,8 +83,7 @@ def test_the_page_has_the_first_crops_of_each_kind(tmp_path, audit):
     text = audit_page(audit._replace(findings=FINDINGS[:1] * 5, split="train"), top=3)
     assert text.count("<figure ") == text.count("<img ") == 3
     assert "5 findings on 1 image are worth a look" in text and "labelled: 5<" in text
-    words = "may have learned the mistakes of its own training set"
-    assert words in text and words not in audit_page(audit, top=1)
+    assert "learns those of its training set" in text
     audit.samples[0].image_path.unlink()
     text = audit_page(audit, top=8)
     assert text.count("<figure ") == 4 and text.count("no image") == 2

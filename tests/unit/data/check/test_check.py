@@ -20,8 +20,8 @@ from utils.data.check.report import check_page, class_table, small_text, summary
 from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.formats.format import FileNotes, ImageLabels, collect
+from utils.data.sources.image_source import ImageFile
 from utils.data.sources.label_file import BrokenLabelError
-from utils.data.sources.labels import ImageFile
 from utils.data.sources.splits import load_split
 from utils.errors import DatasetError
 

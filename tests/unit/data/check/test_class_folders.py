@@ -63,7 +63,7 @@ def test_every_fault_is_found_once_and_nothing_else(check):
 def test_the_reports_say_nothing_of_boxes(check):
     lines = "\n".join(summary_lines(check, 224))
     page = check_page(check, 224)
-    assert "delete the one in the wrong folder" in lines
+    assert "Delete the one in the wrong folder" in lines
     for text in (lines, page):
         for word in ("Shorter side", "--fix", "objects", "below 8 px", "EXIF"):
             assert word not in text

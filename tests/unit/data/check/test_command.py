@@ -4,7 +4,6 @@ import csv
 
 import pytest
 
-from tests.browser.chromium import chromium
 from tests.small import write_small_dataset
 from tests.unit.data.check.planted import EXPECTED, pattern, write_planted
 from utils.data.check import __main__ as command
@@ -60,17 +59,6 @@ def test_a_wrong_call_is_a_users_mistake_before_the_work(monkeypatch, tmp_path, 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "file"]
 
 
-def test_a_page_and_a_corrected_copy_may_lie_in_one_folder(monkeypatch, tmp_path):
-    """A copy in the page's folder, too, would be in the way of the next page."""
-    words = "--data", write_small_dataset(tmp_path), "--img", 64, "--cfg", "x", "--weights", "y"
-    assert run(monkeypatch, *words, "--out", tmp_path / "x/page", "--fix", tmp_path / "x/fix") == 0
-    assert [path.name for path in sorted((tmp_path / "x").iterdir())] == ["fix", "page"]
-    assert sorted(path.name for path in (tmp_path / "x/page").iterdir()) == [
-        "check.html",
-        "findings.csv",
-    ]
-
-
 def test_images_beyond_max_pixels_are_left_out_as_training_does(monkeypatch, tmp_path, capsys):
     """Of train, one of 40x30 px is within the limit, and one of 41x30 is not."""
     for split, size_wh in (("train", (40, 30)), ("val", (20, 20))):
@@ -111,18 +99,3 @@ def test_names_from_outside_are_no_formulas_and_no_codes(monkeypatch, tmp_path, 
     assert not [
         line for line in texts[2].splitlines() for cell in line.split(",") if cell[:1] == "="
     ]
-
-
-def test_a_browser_shows_the_page_without_a_request(reported):
-    path = reported[0] / "check.html"
-    with chromium() as browser:
-        browser.open(path, 390)
-        assert browser.complaints() == []
-        assert not [x for x in browser.requested() if not x.startswith(("data:", path.as_uri()))]
-        assert browser.evaluate("document.documentElement.scrollWidth") <= 390
-        titles = browser.evaluate("[...document.querySelectorAll('h3')].map(e => e.innerText)")
-        assert "Labels that cannot be read: 4" in titles and "Missing images: 1" in titles
-        script = "[...document.querySelectorAll('.crop img')].map(e => e.naturalWidth)"
-        widths = browser.evaluate(script)
-    assert len(widths) > 20 and min(widths) > 100
-    assert path.stat().st_size < 10 << 20

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.data.check.planted import GOOD, LABELS, write_dataset, write_planted
 from utils.data.check.checking import check_dataset
 from utils.data.check.corrected_copy import refuse_place, write_corrected
-from utils.data.records.command.packing import pack_samples
+from utils.data.records.packing import pack_samples
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.errors import DatasetError
@@ -98,24 +98,6 @@ def test_a_place_among_other_files_is_refused(tmp_path, place, message):
     with pytest.raises(DatasetError, match=message):
         refuse_place(dataset, tmp_path / place, tmp_path / "page")
     refuse_place(dataset, tmp_path / "old/new", tmp_path / "page")
-
-
-def test_images_whose_names_clash_when_they_are_made_apart_are_all_in_the_copy(tmp_path):
-    labels = {
-        name: f"0 0.5 0.5 0.{number} 0.5\n"
-        for number, name in enumerate(["a_png.png", "a.jpg", "a.png", "a_png_png.jpg"], start=1)
-    }
-    yaml = "train: l.txt\nval: l.txt\nnames: [a]\n"
-    data = write_dataset(tmp_path / "old", labels, yaml)
-    listed = [*labels, "a.png"]  # one of them twice
-    (tmp_path / "old/l.txt").write_text("".join(f"./images/{name}\n" for name in listed))
-    write_corrected(check_dataset(load_dataset(data)), tmp_path / "new")
-    samples = load_split(load_dataset(tmp_path / "new/data.yaml"), "train")
-    found = {os.path.basename(os.readlink(x.image_path)): x.boxes_cxcywh_norm for x in samples}
-    # a.jpg and a.png have one label file, which was written last for a.png.
-    widths = {"a_png.png": 0.1, "a.jpg": 0.3, "a.png": 0.3, "a_png_png.jpg": 0.4}
-    assert {name: boxes[0, 2] for name, boxes in found.items()} == pytest.approx(widths)
-    assert len(samples) == 4
 
 
 def test_nothing_is_left_behind_where_no_image_can_be_used(tmp_path):

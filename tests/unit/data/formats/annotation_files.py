@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from utils.data.sources.annotated_images import formats, read_annotations
+from utils.data.sources.annotations import formats, read_annotations
 from utils.data.sources.formats.format import AnnotatedFolder, Annotations
 
 WIDTH, HEIGHT = 200, 100

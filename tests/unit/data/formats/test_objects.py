@@ -68,7 +68,7 @@ SAME_OUTLINE = {
 def test_the_same_objects_have_the_labels_of_a_label_file_bit_for_bit(tmp_path, name):
     objects = [SAME_BOX[name], *([SAME_OUTLINE[name]] if name in SAME_OUTLINE else [])]
     found = read_case(tmp_path, name, objects)
-    assert found.broken == {} and found.left_out == {}
+    assert not any(found.broken) and found.left_out == {}
     assert found.paths == (str(tmp_path / "a.jpg"), str(tmp_path / "b.jpg"))
     first, second = annotated_images(found, found.class_names, tmp_path)
     number = found.class_names.index("dog")
@@ -140,7 +140,7 @@ SHAPES = [
 @pytest.mark.parametrize(("name", "shape", "box", "points"), SHAPES)
 def test_a_shape_is_a_box_and_an_outline(tmp_path, name, shape, box, points):
     found = read_case(tmp_path, name, [shape])
-    assert not found.broken and not found.left_out and found.starts.tolist() == [0, 1, 2]
+    assert not any(found.broken) and not found.left_out and found.starts.tolist() == [0, 1, 2]
     np.testing.assert_allclose(found.boxes_xyxy[0], box, atol=1e-9)
     assert found.polygons.num_points[0] == points
     if points:
@@ -191,7 +191,7 @@ LEFT_OUT = [
 @pytest.mark.parametrize(("name", "shapes", "kinds"), LEFT_OUT)
 def test_what_is_not_trained_on_is_left_out_and_counted(tmp_path, name, shapes, kinds):
     found = read_case(tmp_path, name, shapes)
-    assert not found.broken and found.starts.tolist() == [0, 0, 1]
+    assert not any(found.broken) and found.starts.tolist() == [0, 0, 1]
     assert found.left_out == kinds
 
 
@@ -261,7 +261,7 @@ BROKEN = [
 @pytest.mark.parametrize(("name", "shape", "reason"), BROKEN)
 def test_a_shape_that_cannot_be_read_refuses_its_image_alone(tmp_path, name, shape, reason):
     found = read_case(tmp_path, name, [SAME_BOX[name], shape])
-    assert list(found.broken) == [0] and len(found.broken[0]) < 300
+    assert 0 < len(found.broken[0]) < 300 and not any(found.broken[1:])
     assert re.search(reason, found.broken[0]), found.broken[0]
     assert found.starts[2] - found.starts[1] == 1
     assert found.boxes_xyxy[-1].tolist() in ([20, 10, 60, 40], [0.1, 0.1, 0.3, 0.4])
@@ -309,11 +309,6 @@ def test_a_coco_file_cut_short_anywhere_is_refused(tmp_path):
             read_text(tmp_path, COCO, whole[:end])
 
 
-@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"shapes": [], "shapes": []}', "\0"])
-def test_a_broken_file_of_one_image_refuses_that_image(tmp_path, text):
-    assert set(read_text(tmp_path, LABELME, text, CASES[LABELME].more).broken) == {0}
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -328,7 +323,7 @@ def test_a_broken_file_of_one_image_refuses_that_image(tmp_path, text):
 )
 def test_a_size_that_is_not_given_is_unknown(tmp_path, name, text):
     found = read_text(tmp_path, name, text)
-    assert found.sizes[0].tolist() == list(UNKNOWN) and not found.broken
+    assert found.sizes[0].tolist() == list(UNKNOWN) and not any(found.broken)
 
 
 @pytest.mark.parametrize(
@@ -378,7 +373,7 @@ def test_labelme_shapes_of_one_label_and_group_are_one_object(tmp_path):
 def test_labelme_masks_are_bounded(tmp_path, monkeypatch):
     shape = labelme_shape("mask", [[10, 5], [13, 8]], mask=png(RING))
     monkeypatch.setattr(labelme_format, "MAX_MASK_PIXELS", 20)
-    assert not read_case(tmp_path, LABELME, [shape] * 2).broken
+    assert not any(read_case(tmp_path, LABELME, [shape] * 2).broken)
     assert "3x3 px is too large" in read_case(tmp_path, LABELME, [shape] * 3).broken[0]
     monkeypatch.setattr(labelme_format, "MAX_RUNS", 3)
     assert "runs is noise" in read_case(tmp_path, LABELME, [shape]).broken[0]
@@ -480,19 +475,6 @@ def test_cvat_labels_and_openimages_names_give_the_classes(tmp_path, caplog):
         read_case(tmp_path, CSV, rows)
 
 
-def test_openimages_columns_and_rows_may_stand_in_any_order(tmp_path):
-    text = (
-        "\ufeffXMin,YMin,XMax,YMax,LabelName,ImageID\r\n"
-        "0.1,0.2,0.3,0.4,cat,b\r\n0.5,0.6,0.7,0.8,dog,a\r\n\r\n0,0,1,1,cat,b\r\n1,1,1,1,cat,c\r\n"
-    )
-    found = read_text(tmp_path, CSV, text)
-    assert found.class_names == ("cat", "dog") and found.starts.tolist() == [0, 1, 3]
-    assert found.class_index.tolist() == [1, 0, 0]
-    assert found.boxes_xyxy.tolist() == [[0.5, 0.6, 0.7, 0.8], [0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1]]
-    found = read_text(tmp_path, CSV, text.replace("dog,a", "dog,z"))
-    assert found.left_out == {"images without a row": 1} and len(found) == 1
-
-
 INSIDE = (20, 30)  # height, width
 
 
@@ -512,12 +494,6 @@ def test_what_is_cut_has_the_area_that_opencv_finds():
         found = area_of(cut) if len(cut) >= 3 else 0.0
         assert np.isclose(found, expected, rtol=1e-3, atol=1e-3)  # OpenCV computes in float32
         assert (cut >= -1e-9).all() and (cut <= np.array(INSIDE[::-1]) + 1e-9).all()
-
-
-def test_an_outline_inside_stays_and_one_outside_has_no_points_left():
-    assert (within(inside := box_outline((2, 3, 12, 8)), INSIDE) == inside).all()
-    for box in ((-20, 5, -10, 15), (31, 5, 41, 15)):
-        assert within(box_outline(box), INSIDE).shape == (0, 2)
 
 
 def test_an_ellipse_has_its_outermost_points():

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.rank_threads import run_rank_threads
-from utils.data.loading import image_cache, memory
+from utils import memory
+from utils.data.loading import image_cache
 from utils.data.loading.image_cache import create_cache
 from utils.errors import DatasetError
 from utils.memory import free_memory

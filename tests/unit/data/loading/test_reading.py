@@ -12,8 +12,7 @@ import pytest
 from utils.data.image.decoding import choose_reduction, read_as
 from utils.data.image.header import BrokenImageError, read_header
 from utils.data.loading.reading import decode
-from utils.data.records.layout import RecordPlace
-from utils.data.sources.samples import Sample
+from utils.data.sources.samples import RecordPlace, Sample
 from utils.errors import DatasetError
 
 SIZE = (200, 133)
@@ -73,7 +72,7 @@ def test_an_image_is_reduced_to_no_less_than_the_size_it_is_needed_in(size, long
     [(False, "was scanned; start again"), (True, "was packed; pack the dataset again")],
 )
 def test_another_size_tells_what_to_do_about_it(tmp_path, packed, message):
-    path = write(tmp_path / "a.jpg").image_path
+    path = write(tmp_path / "a.jpg").image_path.rename(tmp_path / "a.ffr")
     content = path.read_bytes()
     place = RecordPlace(path, 0, 0, len(content), zlib.crc32(content)) if packed else None
     sample = Sample(path, 190, 133, *[np.zeros(0)] * 2, place)

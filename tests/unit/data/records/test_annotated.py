@@ -14,7 +14,7 @@ from tests.unit.data.batch_digest import EVERYTHING, digest
 from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.loader import TrainLoader
 from utils.data.records import __main__ as command
-from utils.data.records.command.packing import label_text
+from utils.data.records.packing import label_text
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.label_file import parse_labels
 from utils.data.sources.samples import Sample

@@ -17,8 +17,8 @@ from tests.unit.data.records.record_files import index_entry, records_of, write_
 from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.records import __main__ as command
-from utils.data.records.command.packing import pack_samples
 from utils.data.records.layout import forget_open_files, read_table
+from utils.data.records.packing import pack_samples
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
@@ -135,21 +135,6 @@ def test_a_list_keeps_its_order_and_its_repetitions(dataset, tmp_path):
     unpacked = unpack(pack(data, tmp_path / "packed"), tmp_path / "unpacked")
     assert (tmp_path / "unpacked/train.txt").read_text() == "".join(f"./{x}\n" for x in lines)
     assert [sample.height for sample in samples_of(unpacked)] == [34, 30, 34, 32]
-
-
-def test_files_are_filled_up_to_the_size_asked_for_and_no_further(dataset, tmp_path):
-    sizes = {path: path.stat().st_size for path in (dataset.parent / "images/train").iterdir()}
-    limit = sum(sizes.values()) // 3
-    folder = pack(dataset, tmp_path / "packed", limit).parent / "train"
-    images = [sizes[path] for path in sorted(sizes)]
-    for file in sorted(folder.iterdir()):
-        *records, index = records_of(file.read_bytes())
-        held, images = images[: len(records)], images[len(records) :]
-        assert [len(record) for record in records] == held
-        assert len(held) == 1 or sum(held) + len(index) <= limit
-        # The next image would not have fitted in; its part of the index is below 100 bytes.
-        assert not images or sum(held) + len(index) + images[0] + 100 > limit
-    assert images == []
 
 
 def test_a_yaml_names_files_folders_and_lists_of_them(dataset, tmp_path):

@@ -25,7 +25,7 @@ from utils.data.records.layout import (
     read_table,
     write_records,
 )
-from utils.data.sources.record_images import MAX_INDEX_BYTES, read_index, read_record_images
+from utils.data.records.record_images import MAX_INDEX_BYTES, read_index, read_record_images
 from utils.errors import DatasetError
 
 RECORDS = (b"abc", b"", b"123456789")

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from utils import array_cache
-from utils.data.sources import class_folders, scan_memory
+from utils.data.sources import image_source, scan_memory
 from utils.data.sources.class_folders import ClassFolders, similar_names
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import images_of, load_split
@@ -106,14 +106,6 @@ def test_other_folders_of_images_are_not_taken_for_classes(tmp_path, names):
     assert "no dataset is recognised" in error_of(write(tmp_path, *names))
 
 
-def test_a_list_of_the_folders_names_gives_their_order(tmp_path):
-    write(tmp_path, "train/cat/1.png", "train/dog/1.png", "val/dog/1.png")
-    (tmp_path / "classes.txt").write_text("dog\nbird\ncat\n")
-    dataset = load_dataset(tmp_path)
-    assert dataset.class_names == ("dog", "bird", "cat")
-    assert load_split(dataset, "train").class_index.tolist() == [2, 0]  # cat, dog
-
-
 def write_yaml(folder: Path, **keys: object) -> Path:
     path = folder / "pets.yaml"
     path.write_text(yaml.safe_dump({"train": "train", "val": "val", **keys}), encoding="utf-8")
@@ -167,7 +159,7 @@ def test_what_a_scan_found_is_kept_and_follows_the_class(tmp_path, monkeypatch):
     assert load_split(load_dataset(data), "train").class_index.tolist() == [0, 1]
     reads = []
     monkeypatch.setattr(
-        class_folders, "read_image_size", lambda path, limit: reads.append(path) or (12, 16)
+        image_source, "read_image_size", lambda path, limit: reads.append(path) or (12, 16)
     )
     assert load_split(load_dataset(data), "train").class_index.tolist() == [0, 1]
     assert reads == []

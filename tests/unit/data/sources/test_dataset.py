@@ -8,10 +8,9 @@ import pytest
 import yaml
 
 from tests.shared_files import shared_path
-from utils.data.sources import dataset as sources
 from utils.data.sources.dataset import YAML_FOLDER, load_dataset
-from utils.data.sources.image_files import has_images, list_images
-from utils.errors import DatasetError, UserError, brief
+from utils.data.sources.image_files import list_images
+from utils.errors import DatasetError, UserError
 
 NAMES = {0: "cell", 1: "platelet"}
 
@@ -22,12 +21,18 @@ def write_images(folder: Path, *names: str) -> None:
         (folder / name).touch()
 
 
+class WithoutAliases(yaml.CSafeDumper):
+    """A quarter of the time of the dumper in Python."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
 def write_yaml(file: Path, **keys: object) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     document = {"path": ".", "train": "images/train", "val": "images/val", "names": NAMES, **keys}
     kept = {key: value for key, value in document.items() if value is not None}
-    # The same text as by the dumper in Python, in a quarter of its time.
-    file.write_text(yaml.dump(kept, Dumper=yaml.CSafeDumper), encoding="utf-8")
+    file.write_text(yaml.dump(kept, Dumper=WithoutAliases), encoding="utf-8")
     return file
 
 
@@ -100,13 +105,6 @@ def test_a_wrong_path_names_yaml_key_value_place_and_next_step(dataset):
     for part in (str(path), "'val'", "'images/vall'", str(dataset / "images/vall"), "correct"):
         assert part in text
     assert "download" not in text
-
-
-def test_a_wrong_root_names_both_places(dataset, monkeypatch):
-    monkeypatch.chdir(dataset / "images")
-    text = error_of(write_yaml(dataset / "cells.yaml", path="nowhere"))
-    assert str(dataset / "nowhere") in text
-    assert str(dataset / "images/nowhere") in text
 
 
 def test_a_download_entry_matters_only_when_images_are_missing(dataset):
@@ -240,17 +238,6 @@ def test_wrong_values_are_named(dataset, keys, part):
     assert part in error_of(write_yaml(dataset / "cells.yaml", **keys))
 
 
-@pytest.mark.parametrize("key", ["path", "train", "val", "test"])
-@pytest.mark.parametrize(("value", "reason"), [("a\0b", "null byte"), ("a" * 300, "too long")])
-def test_a_path_that_cannot_be_looked_up_is_named(dataset, key, value, reason):
-    path = write_yaml(dataset / "cells.yaml", **{key: value})
-    text = error_of(path, splits=("train", "val", "test") if key == "test" else ("train", "val"))
-    assert text.startswith(
-        f"{path}: key '{key}' has the value {brief(value)}, which cannot be looked up: "
-    )
-    assert reason in text
-
-
 @pytest.mark.parametrize(
     "keys",
     [
@@ -286,34 +273,10 @@ def test_an_unknown_argument_lists_the_known_ones(tmp_path, monkeypatch):
     assert "coco.yaml" in text.split("known name")[1]
 
 
-def test_a_folder_that_gives_way_to_a_dataset_of_this_project_is_told(
-    dataset, tmp_path, monkeypatch, caplog
-):
-    path = write_yaml(dataset / "data/coco.yaml", path="..")
-    monkeypatch.setattr(sources, "YAML_FOLDER", path.parent)
-    monkeypatch.setitem(sources.BUILT_INS, "shapes", lambda folder: path)
-    monkeypatch.chdir(tmp_path)
-    with caplog.at_level("INFO"):
-        for name in ("coco", "shapes"):
-            (tmp_path / name).mkdir()
-            assert load_dataset(name).name == "coco"
-    assert caplog.messages == [
-        f"--data coco: no dataset is recognised in this folder; {path} is used",
-        "shapes: the built-in dataset; for the folder of that name give ./shapes",
-    ]
-
-
 def test_coco_has_the_public_classes():
     stored = yaml.safe_load(shared_path("data/coco256/coco256.yaml").read_text(encoding="utf-8"))
     ours = yaml.safe_load((YAML_FOLDER / "coco.yaml").read_text(encoding="utf-8"))
     assert ours["names"] == stored["names"]
-
-
-def test_real_datasets_are_read():
-    spec = load_dataset(shared_path("data/bccd/bccd.yaml"))
-    assert spec.class_names == ("RBC", "WBC", "Platelets")
-    assert len(list_images(spec.train)) == 292
-    assert len(list_images(spec.val)) == 72
 
 
 # In the order of their parts: "a" is before "a b" and "a-b", though " " and "-" are before "/".
@@ -357,10 +320,3 @@ def test_linked_images_are_listed_and_linked_folders_are_not_searched(folder, tm
     found = [path.relative_to(folder).as_posix() for path in list_images([folder])]
     assert sorted(found) == sorted([*IN_ORDER, "one.jpg"])
     assert list_images([folder / "link"]) == [folder / "link/u.jpg"]
-
-
-def test_a_folder_without_images_is_told_from_one_with_some(folder, tmp_path):
-    (tmp_path / "none/inner").mkdir(parents=True)
-    (tmp_path / "none/inner/a.txt").touch()
-    assert has_images(folder) and has_images(folder / "b")
-    assert not has_images(tmp_path / "none") and not has_images(tmp_path / "absent")

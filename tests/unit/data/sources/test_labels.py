@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.shared_files import shared_path
-from utils.data.image.header import BrokenImageError, read_image_size
 from utils.data.sources.label_file import MOST_CROSSINGS, BrokenLabelError, label_path, parse_labels
 from utils.data.sources.labels import scan_samples
 from utils.errors import DatasetError
@@ -173,17 +172,6 @@ def test_broken_images_are_reported_with_the_reason(tmp_path):
     samples, (problem,) = scan_with_good_one(tmp_path, tmp_path / "images/absent.jpg")
     assert len(samples) == 0
     assert "No such file" in problem
-
-
-def test_an_image_below_ten_pixels_is_left_out(tmp_path):
-    path = tmp_path / "a.png"
-    for size, usable in (((10, 10), True), ((9, 40), False), ((40, 9), False)):
-        assert cv2.imwrite(str(path), np.zeros((*size, 3), np.uint8))
-        if usable:
-            assert read_image_size(path) == size
-        else:
-            with pytest.raises(BrokenImageError, match="at least 10 px"):
-                read_image_size(path)
 
 
 def test_a_dataset_without_usable_images_is_an_error(tmp_path):

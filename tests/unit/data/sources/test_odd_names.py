@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from tests.unit.data.image.kinds_of_images import encoded
 from tests.unit.detect.results.made import make_detections
@@ -21,8 +20,6 @@ from utils.detect.config import DetectConfig
 from utils.detect.media.finding import find_sources
 from utils.detect.results.result import Result
 from utils.detect.results.run_files import RunFiles
-from utils.errors import DatasetError
-from utils.text import printable
 
 STEMS = [
     "two words", " blank at the start", "猫の写真", "emoji 😀🐱", "é composed", "é in two",
@@ -98,18 +95,6 @@ def test_annotations_may_name_any_file(tmp_path):
     assert [sample.image_path for sample in report.samples] == paths
     loader = TrainLoader(report.samples, TrainRecipe(64, 8))
     assert sorted(colours(loader)) == [(number, number * 7) for number in range(len(paths))]
-
-
-def test_a_broken_image_of_any_name_is_one_printable_line(tmp_path):
-    for stem in [*STEMS, *IN_NO_LIST]:
-        path = tmp_path / f"{stem}.JPG"
-        path.write_bytes(b"none")
-        with pytest.raises(DatasetError) as caught:
-            scan_samples([path], 1)
-        first, line = str(caught.value).split("\n")
-        assert first == "of 1 image none is usable:"
-        assert line.startswith(f"{printable(str(path))}: left out: not an image")
-        assert line.isprintable()
 
 
 def test_detect_reads_and_writes_all_of_them(tmp_path):

@@ -9,8 +9,7 @@ import pytest
 
 from tests.outlines import make_polygons
 from tests.unit.data.sources.equal_samples import assert_same_samples
-from utils.data.records.layout import RecordPlace
-from utils.data.sources.samples import Sample, SampleTable, table_of
+from utils.data.sources.samples import RecordPlace, Sample, SampleTable, table_of
 
 
 def make_sample(number: int, num_boxes: int) -> Sample:

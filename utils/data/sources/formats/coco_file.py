@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,9 +26,8 @@ MAX_BYTES = 1 << 32
 LARGEST_NUMBER = 1e10  # pixels or square pixels; also refuses infinity and NaN
 SECTIONS = ("images", "annotations", "categories")
 _LONGEST_NAME = 4096
+_KEYS = "id", "iscrowd", "bbox", "area", "segmentation"  # of an object, besides its image
 _BOX = "left, top, width, height are needed"
-
-_Value = TypeVar("_Value")
 
 
 class BrokenInstancesError(ValueError):
@@ -130,31 +129,57 @@ def read_instances(path: Path, segments: bool = True, of_crowds: bool = False) -
     images: list[_Image] = []
     categories: list[_Category] = []
     objects = _Objects(segments, of_crowds)
-    for section, number, entry in _entries(path):
-        if section == "annotations":
-            _read(section, number, objects.add, entry)
-        elif section == "images":
-            images.append(_read(section, number, _image_of, entry))
+    for entry in _entries(path):
+        if entry.section == "annotations":
+            objects.add(entry)
+        elif entry.section == "images":
+            images.append(_image_of(entry))
         else:
-            categories.append(_read(section, number, _category_of, entry))
+            categories.append(_category_of(entry))
     return objects.joined(images, categories)
 
 
 def read_file_names(path: Path, most: int) -> list[str]:
     """Return the file names of the first images, at most `most`; raise as `read_instances`."""
-    entries = islice(_entries(path, "images"), most)
-    return [_read(section, number, _image_of, entry).name for section, number, entry in entries]
+    return [_image_of(entry).name for entry in islice(_entries(path, ("images",)), most)]
 
 
-def _read(section: str, number: int, read: Callable[[Any], _Value], entry: Any) -> _Value:
-    try:
-        return read(entry)
-    except _UnusableError as error:
-        raise BrokenInstancesError(f"entry {number} of '{section}'{error}") from error
+class _Entry(NamedTuple):
+    """An entry of a section, which may be anything."""
+
+    content: Any
+    section: str
+    number: int
+
+    def unusable(self, text: str) -> BrokenInstancesError:
+        return BrokenInstancesError(f"entry {self.number} of '{self.section}'{text}")
+
+    def value(self, key: str) -> Any:
+        if not isinstance(self.content, dict) or key not in self.content:
+            raise self.unusable(f" has no '{key}'")
+        return self.content[key]
+
+    def whole(self, key: str) -> int:
+        """Return a whole number; 7.0 is one, as some programs write all numbers."""
+        value = self.value(key)
+        if type(value) is int:
+            return value
+        if type(value) is float and value.is_integer() and abs(value) <= LARGEST_NUMBER:
+            return int(value)
+        raise self.unusable(f": {key} {brief(value)} is no whole number")
+
+    def side(self, key: str) -> int:
+        """Return a side of an image in pixels; 0 where the entry gives none."""
+        if self.content.get(key) is None:
+            return 0
+        side = self.whole(key)
+        if not 0 <= side <= LARGEST_NUMBER:
+            raise self.unusable(f": {key} {side}; 0 or more is needed")
+        return side
 
 
-def _entries(path: Path, wanted: str = "") -> Iterator[tuple[str, int, Any]]:
-    """Yield section, number in it, and value of each entry; of one section if it is wanted alone.
+def _entries(path: Path, wanted: Sequence[str] = SECTIONS) -> Iterator[_Entry]:
+    """Yield each entry of the wanted sections.
 
     Raises:
         BrokenInstancesError: not JSON, or a section is absent.
@@ -164,8 +189,9 @@ def _entries(path: Path, wanted: str = "") -> Iterator[tuple[str, int, Any]]:
         for section, values in read_members(path, MAX_BYTES):
             if section in missing and values is not None:
                 missing.remove(section)
-                if wanted in ("", section):
-                    yield from ((section, number, value) for number, value in enumerate(values))
+                if section in wanted:
+                    for number, value in enumerate(values):
+                        yield _Entry(value, section, number)
     except ValueError as error:
         raise BrokenInstancesError(f"it is not a valid JSON object: {error}") from error
     if missing:
@@ -181,64 +207,30 @@ class _Image(NamedTuple):
     size: tuple[int, int]
 
 
+def _image_of(entry: _Entry) -> _Image:
+    identity, name = entry.whole("id"), entry.value("file_name")
+    is_name = isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and "\0" not in name
+    try:
+        is_name = is_name and bool(os.fsencode(name))
+    except UnicodeEncodeError:  # half of a surrogate pair
+        is_name = False
+    if not is_name:
+        raise entry.unusable(f": file_name {brief(name)} cannot be the name of a file")
+    return _Image(identity, name, (entry.side("height"), entry.side("width")))
+
+
 class _Category(NamedTuple):
     id: int
     name: str
     supercategory: str
 
 
-class _UnusableError(ValueError):
-    """Why an entry cannot be used, behind its number."""
-
-
-def _value(entry: Any, key: str) -> Any:
-    if not isinstance(entry, dict) or key not in entry:
-        raise _UnusableError(f" has no '{key}'")
-    return entry[key]
-
-
-def _whole(entry: Any, key: str) -> int:
-    """Return a whole number; 7.0 is one, as some programs write all numbers."""
-    value = _value(entry, key)
-    if type(value) is int:
-        return value
-    if type(value) is float and value.is_integer() and abs(value) <= LARGEST_NUMBER:
-        return int(value)
-    raise _UnusableError(f": {key} {brief(value)} is no whole number")
-
-
-def _image_of(entry: Any) -> _Image:
-    identity, name = _whole(entry, "id"), _value(entry, "file_name")
-    if not _is_file_name(name):
-        raise _UnusableError(f": file_name {brief(name)} cannot be the name of a file")
-    return _Image(identity, name, (_side(entry, "height"), _side(entry, "width")))
-
-
-def _is_file_name(name: Any) -> bool:
-    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or "\0" in name:
-        return False
-    try:
-        os.fsencode(name)
-    except UnicodeEncodeError:  # half of a surrogate pair
-        return False
-    return True
-
-
-def _side(entry: Mapping[str, Any], key: str) -> int:
-    """Return a side of an image in pixels; 0 where the entry gives none."""
-    if entry.get(key) is None:
-        return 0
-    side = _whole(entry, key)
-    if not 0 <= side <= LARGEST_NUMBER:
-        raise _UnusableError(f": {key} {side}; 0 or more is needed")
-    return side
-
-
-def _category_of(entry: Any) -> _Category:
-    identity, name = _whole(entry, "id"), _value(entry, "name")
+def _category_of(entry: _Entry) -> _Category:
+    identity, name = entry.whole("id"), entry.value("name")
     if isinstance(name, (list, dict)) or name is None:
-        raise _UnusableError(f": name {brief(name)} is no text")
-    return _Category(identity, str(name), str(entry.get("supercategory") or "")[:_LONGEST_NAME])
+        raise entry.unusable(f": name {brief(name)} is no text")
+    supercategory = str(entry.content.get("supercategory") or "")[:_LONGEST_NAME]
+    return _Category(identity, str(name), supercategory)
 
 
 class _Objects:
@@ -253,22 +245,21 @@ class _Objects:
         self.faults: dict[int, str] = {}
         self.area_faults: dict[int, str] = {}
 
-    def add(self, entry: Any) -> None:
-        image, category = _whole(entry, "image_id"), _whole(entry, "category_id")
-        identity = entry.get("id")
+    def add(self, entry: _Entry) -> None:
+        self.image_ids.append(entry.whole("image_id"))
+        self.category_ids.append(entry.whole("category_id"))
+        identity, is_crowd, box, area, segmentation = map(entry.content.get, _KEYS)
         self.ids.append(identity if type(identity) is int else -1)
-        self.image_ids.append(image)
-        self.category_ids.append(category)
-        self._add_box(entry.get("bbox"))
-        self._add_area(entry.get("area"))
-        is_crowd = entry.get("iscrowd") or 0
-        if is_crowd not in (0, 1):
+        self._add_box(box)
+        known = type(area) in (int, float) and 0 <= area <= LARGEST_NUMBER
+        if area is not None and not known:
+            self.area_faults[len(self.ids) - 1] = f"area {brief(area)}; 0 or more is needed"
+        self.areas.append(area if known else np.nan)
+        if (is_crowd or 0) not in (0, 1):
             self._fault(f"iscrowd {brief(is_crowd)}; 0 or 1 is needed")
         self.crowds.append(is_crowd == 1)
         if self._segments:
-            self._add_segmentation(
-                None if is_crowd and not self._of_crowds else entry.get("segmentation")
-            )
+            self._add_segmentation(segmentation if self._of_crowds or not is_crowd else None)
 
     def _fault(self, text: str) -> None:
         self.faults.setdefault(len(self.ids) - 1, text)
@@ -281,12 +272,6 @@ class _Objects:
             pass
         self._fault(f"bbox {brief(box)}; {_BOX}")
         self.boxes.extend((0.0, 0.0, 0.0, 0.0))
-
-    def _add_area(self, area: Any) -> None:
-        known = type(area) in (int, float) and 0 <= area <= LARGEST_NUMBER
-        if area is not None and not known:
-            self.area_faults[len(self.ids) - 1] = f"area {brief(area)}; 0 or more is needed"
-        self.areas.append(area if known else np.nan)
 
     def _add_segmentation(self, segmentation: Any) -> None:
         num_pieces, num_runs, size = 0, 0, (0, 0)

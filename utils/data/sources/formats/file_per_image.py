@@ -50,7 +50,7 @@ class FilePerImage:
     """Read a file; None if it is not in the format, OSError or ValueError if it is broken."""
 
     def as_format(self, find: Callable[[Path], Splits] | None = None) -> Format:
-        """Return the entry of `annotated_images.py`, with another way to find splits if given."""
+        """Return the entry of `annotations.py`, with another way to find splits if given."""
         return Format(self.name, self.accepts, find or self.find, self.read)
 
     def accepts(self, path: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ Box = tuple[float, float, float, float]
 class AnnotatedFolder(NamedTuple):
     """Images, and the file or folder with their annotations."""
 
-    format: str  # its name in `annotated_images.py`; "": annotations are absent and not needed
+    format: str  # its name in `annotations.py`; "": annotations are absent and not needed
     annotations: Path  # a file, or a folder of one file an image
     images: Path  # the folder to which the names of images are relative
     image_list: Path | None = None  # a file that names those of a split; None for all
@@ -97,32 +97,45 @@ class Annotations:
     edge of the image; or from 0 to 1 where the size is `NORMALISED`.
     """
 
-    class_names: tuple[str, ...]  # in the format's order, then sorted
-    paths: tuple[str, ...]  # of the image files
+    class_names: Sequence[str]  # in the format's order, then sorted
+    paths: Sequence[str]  # of the image files
+    broken: Sequence[str]  # why an image cannot be used; mostly ""
+    left_out: Mapping[str, int]  # objects that are not trained on, by kind: "crowds"
     sizes: np.ndarray  # (N, 2) int64, height and width; or `NORMALISED`, or `UNKNOWN`
     starts: np.ndarray  # (N + 1,) int64: image i has the objects starts[i] up to starts[i + 1]
     class_index: np.ndarray  # (T,) int64, into class_names
     boxes_xyxy: np.ndarray  # (T, 4) float64
-    polygons: Polygons  # of the T objects, float64; no points: the object has only a box
-    broken: Mapping[int, str]  # why an image cannot be used, by its index
-    left_out: Mapping[str, int]  # objects that are not trained on, by kind: "crowds"
+    points_xy: np.ndarray  # (P, 2) float64, of the objects' outlines
+    point_starts: np.ndarray  # (T + 1,) int64, likewise; no points: the object has only a box
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    @property
+    def polygons(self) -> Polygons:
+        """The outlines of the T objects."""
+        return Polygons(self.points_xy, self.point_starts)
+
+    def objects(self, image: int) -> tuple[np.ndarray, np.ndarray, Polygons | None]:
+        """Return the objects of an image: classes, boxes, and outlines if any has one."""
+        first, end = self.starts[image : image + 2].tolist()
+        polygons = self.polygons.range(first, end)
+        return self.class_index[first:end], self.boxes_xyxy[first:end], polygons
 
 
 def collect(images: Iterable[ImageLabels], notes: FileNotes) -> Annotations:
     """Return the annotations of all images; two images of one file are both broken."""
     paths: list[str] = []
     sizes: list[tuple[int, int]] = []
+    broken: list[str] = []
     class_index, counts, num_points = array("q"), array("q"), array("q")
     boxes, points = array("d"), array("d")
     numbers: dict[str, int] = {}
-    broken: dict[int, str] = {}
     of_file: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
     for index, image in enumerate(images):
         paths.append(str(image.path))
         sizes.append(image.size)
+        broken.append(image.trouble or image.broken)
         counts.append(len(image.objects))
         for class_name, box, outline in image.objects:
             class_index.append(numbers.setdefault(class_name, len(numbers)))
@@ -130,36 +143,30 @@ def collect(images: Iterable[ImageLabels], notes: FileNotes) -> Annotations:
             points.frombytes(np.asarray(outline, np.float64).tobytes())
             num_points.append(len(outline))
         notes.left_out.update(image.left_out)
-        if reason := image.trouble or image.broken:
-            broken[index] = reason
         if not image.trouble:
             of_file[paths[-1]].append((index, image.called))
+    for group in filter(lambda found: len(found) > 1, of_file.values()):
+        (_, first), (_, second), *_ = group
+        for index, _ in group:  # whose labels are right is not known
+            broken[index] = broken[index] or (
+                f"{first} and {second} are both this file; remove one, or put the files into "
+                "folders as the labelling tool has them"
+            )
     class_names = (*notes.class_names, *sorted(set(numbers) - set(notes.class_names)))
     number_of = {name: number for number, name in enumerate(class_names)}
     class_of = np.array([number_of[name] for name in numbers], np.int64)
     return Annotations(
         class_names,
         tuple(paths),
+        tuple(broken),
+        dict(notes.left_out),
         np.array(sizes, np.int64).reshape(-1, 2),
         starts_of(np.array(counts)),
         class_of[np.array(class_index, np.int64)],
         np.frombuffer(boxes, np.float64).reshape(-1, 4),
-        Polygons(np.frombuffer(points, np.float64).reshape(-1, 2), starts_of(np.array(num_points))),
-        dict(_repeated(of_file.values())) | broken,
-        dict(notes.left_out),
+        np.frombuffer(points, np.float64).reshape(-1, 2),
+        starts_of(np.array(num_points)),
     )
-
-
-def _repeated(images_of_files: Iterable[list[tuple[int, str]]]) -> Iterator[tuple[int, str]]:
-    """Yield the images that share a file, with the reason: whose labels are right is not known."""
-    for images in images_of_files:
-        if len(images) > 1:
-            (_, first), (_, second), *_ = images
-            reason = (
-                f"{first} and {second} are both this file; remove one, or put the files into "
-                "folders as the labelling tool has them"
-            )
-            yield from ((index, reason) for index, _ in images)
 
 
 def box_around(outline_xy: np.ndarray) -> Box:

@@ -65,14 +65,6 @@ def test_a_rectangle_has_four_corners_and_a_ring_one_bridge():
     assert len(mask_outline(as_text(mask))) == 4 + 4 + 2  # there and back
 
 
-def test_memory_is_that_of_the_runs_and_not_of_the_image():
-    side = 1 << 20
-    runs = {"size": [side, 1000], "counts": [side + 7, side * 5, side * (1000 - 6) - 7]}
-    outline = mask_outline(runs)
-    assert outline.min(0).tolist() == [1, 0] and outline.max(0).tolist() == [7, side]
-    assert len(outline) == 8
-
-
 @pytest.mark.parametrize(("size", "counts", "text"), [
     (None, [4], "size None"), ([2], [4], r"size \[2\]"), ([2, 0], [0], r"size \[2, 0\]"),
     ([2, 2.0], [4], "size"), ([2, 1 << 21], [1 << 22], "size"),

@@ -11,6 +11,9 @@ import numpy as np
 
 from utils.boxes import clip_boxes
 from utils.colours import RGB
+from utils.data.loading.reading import decode
+from utils.data.sources.samples import Sample
+from utils.errors import DatasetError
 from utils.html import Html, text
 
 LONG_SIDE = 320  # pixels: a screen of double density shows them as 160, one of a phone's columns
@@ -28,6 +31,14 @@ class Crop(NamedTuple):
     detail: str
     boxes: Sequence[tuple[Sequence[float], RGB]] = ()  # xyxy in pixels of the image; last on top
     focus: Sequence[float] | None = None  # xyxy of what is shown with its surroundings; None: all
+
+
+def shown_image(sample: Sample) -> np.ndarray | None:
+    """Return the image of a sample, (H, W, 3) uint8 RGB; None if it cannot be read any more."""
+    try:
+        return decode(sample)[..., ::-1]
+    except DatasetError:
+        return None
 
 
 def crop_grid(crops: Iterable[Crop]) -> Html:

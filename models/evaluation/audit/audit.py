@@ -12,10 +12,12 @@ import numpy as np
 import backend
 from backend.checks import CPU
 from models.detector import require_image_size
+from models.evaluation.audit.audit_config import AuditConfig
+from models.evaluation.audit.findings import KINDS, LEAST_SCORE, NOTHING, WORTH, Auditor
+from models.evaluation.audit.report import WORDS, Audit, audit_page, summary, write_table
 from models.evaluation.evaluate import evaluate
 from models.inference.predictor import class_names_of, make_predictor
 from utils.atomic_files import atomic_text_file
-from utils.cli.audit_config import AuditConfig
 from utils.data.loading.items import items_of
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import ground_truth
@@ -23,11 +25,9 @@ from utils.data.sources.dataset_yaml import DatasetSpec
 from utils.data.sources.samples import Sample
 from utils.detections import Detections, GroundTruth
 from utils.errors import UserError, brief
-from utils.evaluation.audit.findings import KINDS, LEAST_SCORE, NOTHING, WORTH, Auditor
-from utils.evaluation.audit.report import WORDS, Audit, audit_page, summary, write_table
 from utils.evaluation.nms import SuppressionSettings
 from utils.processes.cores import loader_workers
-from utils.state.folder import create_run_folder
+from utils.run_folder import create_run_folder
 from utils.text import count, say
 from utils.weights.checkpoint import Checkpoint
 from utils.weights.transfer import match_classes

@@ -17,14 +17,15 @@ from typing import NamedTuple
 from utils.data.image.header import check_size
 from utils.data.records.layout import (
     SUFFIX,
-    RecordPlace,
     RecordTable,
+    damaged_record,
     forget_open_files,
     read_record,
     read_start,
     read_table,
 )
-from utils.data.sources.label_file import MAX_LABEL_BYTES, Labels, label_path, parse_labels
+from utils.data.sources.image_source import ImageSource, Records
+from utils.data.sources.label_file import MAX_LABEL_BYTES, label_name
 from utils.errors import DatasetError
 from utils.image_limits import MAX_SIDE, MIN_SIDE
 from utils.text import count
@@ -128,21 +129,16 @@ def check_entry(entry: ImageEntry) -> None:
         raise BrokenIndexError(f"its labels have over {MAX_LABEL_BYTES} bytes")
 
 
-@dataclass(frozen=True)
-class RecordImage:
-    """An image in a record file; of the same shape as `labels.ImageFile`."""
+@dataclass(frozen=True, slots=True)
+class RecordImage(ImageSource):
+    """An image in a record file, its path that of the file and then its name in it."""
 
     entry: ImageEntry
-    place: RecordPlace
-
-    @property
-    def path(self) -> Path:
-        """The record file, then the image's name in it: what messages and image ids show."""
-        return self.place.path / self.entry.name
 
     @property
     def labels_at(self) -> str:
-        return str(self.place.path / label_path(Path(self.entry.name)))
+        name = self.entry.name
+        return str(self.path).removesuffix(name) + label_name(name)
 
     def state(self, now_ns: int) -> bytes | None:
         """Return the entry of the index, which is all that is read."""
@@ -159,16 +155,8 @@ class RecordImage:
         check_size(size, max_pixels)
         return size
 
-    def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
-        """Return the objects, or raise BrokenLabelError."""
-        return parse_labels(self.entry.labels, num_classes)
-
-
-def find_record_files(entry: Path) -> list[Path]:
-    """Return the record files that a dataset YAML's entry names: one, or a folder's by name."""
-    if entry.is_dir():
-        return sorted(path for path in entry.glob(f"*{SUFFIX}") if path.is_file())
-    return [entry] if entry.suffix == SUFFIX and entry.is_file() else []
+    def label_bytes(self) -> bytes | None:
+        return self.entry.labels
 
 
 def read_record_images(path: Path) -> list[RecordImage]:
@@ -186,7 +174,10 @@ def read_record_images(path: Path) -> list[RecordImage]:
             "what such records hold is not guessed, and pickles are never loaded: pack the images "
             "themselves with `python -m utils.data.records pack`"
         )
-    return [RecordImage(entry, table.place(number)) for number, entry in enumerate(entries)]
+    return [
+        RecordImage(path / entry.name, entry, place=table.place(number))
+        for number, entry in enumerate(entries)
+    ]
 
 
 def read_index(table: RecordTable) -> list[ImageEntry] | None:
@@ -202,8 +193,13 @@ def read_index(table: RecordTable) -> list[ImageEntry] | None:
         read_record(place)
         return None
     if place.length > MAX_INDEX_BYTES:
-        raise place.damaged(f"is an index of {place.length} bytes; {MAX_INDEX_BYTES} are accepted")
+        raise damaged_record(
+            place, f"is an index of {place.length} bytes; {MAX_INDEX_BYTES} are accepted"
+        )
     try:
         return decode_index(read_record(place).tobytes(), len(table) - 1)
     except BrokenIndexError as error:
-        raise place.damaged(f"is an index that {error}") from error
+        raise damaged_record(place, f"is an index that {error}") from error
+
+
+RECORDS = Records(SUFFIX, read_record_images, read_record)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from utils.data.loading.reading import read_image_bytes
+from utils.atomic_files import new_folder
 from utils.data.records.layout import MAX_RECORD_BYTES, SUFFIX, write_records
-from utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
-from utils.data.sources.record_images import (
+from utils.data.records.record_images import (
     MAX_INDEX_BYTES,
     BrokenIndexError,
     ImageEntry,
@@ -22,53 +19,18 @@ from utils.data.sources.record_images import (
     encode_entry,
     encode_index,
 )
+from utils.data.sources.dataset_yaml import dataset_yaml_text
+from utils.data.sources.image_source import read_image_bytes
+from utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
 from utils.data.sources.samples import Sample
 from utils.errors import DatasetError
 from utils.polygons import without_outlines
 from utils.progress import Progress
 from utils.text import count
-from utils.yaml_files import yaml_text
 
 _FEWEST_POINTS = 3  # of a polygon; a line of fewer numbers is a box
 
 log = logging.getLogger("records")
-
-
-def refuse_existing(path: Path, flag: str = "--out") -> None:
-    """Raise DatasetError when there is something at the path of a new folder."""
-    if os.path.lexists(path):
-        raise DatasetError(f"{flag} {path} exists and is not written over; name a new folder")
-
-
-@contextmanager
-def new_folder(path: Path, flag: str = "--out") -> Iterator[Path]:
-    """Yield a folder to fill; it becomes `path` when the block ends, or is removed if it fails.
-
-    Args:
-        flag: the one that named it, for messages.
-
-    Raises:
-        DatasetError: `path` exists, or something cannot be written.
-    """
-    refuse_existing(path, flag)
-    path = path.absolute()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as temporary:
-            folder = Path(temporary) / path.name
-            folder.mkdir()
-            yield folder
-            os.rename(folder, path)
-    except OSError as error:
-        raise DatasetError(
-            f"{flag} {path}: cannot be written, and nothing was left there: {error.strerror}; "
-            "free some space, or name a folder that can be written to"
-        ) from error
-
-
-def dataset_yaml_text(entries: Mapping[str, str], class_names: Sequence[str]) -> str:
-    """Return a dataset YAML that names an entry of its own folder for each split."""
-    return yaml_text({"path": ".", **entries, "names": dict(enumerate(class_names))})
 
 
 def pack_samples(
@@ -158,7 +120,7 @@ def _pack_split(
 
         def records(part: slice) -> Iterator[np.ndarray]:
             for sample in samples[part]:
-                yield read_image_bytes(sample)
+                yield read_image_bytes(sample.image_path, sample.record)
                 progress.update()
             yield np.frombuffer(encode_index(entries[part]), np.uint8)
 

@@ -1,0 +1,155 @@
+"""--split: which images are for training if a dataset does not say it.
+
+The side of an image depends only on the name of its file, but near-duplicates are kept on one side:
+that of the image whose name has the lowest rank, a second hash. A new image in a group of n decides
+the side of the group with a probability of 1 / (n + 1), else it joins them; no other group moves.
+What images look like is kept between runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from utils.array_cache import state_of_files
+from utils.data.image.decoding import read_as
+from utils.data.image.fingerprint import (
+    NO_FINGERPRINT,
+    UNKNOWN,
+    Fingerprint,
+    fingerprint_of,
+    join_equal,
+    near_duplicates,
+)
+from utils.data.image.header import BrokenImageError
+from utils.data.sources.image_source import ImageSource, image_of, read_image_bytes
+from utils.data.sources.labels import require_same_images
+from utils.data.sources.scan_memory import Memory, scan
+from utils.errors import DatasetError
+from utils.processes.world import ALONE, World
+from utils.text import count
+
+WORK = "looking for near-duplicates"
+MOST_DECODED = 50_000_000  # of an image that is decoded here: 150 MB in each of the threads
+_MOST_THREADS = 8
+_COPY = ".rf."  # Roboflow calls the augmented copies of a.jpg a_jpg.rf.HASH.jpg
+_UNIT = 2**48
+
+
+def draw_training(names: Sequence[str], groups: np.ndarray, train_part: float) -> np.ndarray:
+    """Return which images are for training, (N,) bool: about `train_part` of all groups.
+
+    Args:
+        names: of the image files, without their folders.
+        groups: as of `group_copies`.
+
+    Raises:
+        DatasetError: all of them are, or none is.
+    """
+    hashes = np.array([_hashes_of(name) for name in names], np.int64).reshape(-1, 2)
+    places, ranks = hashes.T
+    # Sorted by group, and in it by rank: the first of each group speaks for it.
+    order = np.lexsort((ranks, groups))
+    numbers, first, group_of = np.unique(groups[order], return_index=True, return_inverse=True)
+    speaks = places[order][first] < train_part * _UNIT
+    is_train = np.empty(len(names), bool)
+    is_train[order] = speaks[group_of]
+    if is_train.all() or not is_train.any():
+        side = "validation" if is_train.any() else "training"
+        raise DatasetError(
+            f"--split {train_part:g} leaves no image for {side}: {count(len(names), 'image')}, "
+            f"{len(numbers)} when near-duplicates count once; use another fraction, add images, or "
+            "name a folder of images for validation in a dataset YAML"
+        )
+    return is_train
+
+
+def group_copies(names: Sequence[str], fingerprints: Sequence[Fingerprint]) -> np.ndarray:
+    """Return a number for each image, (N,) int64: near-duplicates and augmented copies have one."""
+    origins = [_original_of(name) for name in names]
+    copied = {origin for name, origin in zip(names, origins, strict=True) if _COPY in name}
+    keys = [_hashes_of(name)[0] + 1 if origin in copied else UNKNOWN
+            for name, origin in zip(names, origins, strict=True)]  # fmt: skip
+    return join_equal(near_duplicates(fingerprints), np.array(keys, np.uint64))
+
+
+def _original_of(name: str) -> str:
+    """Return what a file and its augmented copies by Roboflow have in common."""
+    before, _, after = name.partition(_COPY)
+    return (before if before and after else name).replace(".", "_")
+
+
+def _hashes_of(name: str) -> tuple[int, int]:
+    """Return the place and the rank of an image, of 48 bits each; copies have those of it."""
+    # Not those of `place_of`: --fraction takes a part of either side.
+    digest = hashlib.sha256(b"split\0" + os.fsencode(_original_of(name))).digest()
+    return int.from_bytes(digest[:6], "big"), int.from_bytes(digest[6:12], "big")
+
+
+def place_of(name: str) -> float:
+    """Return the place of a file's name among all names, from 0 to below 1."""
+    digest = hashlib.sha256(os.fsencode(name)).digest()
+    return int.from_bytes(digest[:6], "big") / _UNIT
+
+
+def read_fingerprints(
+    images: Sequence[Path | ImageSource], world: World = ALONE
+) -> list[Fingerprint]:
+    """Return the fingerprint of each image, on all ranks; none of a file that cannot be read.
+
+    What was read is kept in the user's cache folder: an image is read again when it was changed,
+    or has no look.
+
+    Raises:
+        DatasetError: the ranks have different images.
+    """
+    require_same_images(images, world)
+    folders = {os.path.abspath(image_of(image).path.parent) for image in images}
+    memory = Memory.of("fingerprints", *sorted(folders))
+    known = (memory.read() or {}).get("rows", np.zeros((0, 3), np.int64))
+    mine = [image_of(image) for image in world.process.shard(images)]
+    rows = np.concatenate(world.all_gather(_rows_of(mine, known)))
+    if world.process.local_rank == 0 and not np.array_equal(rows, known):
+        memory.write({"rows": rows}, len(rows))
+    return [Fingerprint(*row) for row in rows[:, 1:].copy().view(np.uint64).tolist()]
+
+
+def _rows_of(images: Sequence[ImageSource], known: np.ndarray) -> np.ndarray:
+    """Return (N, 3) int64: the keys of images and their fingerprints, read or known."""
+
+    def state(index: int, now_ns: int) -> bytes | None:
+        image, place = images[index], images[index].place
+        file = state_of_files((str(image.path if place is None else place.path),), now_ns)
+        return None if file is None else file + repr(place and place[1:]).encode()
+
+    keys, rows, parts = scan(
+        WORK,
+        len(images),
+        state,
+        lambda index: read_fingerprint(images[index]),
+        lambda results: np.array(results, np.uint64),
+        known[:, 0],
+        _MOST_THREADS,
+    )
+    found = np.zeros((len(images), 2), np.int64)
+    found[rows >= 0] = known[rows[rows >= 0], 1:]
+    found[rows < 0] = np.concatenate([np.zeros((0, 2), np.uint64), *parts]).view(np.int64)
+    # An unknown look may be a disk's error, which passes without a change of the file.
+    return np.column_stack([keys * (found[:, 1] != UNKNOWN), found])
+
+
+def read_fingerprint(image: ImageSource) -> Fingerprint:
+    """Return the fingerprint of an image; none if its file cannot be read."""
+    return read_as(image.path, partial(_read, image))
+
+
+def _read(image: ImageSource) -> Fingerprint:
+    try:
+        return fingerprint_of(read_image_bytes(image.path, image.place), MOST_DECODED)
+    except (BrokenImageError, DatasetError):  # the scan of the labels names it
+        return NO_FINGERPRINT

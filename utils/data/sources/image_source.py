@@ -1,0 +1,109 @@
+"""An image that can be scanned: where its bytes are, its size, and what is labelled on it.
+
+Files that hold many images are the business of wings, each of which registers one kind of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from utils.array_cache import state_of_files
+from utils.data.image.header import read_image_size
+from utils.data.sources.label_file import Labels, label_file_of, parse_labels, read_label_bytes
+from utils.data.sources.samples import RecordPlace
+from utils.errors import DatasetError
+from utils.image_limits import MAX_IMAGE_BYTES
+from utils.regular_files import read_bytes
+
+WINGS = ("utils.data.records",)  # packages with a RECORDS each
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSource(ABC):
+    """An image that can be scanned, and what is labelled on it."""
+
+    path: Path  # of its file; of a record its file and then its name
+    place: RecordPlace | None = field(default=None, kw_only=True)  # None: a file of its own
+
+    @property
+    @abstractmethod
+    def labels_at(self) -> str:
+        """Where its labels are, or would be, for messages."""
+
+    @abstractmethod
+    def state(self, now_ns: int) -> bytes | None:
+        """Return what its size and labels depend on, besides arguments; None if unsure."""
+
+    def read_size(self, max_pixels: int) -> tuple[int, int]:
+        """Return (height, width) in pixels as decoded, or raise BrokenImageError."""
+        return read_image_size(self.path, max_pixels)
+
+    def label_bytes(self) -> bytes | None:
+        """Return its label file, None if it lacks one; b"" if its labels are no such file."""
+        return b""
+
+    def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
+        """Return the objects of an image of that size, or raise BrokenLabelError."""
+        return parse_labels(self.label_bytes(), num_classes)
+
+
+class ImageFile(ImageSource):
+    """An image in a file of its own, with a label file in YOLO's format."""
+
+    __slots__ = ()
+
+    @property
+    def labels_at(self) -> str:
+        return label_file_of(str(self.path))
+
+    def state(self, now_ns: int) -> bytes | None:
+        """Return size and times of both files; None if one has just been changed."""
+        return state_of_files((str(self.path), self.labels_at), now_ns)
+
+    def label_bytes(self) -> bytes | None:
+        return read_label_bytes(Path(self.labels_at))
+
+
+def image_of(source: Path | ImageSource) -> ImageSource:
+    """Return an image source; a path becomes an `ImageFile`."""
+    return ImageFile(source) if isinstance(source, Path) else source
+
+
+class Records(NamedTuple):
+    """A kind of file that holds many images."""
+
+    suffix: str  # of its files
+    images: Callable[[Path], Sequence[ImageSource]]
+    """The images of a file, each with its place; DatasetError if the file is damaged."""
+    read: Callable[[RecordPlace], np.ndarray]
+    """The bytes of an image, (N,) uint8; DatasetError if they are damaged."""
+
+
+@cache
+def record_kinds() -> Mapping[str, Records]:
+    """Return the kinds of record files by their suffix."""
+    wings = [importlib.import_module(wing) for wing in WINGS if importlib.util.find_spec(wing)]
+    return {wing.RECORDS.suffix: wing.RECORDS for wing in wings}
+
+
+def read_image_bytes(path: Path, place: RecordPlace | None) -> np.ndarray:
+    """Return the bytes of an image as on disk, (N,) uint8.
+
+    Raises:
+        DatasetError: the file cannot be read, or the record is damaged.
+    """
+    if place is not None:
+        return record_kinds()[place.path.suffix].read(place)
+    try:
+        return np.frombuffer(read_bytes(path, MAX_IMAGE_BYTES), np.uint8)
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
