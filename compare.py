@@ -29,7 +29,7 @@ from utils.comparison.statistics import Document
 from utils.errors import UserError
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
-from utils.state.folder import RunLock, create_run_folder
+from utils.run_folder import RunLock, create_run_folder
 from utils.text import say
 
 

@@ -26,7 +26,7 @@ from utils.processes.ranks import joined
 from utils.processes.suspend import StopRequests, listening
 from utils.processes.world import ALONE, World
 from utils.report.events import check_loggers
-from utils.state.folder import RunLock
+from utils.run_folder import RunLock
 from utils.state.job import Job, Session, read_data, require_equal_data, train_loader
 from utils.state.resume import (
     ResumePoint,
@@ -34,8 +34,8 @@ from utils.state.resume import (
     require_same_point,
     resumed_config,
 )
-from utils.tasks.table import complete_flags, find_task
-from utils.weights.load import load_weights
+from utils.tasks.find import complete_flags, find_task, task_of_flags, without_effect
+from utils.weights.load import load_weights, stored_model
 
 WINGS = ("utils.evolution.search",)  # modules whose `evolve` searches hyper-parameters
 
@@ -47,7 +47,7 @@ def main() -> None:
     with listening(values["suspend_file"], values["time_limit"]) as stop:
         point = find_resume_point(values, given)
         if point is None:
-            config = complete_flags(values, given)
+            config = complete_flags(values, given, stored_model)
             check_loggers(config.loggers)
             hyp = read_hyperparameters(config.hyp, config.override)
         else:
@@ -59,7 +59,8 @@ def main() -> None:
         height = config.image_size // 2 if config.rect else config.image_size
         require_transforms(config.albumentations, (height, config.image_size))
         if config.evolve:
-            return import_module(WINGS[0]).evolve(config, hyp, stop)
+            task = task_of_flags(vars(config), stored_model)
+            return import_module(WINGS[0]).evolve(task, config, hyp, stop)
         launch(config.backend, config.device, config.nproc, config.check_processes, stop)
         if config.bind_numa:
             log.info(bind_numa(config.device))
@@ -85,8 +86,8 @@ def run(
         given = (config.task, config.cfg) if point is None else ("", "")  # a --cfg may be gone
         source = start or point
         task = find_task(*given, source.header.model if source else {})
-        data = read_data(config, task.items(config), task.check_samples, world)
-        for name in task.without_effect(hyp):
+        data = read_data(config, task.name, world)
+        for name in without_effect(task, hyp):
             log.info("%s has no effect on the task %s", name, task.name)
         job = Job(config, hyp, data, Session(stop, lock, world), start, point)
         if point is not None:

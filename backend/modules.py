@@ -1,4 +1,4 @@
-"""What both frameworks that train do alike with modules; imports no framework.
+"""What both frameworks that train do alike with modules, several ranks and Adam; imports neither.
 
 Their modules have the same methods. `nn` and `autograd` of each backend take these functions;
 `contract.NN` and `contract.Autograd` say what each one promises.
@@ -6,14 +6,21 @@ Their modules have the same methods. `nn` and `autograd` of each backend take th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from backend import checks
 from backend.contract import Stage
+
+GATHERED_DTYPES = ("float32", "float64", "int64", "uint8")
+BETA2 = 0.999
+EPSILON = 1e-8
+MOMENTS = ("first_moment", "second_moment")  # of each parameter: `conv.weight.first_moment`
+UPDATES = "updates"  # the state array that counts them
 
 
 def named_parameters(module: Any) -> Iterator[tuple[str, Any]]:
@@ -88,3 +95,100 @@ def value_and_backward(
     with stage("backward"):
         terms.total.backward()
     return terms
+
+
+def all_gather(
+    array: np.ndarray,
+    world_size: int,
+    gather_equal: Callable[[np.ndarray], list[np.ndarray]],
+) -> list[np.ndarray]:
+    """Return the arrays (N_r, ...) of all ranks, in their order; `contract.Dist.all_gather`.
+
+    Args:
+        gather_equal: gathers arrays of one shape and dtype.
+    """
+    if array.ndim == 0 or array.dtype.name not in GATHERED_DTYPES:
+        raise ValueError(
+            f"all_gather takes (N, ...) arrays of {', '.join(GATHERED_DTYPES)}, "
+            f"not {array.shape} {array.dtype}"
+        )
+    if world_size == 1:
+        return [array.copy()]
+    lengths = [int(found[0]) for found in gather_equal(np.array([len(array)], np.int64))]
+    if max(lengths) == 0:
+        return [array.copy() for _ in lengths]
+    padded = np.zeros((max(lengths), *array.shape[1:]), array.dtype)
+    padded[: len(array)] = array
+    return [rows[:length] for rows, length in zip(gather_equal(padded), lengths, strict=True)]
+
+
+def normalize(
+    x: Any, norm: Any, ops: Any, sum_over_ranks: Callable[[Any], Any]
+) -> tuple[Any, Any, Any]:
+    """Normalize with the mean and variance of all ranks' images.
+
+    Mean and variance take two exchanges. E[x²] - E[x]² would need one, but it loses digits.
+
+    Args:
+        x: (B, C, H, W) of this rank; B may be 0.
+        norm: the BatchNorm module: weight, bias and eps.
+        ops: `contract.Ops` of the framework.
+        sum_over_ranks: differentiable; its gradient is the sum of the ranks' gradients.
+
+    Returns:
+        The normalized x; mean (C,) and unbiased variance (C,), for the running statistics.
+
+    Raises:
+        ValueError: all ranks together have one value per channel, or none.
+    """
+    channels = x.shape[1]
+    pixels = float(x.shape[0] * x.shape[2] * x.shape[3])
+    own_count = ops.full((1,), pixels, ops.dtype_of(x), ops.device_of(x))
+    sums = sum_over_ranks(ops.cat([x.sum((0, 2, 3)), own_count], 0))
+    mean, count = sums[:channels] / sums[channels:], sums[channels:].detach()
+    # Only a rank of one value or none has the host wait for the number, but each of those does.
+    if pixels <= 1.0 and (found := int(ops.to_numpy(count)[0])) < 2:
+        raise ValueError(f"BatchNorm needs several values per channel, not {found} of all ranks")
+    centred = x - mean.reshape(1, channels, 1, 1)
+    variance = sum_over_ranks((centred * centred).sum((0, 2, 3))) / count
+    factor = (variance + norm.eps) ** -0.5 * norm.weight
+    y = centred * factor.reshape(1, channels, 1, 1) + norm.bias.reshape(1, channels, 1, 1)
+    return y, mean.detach(), (variance * count / (count - 1.0)).detach()
+
+
+class AdamConstants(NamedTuple):
+    """What w -= rate * m / (sqrt(v) + epsilon) needs, each a float32 number."""
+
+    rate: float  # the learning rate with its bias correction
+    epsilon: float
+    beta1: float
+    beta2: float
+
+
+def adam_constants(learning_rate: float, momentum: float, update: int) -> AdamConstants:
+    """Return the constants of an update, counted from 1, with the bias corrections folded in.
+
+    Raises:
+        ValueError: momentum outside [0, 1).
+
+    Source: Kingma & Ba 2015, arXiv:1412.6980, end of section 2. Folded in, the corrections are
+    rounded once, here: OneFlow's kernel keeps them as float32, PyTorch's function as float64.
+    """
+    beta1, beta2 = checks.as_float32(momentum), checks.as_float32(BETA2)
+    if not 0 <= beta1 < 1:
+        raise ValueError(f"momentum {momentum} is beta1 of Adam, which must be from 0 to below 1")
+    second = math.sqrt(1 - beta2**update)
+    rate = checks.as_float32(learning_rate) * second / (1 - beta1**update)
+    epsilon = checks.as_float32(EPSILON) * second
+    return AdamConstants(checks.as_float32(rate), checks.as_float32(epsilon), beta1, beta2)
+
+
+def count_updates(arrays: Mapping[str, np.ndarray]) -> int:
+    """Return how many updates the state arrays of Adam have seen; 0 for no arrays.
+
+    Raises:
+        ValueError: arrays that do not say it, such as those of another optimizer.
+    """
+    if arrays and UPDATES not in arrays:
+        raise ValueError(f"optimizer state {UPDATES!r} is missing: this is no state of Adam")
+    return int(arrays.get(UPDATES, np.array(0)))

@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
+from backend.cores import choose_threads
 from backend.launchers import LAUNCHERS, backend_of_launcher
-from backend.openmp import choose_threads
 
 ENVIRONMENT_VARIABLE = "YOLO_BACKEND"
 

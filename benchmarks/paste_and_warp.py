@@ -17,9 +17,9 @@ from utils.data.augment.copy_paste import CopyPaste, choose_copies, choose_objec
 from utils.data.augment.finishing import finish
 from utils.data.augment.geometry import Warp, warp_polygons
 from utils.data.augment.sample import Augmentation, Scene, draw_augmentation
-from utils.data.image.labelled import LabelledImage, Objects, join_objects, letterbox_labelled
+from utils.data.image.labelled import LabelledImage, join_objects, letterbox_labelled
 from utils.data.image.letterbox import FILL, fit_long_side, resize
-from utils.data.loading.reading import read_image
+from utils.data.loading.reading import decode, objects_of
 from utils.data.randomness import sample_generator
 from utils.data.sources.samples import Sample
 from utils.polygons import join_polygons
@@ -51,7 +51,9 @@ def plain_item(
     """Return the training sample that `TrainBatches` makes from the same arguments."""
     generator = sample_generator(seed, epoch, index)
     draw = draw_augmentation(config.in_epoch(epoch), generator, index, len(samples))
-    return plain_augment(draw, [read_image(samples[tile]) for tile in draw.samples], image_size)
+    shown = [samples[tile] for tile in draw.samples]
+    images = [LabelledImage(decode(sample), *objects_of(sample)) for sample in shown]
+    return plain_augment(draw, images, image_size)
 
 
 def plain_augment(
@@ -68,11 +70,7 @@ def plain_augment(
 def blend(first: LabelledImage, second: LabelledImage, ratio: float) -> LabelledImage:
     """Return the weighted sum of two images in float64, truncated, with the objects of both."""
     image = (first.image * ratio + second.image * (1 - ratio)).astype(np.uint8)
-    return LabelledImage(image, *join_objects(_objects(first), _objects(second)))
-
-
-def _objects(item: LabelledImage) -> Objects:
-    return Objects(item.class_index, item.boxes_xyxy, item.polygons)
+    return LabelledImage(image, *join_objects(first.objects, second.objects))
 
 
 def _plain_scene(scene: Scene, images: Sequence[LabelledImage], image_size: int) -> LabelledImage:
@@ -84,7 +82,7 @@ def _plain_scene(scene: Scene, images: Sequence[LabelledImage], image_size: int)
 
 def paste_copies(item: LabelledImage, drawn: CopyPaste) -> LabelledImage:
     """Paste mirrored objects of a canvas onto it."""
-    objects, width = _objects(item), item.size[1]
+    objects, width = item.objects, item.size[1]
     chosen = choose_copies(choose_objects(drawn, objects), objects, width)
     if not len(chosen):
         return item
@@ -109,7 +107,7 @@ def warp_labelled(item: LabelledImage, warp: Warp, output_size: tuple[int, int])
     """Warp an image and its objects to (height, width); drop those cut too small."""
     matrix = warp.matrix(item.size, output_size)
     image = warp_image(item.image, matrix, output_size)
-    return LabelledImage(image, *warp_objects(_objects(item), warp, matrix, output_size))
+    return LabelledImage(image, *warp_objects(item.objects, warp, matrix, output_size))
 
 
 def warp_image(image: np.ndarray, matrix: np.ndarray, output_size: tuple[int, int]) -> np.ndarray:

@@ -98,7 +98,7 @@ def start(name: str, candidate: Candidate, flags: argparse.Namespace, chosen: st
     """Build a new state of train.py that updates its weights at each batch."""
     from models.detector import Detector
     from models.graph import read_model_yaml
-    from models.training.state import build_state
+    from models.training.start import build_state
 
     given = ["--cfg", str(flags.cfg), "--img", str(flags.img), "--batch", str(flags.batch)]
     given += ["--amp", "off"]  # a GPU would choose a half precision, for the plain path too

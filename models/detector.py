@@ -10,11 +10,11 @@ import numpy as np
 
 from backend import nn, ops
 from backend.contract import Tensor
-from models.blocks.conv import Conv, gains_from_channels_last
+from models.blocks.conv import Conv
 from models.graph import IMAGE, ModelSpec, coarsest_stride, plan_layers
 from models.heads.base import Head
-from utils.data.loading.memory import require_memory
 from utils.errors import UserError
+from utils.memory import require_memory
 from utils.text import count
 
 
@@ -26,7 +26,12 @@ class Detector(nn.Module):
         model: its layers; the list's name is part of the public parameter names.
         head: the last layer.
         head_name: what the names of its parameters begin with.
+        stride: pixels that image sides must be a multiple of: that of the coarsest map.
+        fixed_size, takes_arrays: as a `Predictor`, it takes tensors of images of any size.
     """
+
+    fixed_size: tuple[int, int] | None = None
+    takes_arrays = False
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -37,7 +42,7 @@ class Detector(nn.Module):
             if isinstance(part, Conv) and part.activation is not None:
                 part.activation = spec.activation
         self.head_name = f"model.{len(layers) - 1}."
-        self._stride = coarsest_stride(layers)
+        self.stride = coarsest_stride(layers)
         self._attention = [
             (stride, cost.heads) for layer in layers for stride, cost in layer.costs if cost.heads
         ]
@@ -47,21 +52,6 @@ class Detector(nn.Module):
     @property
     def head(self) -> Head:
         return self.model[len(self.spec.layers) - 1]
-
-    @property
-    def stride(self) -> int:
-        """Pixels that image sides must be a multiple of: that of the coarsest map."""
-        return self._stride
-
-    @property
-    def fixed_size(self) -> tuple[int, int] | None:
-        """None: it takes images of any size."""
-        return None
-
-    @property
-    def takes_arrays(self) -> bool:
-        """False: it takes tensors."""
-        return False
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
         """Raise UserError if this machine's memory cannot hold the maps of images (B, 3, H, W).
@@ -197,18 +187,3 @@ def check_image_size(size: int, stride: int, flag: str = "--img") -> None:
         raise UserError(
             f"{flag} {size} is no multiple of the model's stride {stride}; use {fitting}"
         )
-
-
-def images_to_tensor(
-    images: np.ndarray, device: str, dtype: str = "float32", channels_last: bool | None = None
-) -> Tensor:
-    """Map (B, 3, H, W) uint8 to float tensor of the same shape in [0, 1].
-
-    The layers keep the layout of their images; None chooses the one that the device gains from.
-    """
-    if channels_last is None:
-        channels_last = gains_from_channels_last(device, dtype)
-    pixels = images.transpose(0, 2, 3, 1)
-    if channels_last and pixels.flags.c_contiguous:  # as `np.stack` leaves decoded images
-        return ops.normalize_images(ops.tensor(pixels, device).permute(0, 3, 1, 2), dtype, True)
-    return ops.normalize_images(ops.tensor(images, device), dtype, channels_last)

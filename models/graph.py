@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import models.blocks
-import models.heads  # noqa: F401  both register their blocks
 from models.blocks.conv import Activation, find_activation
 from models.blocks.registry import MAX_CHANNELS, LayerPlan, LayerRequest, find_block, names_of
 from models.heads.base import Head
@@ -110,7 +108,7 @@ def plan_layers(spec: ModelSpec) -> list[LayerPlan]:
     Raises:
         UserError: names the layer that cannot be made, or from which on it is too much.
     """
-    image = LayerPlan(lambda: None, 0, spec.image_channels, 1)
+    image = LayerPlan(lambda: None, spec.image_channels, 1)
     plans: list[LayerPlan] = []
     blocks = 0
     for index, layer in enumerate(spec.layers):

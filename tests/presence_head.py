@@ -14,11 +14,11 @@ import numpy as np
 
 from backend import nn, ops
 from models.blocks import registry
-from models.blocks.registry import Block, LayerPlan, LayerRequest
-from models.heads.base import Head, Loss, LossTerms
-from utils.data.loading.items import BOXES
+from models.blocks.registry import Block, Cost, LayerPlan, LayerRequest
+from models.heads.base import Head, Loss, LossSettings, LossTerms
+from utils.report.task_reports import REPORTS, TaskReport
 from utils.tasks import table
-from utils.tasks.task import Task
+from utils.tasks.table import Task
 
 YAML = """
 nc: 5
@@ -32,15 +32,7 @@ head:
 """
 
 
-class Presence(Task):
-    """Tell which classes an image shows."""
-
-    name, head, model = "presence", "Presence", ""
-    val_items = BOXES
-    fitness = {"accuracy": 1.0}
-
-
-PRESENCE = Presence()
+PRESENCE = Task("presence", head="Presence", fitness={"accuracy": 1.0})
 
 
 class Present(NamedTuple):
@@ -68,9 +60,9 @@ class PresenceHead(Head):
         classes, channels, stride = request.args[0], request.in_channels[0], request.in_strides[0]
         return LayerPlan(
             lambda: cls(classes, channels, stride),
-            (classes + 1) * (channels + 1),
             classes + 1,
             stride,
+            ((stride, Cost((classes + 1) * channels, biases=classes + 1)),),
         )
 
     def forward(self, *maps: Any) -> tuple[Any, ...]:
@@ -78,14 +70,7 @@ class PresenceHead(Head):
         x = self.conv(maps[0])
         return (ops.mean(x.reshape(x.shape[0], x.shape[1], -1), 2),)
 
-    def make_loss(
-        self,
-        hyp: Any,
-        image_size: int,
-        fused_on: str | None = None,
-        label_smoothing: float = 0.0,
-        autobalance: bool = False,
-    ) -> PresenceLoss:
+    def make_loss(self, settings: LossSettings) -> PresenceLoss:
         return PresenceLoss(self.num_classes)
 
     def decode(self, raw: Sequence[Any]) -> Any:
@@ -100,17 +85,9 @@ class PresenceHead(Head):
     def make_evaluator(self, class_names: Sequence[str]) -> PresenceEvaluator:
         return PresenceEvaluator()
 
-    @staticmethod
-    def figures(result: float) -> dict[str, float]:
+    @classmethod
+    def figures(cls, result: float) -> dict[str, float]:
         return {"accuracy": result}
-
-    @staticmethod
-    def table(result: float) -> str:
-        return f"accuracy {result:.4f}"
-
-    @staticmethod
-    def plot(result: float, samples: Any, folder: Path) -> None:
-        (folder / "accuracy.txt").write_text(PresenceHead.table(result), encoding="utf-8")
 
 
 class PresenceLoss(Loss):
@@ -138,7 +115,7 @@ class PresenceLoss(Loss):
 
 
 class PresenceEvaluator:
-    """The share of the classes and images of which the presence was told."""
+    """The share of the classes and images whose presence was predicted."""
 
     def __init__(self) -> None:
         self._right: list[float] = []
@@ -151,7 +128,16 @@ class PresenceEvaluator:
         return float(np.mean(self._right))
 
 
+def table_of(result: float) -> str:
+    return f"accuracy {result:.4f}"
+
+
+def plot(result: float, samples: Any, folder: Path) -> None:
+    (folder / "accuracy.txt").write_text(table_of(result), encoding="utf-8")
+
+
 def register(monkeypatch: Any) -> None:
     """Make `Presence` a block of model YAMLs for one test."""
     monkeypatch.setitem(registry._BLOCKS, "Presence", Block(PresenceHead, False, False))
     monkeypatch.setitem(table.TASKS, "presence", PRESENCE)
+    monkeypatch.setitem(REPORTS, "presence", TaskReport(table_of, plot))

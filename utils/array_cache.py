@@ -22,7 +22,7 @@ from safetensors.numpy import save
 
 from utils.atomic_files import atomic_file
 from utils.project import PROJECT
-from utils.regular_files import read_bytes
+from utils.regular_files import pinned, read_bytes
 
 VARIABLE = "DUET_CACHE"
 MAX_FOLDER_BYTES = 2 << 30  # of all files of one kind; the oldest go
@@ -65,7 +65,7 @@ def read_arrays(kind: str, name: str, version: bytes) -> dict[str, np.ndarray] |
     if path is None:
         return None
     try:
-        with safe_open(path, framework="numpy") as file:
+        with pinned(path, MAX_FOLDER_BYTES) as own, safe_open(own, framework="numpy") as file:
             if (file.metadata() or {}).get("version") != _hash(version):
                 return None
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118

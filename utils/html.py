@@ -50,12 +50,6 @@ def warning(words: str) -> Html:
     return Html(f'<p class="warning" role="alert">{text(words)}</p>')
 
 
-def code(lines: str) -> Html:
-    """Return a command, or lines out of a file, as they are typed."""
-    shown = "\n".join(text(line) for line in lines.split("\n"))
-    return Html(f"<pre>{shown}</pre>")
-
-
 def bullets(lines: Iterable[str]) -> Html:
     """Return a list; "" of none."""
     items = "".join(f"<li>{text(line)}</li>" for line in lines)

@@ -1,17 +1,21 @@
-"""Optional packages: only some features need them, and they are imported there."""
+"""Optional packages and programs: only some features need them, and they are imported there."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from utils.errors import UserError
+from utils.errors import UserError, brief
+
+LONGEST_SECONDS = 900  # of a program
 
 # The command that installs each; the pins are those of requirements/optional.in. trackers asks for
 # another OpenCV, which would overwrite ours.
@@ -64,6 +68,23 @@ def find_program(name: str, what_for: str) -> str:
     if found is None:
         raise UserError(f"{what_for} needs the program {name}: {INSTALL[name]}")
     return found
+
+
+def run_program(command: Sequence[str | Path], folder: Path) -> None:
+    """Run a program in a folder; UserError has the last line it wrote if it fails."""
+    name = Path(command[0]).name
+    try:
+        done = subprocess.run(
+            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors="replace", timeout=LONGEST_SECONDS, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise UserError(f"{name} has not ended after {LONGEST_SECONDS} s") from error
+    except OSError as error:
+        raise UserError(f"{command[0]} cannot be started: {error.strerror}") from error
+    if done.returncode:
+        *_, last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()
+        raise UserError(f"{name} failed with status {done.returncode}: {brief(last)}")
 
 
 def import_optional(module: str, what_for: str) -> ModuleType:

@@ -17,15 +17,10 @@ from typing import BinaryIO
 
 # A FIFO is opened without a writer, and a terminal does not become ours.
 _WITHOUT_WAITING = os.O_NONBLOCK | os.O_NOCTTY
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device"}
+_IRREGULAR = "is {}; a regular file is needed"
 UNLIMITED = sys.maxsize  # for what is read in parts
 MAX_BYTES = 1 << 28  # of what is read whole, where the reader knows no better
-_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 
 
 def open_regular(path: str | Path, max_bytes: int = UNLIMITED) -> BinaryIO:
@@ -41,37 +36,26 @@ def open_regular(path: str | Path, max_bytes: int = UNLIMITED) -> BinaryIO:
 def open_descriptor(path: str | Path, max_bytes: int = UNLIMITED) -> int:
     """Open a file as `open_regular` does; the caller closes it."""
     name = str(path)
-    descriptor = _open(name)
     try:
-        # Of what was opened: another file may have the name by now.
-        _check(os.fstat(descriptor), name, max_bytes)
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | _WITHOUT_WAITING)
+    except ValueError as error:  # a null byte, or a character that no file name can have
+        raise OSError(errno.EINVAL, f"no file can have this name: {error}", name) from error
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket, or a device without a driver
+            raise OSError(errno.EINVAL, _IRREGULAR.format("a socket"), name) from error
+        raise
+    try:
+        status = os.fstat(descriptor)  # of what was opened: another may have the name by now
+        if not stat.S_ISREG(status.st_mode):
+            kind = _KINDS.get(stat.S_IFMT(status.st_mode), "no file")
+            raise OSError(errno.EINVAL, _IRREGULAR.format(kind), name)
+        if status.st_size > max_bytes:
+            text = f"has {status.st_size:,} bytes; at most {max_bytes:,} are read"
+            raise OSError(errno.EFBIG, text, name)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _open(name: str) -> int:
-    try:
-        return os.open(name, os.O_RDONLY | os.O_CLOEXEC | _WITHOUT_WAITING)
-    except OSError as error:
-        if error.errno != errno.ENXIO:
-            raise
-        raise _irregular("a socket, or a device without a driver", name) from error
-    except ValueError as error:  # a null byte, or a character that no file name can have
-        raise OSError(errno.EINVAL, f"no file can have this name: {error}", name) from error
-
-
-def _check(status: os.stat_result, name: str, max_bytes: int) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise _irregular(_KINDS.get(stat.S_IFMT(status.st_mode), "no file"), name)
-    if status.st_size > max_bytes:
-        text = f"has {status.st_size:,} bytes; at most {max_bytes:,} are read"
-        raise OSError(errno.EFBIG, text, name)
-
-
-def _irregular(kind: str, name: str) -> OSError:
-    return OSError(errno.EINVAL, f"is {kind}; a regular file is needed", name)
 
 
 def read_bytes(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:

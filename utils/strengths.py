@@ -1,4 +1,4 @@
-"""How strongly training samples are changed: hyper-parameters, checked."""
+"""The strengths that hyper-parameters name: those of augmentation, checked, and those of a loss."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from utils.errors import UserError
 
+NOMINAL_CLASSES, NOMINAL_LEVELS, NOMINAL_IMAGE_SIZE = 80, 3, 640
 _UPPER_LIMITS = {"degrees": 180.0, "shear": 80.0, "perspective": 0.001}  # all others: 1
 
 
@@ -57,3 +58,28 @@ STRENGTHS = tuple(
     for field in dataclasses.fields(AugmentConfig)
     if field.name not in ("transforms", "mosaic_epochs")
 )
+
+
+@dataclass(frozen=True)
+class LossGains:
+    """Weights of the terms of a loss, for one number of levels, classes and one image size."""
+
+    box: float
+    objectness: float
+    classification: float
+    objectness_positive: float
+    classification_positive: float
+    max_side_ratio: float
+    focal_gamma: float
+
+    def scaled(self, num_levels: int, num_classes: int, image_size: int) -> LossGains:
+        """Return the gains of hyper-parameters, which are for 3 levels, 80 classes and 640 px,
+        scaled to these.
+        """
+        levels = NOMINAL_LEVELS / num_levels
+        return dataclasses.replace(
+            self,
+            box=self.box * levels,
+            objectness=self.objectness * (image_size / NOMINAL_IMAGE_SIZE) ** 2 * levels,
+            classification=self.classification * num_classes / NOMINAL_CLASSES * levels,
+        )

@@ -15,7 +15,7 @@ import numpy as np
 import oneflow
 from oneflow import Tensor
 
-from backend import over_ranks
+from backend import modules
 from backend.checks import CPU
 from backend.contract import Stage
 from backend.oneflow import ops
@@ -56,7 +56,7 @@ def broadcast_(x: Tensor) -> None:
 
 
 def all_gather(array: np.ndarray) -> list[np.ndarray]:
-    return over_ranks.all_gather(array, this_process().world_size, _gather_equal)
+    return modules.all_gather(array, this_process().world_size, _gather_equal)
 
 
 def _gather_equal(array: np.ndarray) -> list[np.ndarray]:

@@ -12,7 +12,7 @@ import oneflow
 from oneflow import Tensor
 from oneflow.nn import Module
 
-from backend import checks, modules, over_ranks
+from backend import checks, modules
 from backend.oneflow import dist, multi_tensor, ops
 from backend.oneflow.device import present
 
@@ -92,7 +92,7 @@ class BatchNorm2d(oneflow.nn.BatchNorm2d):
         return y
 
     def _normalize_over_ranks(self, x: Tensor) -> Tensor:
-        y, mean, variance = over_ranks.normalize(x, self, ops, dist.SumOverRanks.apply)
+        y, mean, variance = modules.normalize(x, self, ops, dist.SumOverRanks.apply)
         self.running_mean.add_((mean - self.running_mean) * self.momentum)
         self.running_var.add_((variance - self.running_var) * self.momentum)
         self.num_batches_tracked.add_(1)

@@ -9,7 +9,7 @@ import oneflow
 from oneflow import Tensor
 
 from backend import checks
-from backend.adam import MOMENTS, UPDATES, adam_constants, count_updates
+from backend.modules import MOMENTS, UPDATES, adam_constants, count_updates
 from backend.oneflow import ops
 
 

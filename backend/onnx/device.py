@@ -11,8 +11,8 @@ import onnxruntime
 
 from backend import checks
 from backend.contract import CAPABILITIES
+from backend.cores import default_threads
 from backend.devices import require_cpu
-from backend.openmp import default_threads
 
 _default_threads = functools.cache(default_threads)
 _own = threading.local()  # `threads`, where this thread has set it

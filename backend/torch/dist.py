@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from backend import over_ranks
+from backend import modules
 from backend.checks import CPU
 from backend.contract import Stage
 from backend.processes import MEETING_FOLDER, this_process
@@ -69,7 +69,7 @@ def broadcast_(x: Tensor) -> None:
 
 
 def all_gather(array: np.ndarray) -> list[np.ndarray]:
-    return over_ranks.all_gather(array, this_process().world_size, _gather_equal)
+    return modules.all_gather(array, this_process().world_size, _gather_equal)
 
 
 def _gather_equal(array: np.ndarray) -> list[np.ndarray]:

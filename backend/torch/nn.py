@@ -17,7 +17,7 @@ from torch.distributed import group
 from torch.nn import Module, functional
 from torch.nn.modules import _functions
 
-from backend import checks, modules, over_ranks
+from backend import checks, modules
 from backend.processes import this_process
 from backend.torch import dist, multi_tensor, ops
 from backend.torch.device import present
@@ -101,7 +101,7 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
         if has_kernels_over_ranks(x):
             return self._normalize_by_kernels(x)
         full = x.to(self.weight.dtype)  # half precision would not hold the sums
-        y, mean, variance = over_ranks.normalize(full, self, ops, dist.SumOverRanks.apply)
+        y, mean, variance = modules.normalize(full, self, ops, dist.SumOverRanks.apply)
         self.running_mean.lerp_(mean, self.momentum)
         self.running_var.lerp_(variance, self.momentum)
         self.count_batch()

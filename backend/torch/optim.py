@@ -16,7 +16,7 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from backend import checks
-from backend.adam import MOMENTS, UPDATES, AdamConstants, adam_constants, count_updates
+from backend.modules import MOMENTS, UPDATES, AdamConstants, adam_constants, count_updates
 from backend.torch import ops
 
 

@@ -6,8 +6,9 @@ backend.use()
 import numpy as np
 
 from backend import autograd, nn
-from models.detector import Detector, images_to_tensor
+from models.detector import Detector
 from models.graph import read_model_yaml
+from models.inputs import images_to_tensor
 
 model = Detector(read_model_yaml("models/yolov5n.yaml"))
 model.initialize(seed=0)

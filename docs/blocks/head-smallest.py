@@ -7,7 +7,7 @@ backend.use()
 import numpy as np
 
 from backend import nn, ops
-from models.heads.base import Head
+from models.heads.base import Head, LossSettings
 from tests.presence_head import PresenceHead
 from utils.data.loading.batch import Targets
 from utils.detections import GroundTruth
@@ -25,7 +25,7 @@ nn.load_state_arrays(head, {name: np.full_like(x, 0.1) for name, x in arrays.ite
 
 raw = head(maps)
 print("forward:         ", [tuple(x.shape) for x in raw])
-terms = head.make_loss(hyp=None, image_size=64)(raw, targets)
+terms = head.make_loss(LossSettings(gains=None, image_size=64))(raw, targets)
 print("losses:          ", {k: round(float(ops.to_numpy(x)), 4) for k, x in terms.by_name.items()})
 
 evaluator = head.make_evaluator(["a", "b", "c", "d", "e"])

@@ -4,13 +4,12 @@ import backend
 
 backend.use()
 from models.heads.anchor.balance import LEVEL_BALANCE
-from models.heads.anchor.loss import LossGains
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 
 hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 print("side  classes      box  objectness  classification")
 for side, classes in ((640, 80), (320, 80), (640, 5)):
-    gains = LossGains.scaled(hyp, num_levels=3, num_classes=classes, image_size=side)
+    gains = hyp.loss_gains().scaled(num_levels=3, num_classes=classes, image_size=side)
     print(
         f"{side:4}{classes:9}{gains.box:9.3f}{gains.objectness:12.3f}"
         f"{gains.classification:16.3f}"
@@ -18,7 +17,7 @@ for side, classes in ((640, 80), (320, 80), (640, 5)):
 # --8<-- [end:page]
 
 from models.training.schedule import NOMINAL_BATCH
-from models.training.step import GRADIENT_NORM_LIMIT
+from models.training.state import GRADIENT_NORM_LIMIT
 
 fine, middle, coarse = LEVEL_BALANCE[3]
 values = {

@@ -6,8 +6,10 @@ import backend
 backend.use()
 
 from backend import autograd, nn, ops
-from models.detector import Detector, images_to_tensor
+from models.detector import Detector
 from models.graph import read_model_yaml
+from models.heads.base import LossSettings
+from models.inputs import images_to_tensor
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.loader import TrainLoader
@@ -36,7 +38,7 @@ for level in raw:
 
 # 7 and 8: targets are assigned in NumPy, the loss is made of tensors, and gradients come back.
 hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-loss = model.head.make_loss(hyp, image_size=128)
+loss = model.head.make_loss(LossSettings(hyp.loss_gains(), image_size=128))
 terms = loss(raw, batch.targets)
 for name, value in terms.by_name.items():
     print(f"{name:14}{float(ops.to_numpy(value)):8.4f}")

@@ -9,7 +9,7 @@ import numpy as np
 from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.training.state import build_state
+from models.training.start import build_state
 from models.training.step import train_step
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import TrainConfig

@@ -28,7 +28,7 @@ def shapes_file(index: int) -> Scene:
 def source(scene: Scene) -> SourceImage:
     """Return a drawn image as what training reads from a file."""
     return SourceImage(
-        scene.image.shape[:2], scene.class_index, scene.boxes_xyxy, 1, _giver(scene.image)
+        scene.image.shape[:2], scene.class_index, scene.boxes_xyxy, None, 1, _giver(scene.image)
     )
 
 

@@ -5,7 +5,6 @@ Sources: CSP: Wang et al. 2019, arXiv:1911.11929; Ghost: Han et al. 2020, arXiv:
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from backend import nn, ops
@@ -56,7 +55,7 @@ class Bottlenecks:
             return made[0] if len(made) == 1 else nn.Sequential(*made)
 
         stride = request.in_strides[0]
-        return LayerPlan(make, cost.numbers, out_channels, stride, ((stride, cost),))
+        return LayerPlan(make, out_channels, stride, ((stride, cost),))
 
 
 class GhostBottleneck(nn.Module):
@@ -143,5 +142,4 @@ def channels_and_shortcut(request: LayerRequest) -> tuple[int, bool]:
     *channels, shortcut = (*request.args, True) if len(request.args) < 2 else request.args
     if not isinstance(shortcut, bool):
         raise UserError(f"shortcut is {brief(shortcut)}; True or False is needed")
-    args = dataclasses.replace(request, args=tuple(channels)).counts(channels=None)
-    return args["channels"], shortcut
+    return request.counts(channels, channels=None)["channels"], shortcut

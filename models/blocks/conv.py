@@ -12,26 +12,13 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-import backend
 from backend import fused, nn, ops
-from backend.checks import CPU
 from backend.contract import Tensor
 from models.blocks.registry import Cost, LayerPlan, LayerRequest, plan_layer, register
 from utils.activation import DEFAULT_ACTIVATION, LEAKY, parse_activation
 from utils.errors import UserError, brief
 
 Activation = Callable[[Tensor], Tensor]
-
-
-def gains_from_channels_last(device: str, dtype: str) -> bool:
-    """Return whether convolutions of a dtype are known to be faster in that layout on a device.
-
-    All but float64 on a CPU, by benchmarks/train_step.py; half precision on a GPU, whose matrix
-    units read channels side by side.
-    """
-    if not backend.device.supports("channels_last"):
-        return False
-    return dtype != "float64" if device == CPU else dtype in ("bfloat16", "float16")
 
 
 @cache  # equal for equal slopes, since specs of models are compared

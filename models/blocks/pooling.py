@@ -5,7 +5,6 @@ Source of SPP: He et al. 2014, arXiv:1406.4729.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from backend import nn, ops
@@ -83,8 +82,7 @@ class SPP(nn.Module):
             raise UserError(
                 f"kernel_sizes is {brief(sizes)}; odd numbers up to {MAX_ARGUMENT} are needed"
             )
-        args = dataclasses.replace(request, args=tuple(channels)).counts(channels=None)
-        return plan_layer(cls, request, args["channels"], sizes)
+        return plan_layer(cls, request, request.counts(channels, channels=None)["channels"], sizes)
 
 
 @register("nn.MaxPool2d", trims=True)
@@ -108,11 +106,9 @@ class MaxPool:
                 f"image's size / stride; [{window}, {window}] does, and before [2, 1] "
                 "nn.ZeroPad2d [[0, 1, 0, 1]]"
             )
+        out_stride = request.in_strides[0] * stride
         return LayerPlan(
-            lambda: nn.MaxPool2d(window, stride, padding),
-            0,
-            request.in_channels[0],
-            request.in_strides[0] * stride,
+            lambda: nn.MaxPool2d(window, stride, padding), request.in_channels[0], out_stride
         )
 
 
@@ -133,7 +129,7 @@ class ZeroPad(nn.Module):
         """
         if request.args not in (([0, 1, 0, 1],), ((0, 1, 0, 1),)):
             raise UserError(f"args {brief(list(request.args))}; accepted: [[0, 1, 0, 1]]")
-        return LayerPlan(cls, 0, request.in_channels[0], request.in_strides[0], margin=1)
+        return LayerPlan(cls, request.in_channels[0], request.in_strides[0], margin=1)
 
 
 @register("nn.Upsample")
@@ -151,7 +147,7 @@ class Upsample(nn.Module):
             raise UserError(f"args {brief(list(request.args))}; accepted: [None, 2, nearest]")
         if request.in_strides[0] % 2:
             raise UserError(f"its source has stride {request.in_strides[0]}; an even one is needed")
-        return LayerPlan(cls, 0, request.in_channels[0], request.in_strides[0] // 2)
+        return LayerPlan(cls, request.in_channels[0], request.in_strides[0] // 2)
 
 
 @register("Concat", joins=True)
@@ -171,4 +167,4 @@ class Concat(nn.Module):
         if len(set(request.in_strides)) > 1:
             strides = brief(list(request.in_strides))
             raise UserError(f"joins maps of strides {strides}; they must be equal")
-        return LayerPlan(cls, 0, sum(request.in_channels), request.in_strides[0])
+        return LayerPlan(cls, sum(request.in_channels), request.in_strides[0])

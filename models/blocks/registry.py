@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
+from functools import cache
 from typing import Any
 
 from utils.errors import UserError, brief
@@ -24,20 +26,23 @@ class LayerRequest:
     in_margin: int  # rows and columns that the source has beyond those of the image / stride
     scale_width: Callable[[int], int]  # channels of the YAML -> channels of this width
 
-    def counts(self, **defaults: int | None) -> dict[str, Any]:
+    def counts(
+        self, args: Sequence[Any] | None = None, /, **defaults: int | None
+    ) -> dict[str, Any]:
         """Return the args by name, all whole numbers, channels as wide as the model.
 
         UserError names one that is not.
 
         Args:
+            args: instead of all.
             defaults: the names of the args in their order, each with what it is when left out;
                 None for one that must be there. All are from 1 up, save one whose default is 0,
                 and to `LARGEST` or `MAX_ARGUMENT`.
         """
-        names = list(defaults)
-        if len(self.args) > len(names):
-            raise UserError(f"{len(self.args)} args; accepted: {', '.join(names)}")
-        values = {**defaults, **dict(zip(names, self.args, strict=False))}
+        names, args = list(defaults), self.args if args is None else args
+        if len(args) > len(names):
+            raise UserError(f"{len(args)} args; accepted: {', '.join(names)}")
+        values = {**defaults, **dict(zip(names, args, strict=False))}
         for name, value in values.items():
             lowest = 0 if defaults[name] == 0 else 1
             highest = LARGEST.get(name, MAX_ARGUMENT)
@@ -84,11 +89,16 @@ class LayerPlan:
     """A layer before it is made: what it takes, and what the layers after it need to know."""
 
     make: Callable[[], Any]  # constructs the module
-    numbers: int  # in its arrays, as `Cost.numbers`
     out_channels: int
     stride: int  # image pixels per cell
     costs: tuple[tuple[int, Cost], ...] = ()  # each with the stride that it computes at, or ONCE
+    buffered: int = 0  # numbers in its buffers, beside those of the costs
     margin: int = 0  # rows and columns beyond those of the image / stride
+
+    @property
+    def numbers(self) -> int:
+        """In its arrays, as `Cost.numbers`."""
+        return self.buffered + sum(cost.numbers for _, cost in self.costs)
 
 
 def plan_layer(
@@ -100,9 +110,8 @@ def plan_layer(
     stride: of the block itself.
     """
     sizes, stride = (request.in_channels[0], out_channels), request.in_strides[0] * stride
-    cost = kind.cost(*sizes, *arguments)
-    costs = ((stride, cost),)
-    return LayerPlan(lambda: kind(*sizes, *arguments), cost.numbers, out_channels, stride, costs)
+    costs = ((stride, kind.cost(*sizes, *arguments)),)
+    return LayerPlan(lambda: kind(*sizes, *arguments), out_channels, stride, costs)
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,16 @@ class Block:
     trims: bool = False  # takes a source with a margin
 
 
+# What registers blocks, loaded when the first one is looked up; a head is the last layer's.
+MODULES = (
+    "models.blocks.bottleneck",
+    "models.blocks.conv",
+    "models.blocks.pooling",
+    "models.blocks.transformer",
+    "models.heads.anchor.head",
+    "models.heads.classify.head",
+    "models.heads.mask.head",
+)
 _BLOCKS: dict[str, Block] = {}
 
 
@@ -131,13 +150,21 @@ def register(
     return add
 
 
+@cache
+def _load_modules() -> None:
+    for name in MODULES:
+        importlib.import_module(name)
+
+
 def names_of(base: type) -> list[str]:
-    """Return the names of all blocks whose class derives from a base."""
-    return [name for name, block in _BLOCKS.items() if issubclass(block.kind, base)]
+    """Return the sorted names of all blocks whose class derives from a base."""
+    _load_modules()
+    return sorted(name for name, block in _BLOCKS.items() if issubclass(block.kind, base))
 
 
 def find_block(name: object) -> Block:
     """Return the block of a name; UserError with the known names for any other."""
+    _load_modules()
     if not isinstance(name, str) or name not in _BLOCKS:
         raise UserError(f"unknown block {brief(name)}; known: {', '.join(sorted(_BLOCKS))}")
     return _BLOCKS[name]

@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-import backend
-from models.detection.settings import configured
-from models.inference.image_detector import ImageDetector
-from models.inference.predictor import class_names_of, make_predictor, with_size
+from models.detection.settings import configured, detector_of
+from models.inference.predictor import class_names_of, with_size
 from utils.cli.flags import whole_from
 from utils.data.image.letterbox import FILL
 from utils.detect.config import DetectConfig, call_config, whole
@@ -23,9 +21,8 @@ from utils.detect.media.source import Source
 from utils.detect.pipeline.background import StageSeconds, num_threads
 from utils.detect.pipeline.reading import Read, Reader
 from utils.detect.results.image_result import ImageResult
-from utils.detect.results.of_task import result_of
+from utils.detect.results.of_task import RESULTS
 from utils.detect.tracker import SourceTrackers
-from utils.detections import SuppressionSettings
 from utils.optional import import_optional
 from utils.text import printable
 from utils.weights.detecting import Weights
@@ -68,15 +65,10 @@ class TrainedDetector:
         half: bool = False,
         max_pixels: int | None = None,
     ) -> None:
-        self.device = backend.device.resolve(device)
-        predictor = make_predictor(weights, self.device, half=half)
-        self.stride = predictor.stride
-        self.class_names = class_names_of(weights[0], predictor.head.num_classes)
-        self._weights = weights
+        self._weights, self._detector = weights, detector_of(weights, device, half)
+        self.device, self.stride = self._detector.device, self._detector.predictor.stride
+        self.class_names = class_names_of(weights[0], self._detector.head.num_classes)
         self._max_pixels = max_pixels or DetectConfig.max_pixels
-        self._detector = ImageDetector(
-            predictor, self.device, DetectConfig.image_size, SuppressionSettings()
-        )
 
     def __call__(self, images: Any, **options: Any) -> list[ImageResult]:
         """Return a list with what is found in each image; of one image, a list of one.
@@ -100,7 +92,7 @@ class TrainedDetector:
             batch_frames = frames[start : start + config.batch_size]
             found = detector.detect([frame.image for frame in batch_frames])
             results += [
-                result_of(detector.head.task.name, frame, one, self.class_names)
+                RESULTS[detector.head.task.name].of(frame, one, self.class_names)
                 for frame, one in zip(batch_frames, found, strict=True)
             ]
         return results
@@ -176,13 +168,13 @@ class TrainedDetector:
                     ids = None
                     if config.track:
                         found, ids = trackers.update(found, read.frame, read.source.rate)
-                    yield result_of(
-                        detector.head.task.name, read.frame, found, self.class_names, ids
+                    yield RESULTS[detector.head.task.name].of(
+                        read.frame, found, self.class_names, ids
                     )
 
     def _config(self, **options: Any) -> DetectConfig:
         config = call_config(len(self.class_names), **options)
-        self._detector.head.task.check(config)
+        config.refuse(self._detector.head.task.refused)
         return with_size(config, self._detector.predictor, self._weights)
 
 

@@ -13,21 +13,20 @@ from typing import Any
 
 import numpy as np
 
-import backend
 from backend import nn
 from models.detection.hub_results import HubResults
-from models.detection.settings import configured
+from models.detection.settings import configured, detector_of
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.inference.image_detector import ImageDetector
-from models.inference.predictor import class_names_of, make_predictor, with_size
+from models.inference.predictor import class_names_of, with_size
 from utils.data.image.letterbox import fit_letterbox, letterbox
 from utils.data.image.view import View
 from utils.detect.config import DetectConfig, call_config
 from utils.detect.media.image_file import GivenImage, as_list
 from utils.detect.media.source import Frame
-from utils.detect.results.of_task import result_of
-from utils.detections import SuppressionSettings
+from utils.detect.results.of_task import RESULTS
+from utils.errors import UserError
 from utils.image_limits import MAX_PIXELS
 from utils.model_yamls import shipped_model
 from utils.weights.checkpoint import Checkpoint, Header
@@ -57,15 +56,13 @@ class HubModel:
         self._place(device, half=False)
 
     def _place(self, device: str, half: bool) -> None:
-        self.device, self._half = backend.device.resolve(device), half
-        predictor = make_predictor(self._weights, self.device, half=half)
-        predictor.head.task.require("hub")
-        self.stride = predictor.stride
-        self._class_names = class_names_of(self._weights[0], predictor.head.num_classes)
+        self._detector, self._half = detector_of(self._weights, device, half), half
+        head = self._detector.head
+        if "hub" in head.task.refused:
+            raise UserError(head.task.refused["hub"])
+        self.device, self.stride = self._detector.device, self._detector.predictor.stride
+        self._class_names = class_names_of(self._weights[0], head.num_classes)
         self.names = dict(enumerate(self._class_names))
-        self._detector = ImageDetector(
-            predictor, self.device, DetectConfig.image_size, SuppressionSettings()
-        )
 
     def __call__(
         self, ims: Any, size: int | Sequence[int] = DetectConfig.image_size, augment: bool = False
@@ -90,9 +87,9 @@ class HubModel:
         ready = time.perf_counter()
         rows = detector.predict(views)
         predicted = time.perf_counter()
-        results: list[Any] = [  # of boxes: `Task.require`
-            result_of(
-                detector.head.task.name, frame, detector.finish([view], [found]), self._class_names
+        results: list[Any] = [  # of boxes: `Task.refused`
+            RESULTS[detector.head.task.name].of(
+                frame, detector.finish([view], [found]), self._class_names
             )
             for frame, view, found in zip(frames, views, rows, strict=True)
         ]

@@ -16,7 +16,7 @@ from utils.detect.config import DetectConfig
 from utils.detect.results.result import CORNERS, Result
 from utils.detect.results.run_files import RunFiles
 from utils.errors import UserError
-from utils.state.folder import create_run_folder
+from utils.run_folder import create_run_folder
 from utils.text import say
 
 SAVE_DIR = "runs/detect/exp"

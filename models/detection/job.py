@@ -17,7 +17,7 @@ from utils.detect.results.run_files import RunFiles
 from utils.detect.tracker import SourceTrackers
 from utils.errors import UserError
 from utils.processes.interrupt import ending_at_termination
-from utils.state.folder import create_run_folder
+from utils.run_folder import create_run_folder
 from utils.text import say
 from utils.weights.detecting import Weights
 

@@ -29,7 +29,7 @@ from utils.detect.pipeline.background import (
 )
 from utils.detect.pipeline.reading import Read, Reader
 from utils.detect.pipeline.report import Done
-from utils.detect.results.of_task import result_of
+from utils.detect.results.of_task import RESULTS
 from utils.detect.results.run_files import Place, RunFiles, Share
 from utils.weights.detecting import ExportedWeights, Weights
 
@@ -149,7 +149,7 @@ class Pipeline:
             found, ids = self.detector.finish(read.prepared, rows), None
             if self._track is not None:
                 found, ids = self._track(found, frame, read.source.rate)
-            result = result_of(self.detector.head.task.name, frame, found, self.class_names, ids)
+            result = RESULTS[self.detector.head.task.name].of(frame, found, self.class_names, ids)
         done = Done(read.source, result, input_size=read.prepared[0].placement.input_size)
         if self._files is None or place is None:
             return Written(done)

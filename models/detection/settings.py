@@ -30,6 +30,13 @@ SURELY_FIT = 1 << 25  # values of images; asking takes 2 ms, as long as a small 
 log = logging.getLogger("detect")
 
 
+def detector_of(weights: Sequence[Weights], device: str, half: bool = False) -> ImageDetector:
+    """Build the models on a device, as --device names it; each call sets it by `configured`."""
+    device = backend.device.resolve(device)
+    predictor = make_predictor(weights, device, half=half)
+    return ImageDetector(predictor, device, DetectConfig.image_size, SuppressionSettings())
+
+
 def make_detector(
     config: DetectConfig, weights: Sequence[Weights], several: bool = True
 ) -> ImageDetector:
@@ -41,7 +48,7 @@ def make_detector(
     device = backend.device.resolve(config.device)
     log.info(backend.device.describe(device))
     predictor = make_predictor(weights, device, config.augment, config.half)
-    predictor.head.task.check(config)
+    config.refuse(predictor.head.task.refused)
     image_size = with_size(config, predictor, weights).image_size
     require_known("--classes", config.classes, predictor.head.num_classes)
     lanes = num_lanes(device, weights) if several else 1

@@ -30,7 +30,7 @@ from utils.detect.media.image_file import decode_image
 from utils.detect.media.source import BrokenSourceError, Frame
 from utils.detect.pipeline.background import num_threads
 from utils.detect.results.image_result import ImageResult
-from utils.detect.results.of_task import result_of
+from utils.detect.results.of_task import RESULTS
 from utils.errors import UserError
 from utils.serve.config import ModelSource, ServeConfig
 from utils.serve.frames import pack_frame, read_frame
@@ -69,7 +69,7 @@ class ServedModel:
         if query.get("max_det", 1) > most:
             raise UserError(f"max_det {query['max_det']}; at most {most:,} are accepted")
         config = call_config(len(self.class_names), **{**self.about["defaults"], **query})
-        self.detector.head.task.check(config)
+        config.refuse(self.detector.head.task.refused)
         return configured(self.detector, replace(config, image_size=self.detector.image_size))
 
 
@@ -223,7 +223,7 @@ class Worker:
     def _finish(self, model: ServedModel, job: Job, rows: Any, batch: int) -> None:
         kind, frame = job.asked["answer"], Frame(job.image, "image")
         found = job.detector.finish([job.view], [rows])
-        result = result_of(job.detector.head.task.name, frame, found, model.class_names)
+        result = RESULTS[job.detector.head.task.name].of(frame, found, model.class_names)
         body, media_type = b"", "application/json"
         if kind != "json":
             suffix = suffix_that_holds(SUFFIXES[kind], result.image)  # a large JPEG becomes PNG

@@ -14,9 +14,10 @@ import numpy as np
 
 from backend import autograd, ops
 from models.heads.base import Evaluator, Head, Loss, Sink
-from models.inference.image_detector import ImageDetector, Predictor, network_input
-from models.inference.predictors import HalfPrecision
+from models.inference.image_detector import ImageDetector
+from models.inference.predictors import HalfPrecision, Predictor, network_input
 from utils.data.loading.batch import Batch, Targets
+from utils.data.loading.items import items_of
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import read_ahead
 from utils.data.sources.samples import Sample
@@ -167,11 +168,12 @@ def _receiver(
     world: World,
 ) -> Callable[[FoundImage], None]:
     """Return what takes each image and hands it on with its objects: to the sinks on rank 0."""
+    items = items_of(head.task.name)
     takers = (evaluator, *sinks) if world.process.is_main else (evaluator,)
 
     def receive(image: FoundImage) -> None:
         index = image.image_index
-        objects = objects_of(index) if objects_of else head.task.ground_truth(samples[index])
+        objects = objects_of(index) if objects_of else items.ground_truth(samples[index])
         for taker in takers:
             taker.add(index, image.found, objects)
 

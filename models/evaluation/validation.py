@@ -15,17 +15,20 @@ import numpy as np
 import backend
 from backend.checks import CPU
 from models.evaluation.evaluate import Validation, evaluate, evaluate_tiled
+from models.evaluation.val_files import VAL_FILES, ValFiles
 from models.heads.base import Sink
-from models.inference.image_detector import ImageDetector, Predictor
+from models.inference.image_detector import ImageDetector
 from models.inference.predictor import (
     make_predictor,
     suppression_settings,
     with_size,
 )
-from models.inference.predictors import OneClass
+from models.inference.predictors import OneClass, Predictor
 from utils.cli.val_config import STUDY, ValConfig
+from utils.data.loading.items import items_of
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.coco_annotations import CocoAnnotations
+from utils.data.sources.needed_labels import check_labels_to_score
 from utils.data.sources.samples import Sample, SampleTable, table_of
 from utils.data.sources.splits import only_classes
 from utils.detections import GroundTruth
@@ -34,9 +37,10 @@ from utils.evaluation.label_files import LabelFiles
 from utils.processes import watchdog
 from utils.processes.cores import loader_workers
 from utils.processes.world import World
+from utils.report.console import legacy_table
 from utils.report.plots.results import StudyRow, plot_study, study_sizes, write_study
-from utils.state.folder import create_run_folder
-from utils.tasks.task import Task
+from utils.report.task_reports import REPORTS
+from utils.run_folder import create_run_folder
 from utils.text import count, printable, say
 from utils.weights.detecting import Weights
 
@@ -72,30 +76,31 @@ def run_validation(
         trained = ", ".join(trained_names)
         log.warning("the weights were trained for classes with other names: %s", trained)
     log.info(backend.device.describe(device))
-    coco_results = task.coco_results(class_names, samples) if config.save_json else None
-    legacy = task.legacy_metric(class_names) if config.legacy_metric else None
+    files = VAL_FILES.get(task.name)
+    coco_results = files.coco_results(class_names, samples) if files and config.save_json else None
+    legacy = files.legacy(class_names) if files and config.legacy_metric else None
     labels = LabelFiles(samples, config.save_conf) if config.save_txt else None
     objects_of = None
-    annotations = find_annotations(config, task, samples, class_names, own_annotations, is_main)
+    annotations = find_annotations(config, files, samples, class_names, own_annotations, is_main)
     if annotations is not None:
         objects_of = partial(annotated_objects, annotations, config.classes)
         if coco_results is not None:
             coco_results.image_ids = list(annotations.image_ids)
             coco_results.category_ids = annotations.category_ids
     sinks: list[Sink] = [sink for sink in (coco_results, labels) if sink is not None]
-    sinks += [legacy.evaluator] if legacy is not None else []
+    sinks += [legacy] if legacy is not None else []
     begin = time.perf_counter()
     result = work._replace(config=config).validate(model, samples, sinks, objects_of).result
     seconds = time.perf_counter() - begin
     if not is_main:
         return
-    say(*model.head.table(result).splitlines())
+    say(*REPORTS[task.name].table(result).splitlines())
     rate = f"{len(samples) / seconds:.1f} images/s"
     say(f"{count(len(samples), 'image')} in {seconds:.1f} s, {rate}")
     if legacy is not None:
-        say(*legacy.table(legacy.evaluator.result()).splitlines())
+        say(*legacy_table(legacy.result()).splitlines())
     folder = create_run_folder(config.project, config.name, config.exist_ok)
-    model.head.plot(result, samples, folder)
+    REPORTS[task.name].plot(result, samples, folder)
     if coco_results is not None:
         coco_results.write(folder / "predictions.json")
     if labels is not None:
@@ -105,19 +110,19 @@ def run_validation(
 
 def find_annotations(
     config: ValConfig,
-    task: Task,
+    files: ValFiles | None,
     samples: Sequence[Sample],
     class_names: Sequence[str],
     own_annotations: Path | None,
     is_main: bool,
 ) -> CocoAnnotations | None:
     """Return what counts in place of the labels: of --annotations, or of the dataset's own file."""
-    if config.annotations is not None:
-        return task.annotations(config.annotations, samples, class_names)
-    if own_annotations is None:
+    if files is not None and config.annotations is not None:
+        return files.annotations(config.annotations, samples, class_names)
+    if files is None or own_annotations is None:
         return None
     try:
-        annotations = task.annotations(own_annotations, samples, class_names)
+        annotations = files.annotations(own_annotations, samples, class_names)
     except UserError as error:  # good enough to train on, but not for COCO's metric
         if is_main:
             log.warning("crowds and areas of outlines do not count: %s", printable(str(error)))
@@ -157,10 +162,10 @@ class _Work(NamedTuple):
                 same number of classes.
         """
         config, task, weights = self.config, model.head.task, " ".join(self.config.weights)
-        task.check(config)
+        config.refuse({**task.refused, **task.refused_by_val})
         table = table_of(samples)
         if config.annotations is None:
-            task.check_to_score(table, config.data, weights, self.is_of_folders)
+            check_labels_to_score(task.name, table, config.data, weights, self.is_of_folders)
         if not config.single_class and len(self.class_names) != model.head.num_classes:
             raise UserError(
                 f"--data {config.data} has {count(len(self.class_names), 'class', 'classes')}, "
@@ -190,7 +195,7 @@ class _Work(NamedTuple):
             with ValLoader(
                 samples, size, config.batch_size, workers, model.stride, not config.square,
                 cache="", world=self.world, fixed_size=model.fixed_size,
-                items=model.head.task.val_items,
+                items=items_of(model.head.task.name),
             ) as loader:  # fmt: skip
                 loader.build_in(partial(backend.device.host_bytes, device=device))
                 if device == CPU:

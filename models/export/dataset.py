@@ -11,8 +11,9 @@ from backend.checks import CPU
 from models.evaluation.evaluate import evaluate
 from models.export.verify import INT8, evenly
 from models.heads.base import Head
-from models.inference.image_detector import Predictor
+from models.inference.predictors import Predictor
 from utils.data.image.view import View, whole_view
+from utils.data.loading.items import items_of
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import read_ahead
 from utils.data.sources.samples import Sample
@@ -24,13 +25,9 @@ MOST_IMAGES = 64  # that calibrate; ranges of 128 gain nothing, see docs/en/expo
 # Of `Head.fitness`, by which the best weights are chosen. The same rows give the same figures, up
 # to scores that change places; 8 bits cost some, and above this they have broken the model.
 MOST_LOST = {"float32": 0.001, "float16": 0.005, INT8: 0.05}
-# In 8 bits also as a part of the model's fitness, which may itself be small; the public YOLOv5n
-# lost 0.002 of 0.334. Below `LEAST_FITNESS` differences are chance.
-MOST_LOST_PART, LEAST_FITNESS = 0.2, 0.02
 # Besides, of a file that cuts masks at the size of the prototypes: in pixels their borders lie
 # elsewhere (their IoU with those of the model was above 0.99), which mAP at 0.95 notices.
 COARSE = 0.02
-WARN_ABOVE = 0.01  # fitness loss worth a warning
 BATCH = 8
 
 
@@ -101,7 +98,13 @@ def score(
     samples, size, head = dataset.samples, metadata.image_size, predictor.head
     batch = max(metadata.batch_size, BATCH)
     with ValLoader(
-        samples, max(size), batch, 0, metadata.stride, fixed_size=size, items=head.task.val_items
+        samples,
+        max(size),
+        batch,
+        0,
+        metadata.stride,
+        fixed_size=size,
+        items=items_of(head.task.name),
     ) as loader:
         result = evaluate(predictor, loader, samples, dataset.class_names, CPU, settings).result
     return Score(name, head.figures(result), head.fitness(result))
@@ -109,30 +112,13 @@ def score(
 
 def fault_of_score(found: Score, model: Score, metadata: Metadata) -> str:
     """Return in words how much worse a file is than the model, if that is too much; else ""."""
-    lost, most = model.fitness - found.fitness, MOST_LOST[metadata.precision]
-    if metadata.precision == INT8 and model.fitness >= LEAST_FITNESS:
-        most = min(most, MOST_LOST_PART * model.fitness)
-    if metadata.output == MASKS:
-        most += COARSE
-    if lost <= most:
+    most = MOST_LOST[metadata.precision] + COARSE * (metadata.output == MASKS)
+    if model.fitness - found.fitness <= most:
         return ""
     return (
         f"on --data it detects worse than the model: fitness {found.fitness:.4f}, the model's "
         f"{model.fitness:.4f}; at most {most:.2g} less is accepted"
     )
-
-
-def warning_of_score(found: Score, model: Score, metadata: Metadata) -> str:
-    """Return what a user should know of a file that is kept; "" if nothing."""
-    lost = model.fitness - found.fitness
-    if metadata.precision == INT8 and model.fitness < LEAST_FITNESS:
-        return (
-            f"{found.name}: the model's own fitness on --data is {model.fitness:.4f}, too low to "
-            "judge what 8 bits cost; give the dataset that it was trained for"
-        )
-    if lost > WARN_ABOVE:
-        return f"{found.name}: fitness on --data is {lost:.4f} lower than the model's"
-    return ""
 
 
 def table(scores: Sequence[Score], head: Head) -> list[str]:
@@ -141,9 +127,6 @@ def table(scores: Sequence[Score], head: Head) -> list[str]:
     for one in scores:
         values = (f"{value:.4f}" for value in one.figures.values())
         rows.append((one.name, one.megabytes, *values, one.difference))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *others in rows:
-        cells = map(str.rjust, others, widths[1:])
-        lines.append("  ".join((first.ljust(widths[0]), *cells)).rstrip())
-    return lines
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    lines = ((row[0].ljust(first), *map(str.rjust, row[1:], others)) for row in rows)
+    return ["  ".join(cells).rstrip() for cells in lines]

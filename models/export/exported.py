@@ -10,9 +10,10 @@ import numpy as np
 
 from backend import ops
 from models.blocks.registry import find_block
+from models.export.exported_heads import form_of
 from models.heads.base import Head
-from models.inference.image_detector import Predictor
 from models.inference.predictor import log_once
+from models.inference.predictors import Predictor
 from utils.errors import UserError, brief
 from utils.export.metadata import FLOATS, PIXELS, Metadata, Outputs, Runtime, fault_of_returned
 from utils.weights.detecting import ExportedWeights, Weights
@@ -100,9 +101,9 @@ class ExportedPredictor:
 
     def decode_above(self, raw: Sequence[Outputs], confidence_threshold: float) -> list[Any]:
         """Return what may count as found in each image, as the head's `decode_above` does."""
-        kind = self.runtime.metadata.output
+        kind, read = self.runtime.metadata.output, form_of(self.head).rows
         try:
-            return [self.head.from_exported(kind, image, confidence_threshold) for image in raw]
+            return [read(self.head, kind, image, confidence_threshold) for image in raw]
         except UserError as error:
             raise UserError(f"--weights {self.path}: {error}") from error
 
@@ -121,12 +122,12 @@ def head_of(metadata: Metadata, path: str = "") -> Head:
     """Return the head that finishes what a file returns; its own network is in the file."""
     try:
         kind: Any = find_block(metadata.head).kind
-    except UserError:  # of a name that it does not know
-        kind = None
-    if metadata.output not in getattr(kind, "exported_kinds", ()):
+        form = form_of(kind)
+    except (UserError, AttributeError):  # an unknown name, or that of no head
+        form = None
+    if form is None or metadata.output not in form.kinds:
         raise UserError(
             f"--weights {path}: it was exported with the head {brief(metadata.head)} and returns "
             f"{metadata.output}; such files cannot be run here; give weights"
         )
-    head: Head = kind.without_network(len(metadata.class_names))
-    return head
+    return form.head(kind, len(metadata.class_names))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -26,15 +27,17 @@ from models.export.dataset import (
     fault_of_score,
     score,
     table,
-    warning_of_score,
 )
 from models.export.exported import ExportedPredictor
+from models.export.exported_heads import exported_kind, exported_outputs
 from models.export.graph_process import write_graph
 from models.export.verify import Trial, chosen_images, make_trials, verify
 from models.heads.base import Head
 from models.inference.predictor import class_names_of
 from models.stored import fold_batch_norm, load_detector
 from utils.atomic_files import atomic_file
+from utils.data.image.view import view_of
+from utils.data.sources.needed_labels import check_labels_to_score
 from utils.data.sources.samples import table_of
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
@@ -60,7 +63,6 @@ log = logging.getLogger("export")
 NOTHING_FOUND = (
     "nothing is found in these images; give --data with images that show the model's classes"
 )
-OLDER = "older"  # of a folder whose name the new one takes
 
 
 @dataclass
@@ -94,12 +96,13 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     require_below_limit(checkpoint.ema, config.half)
     model = load_detector(checkpoint, CPU)
     if not config.is_size_given:
-        size = model.head.task.input_size(checkpoint.trained_size)
+        size = model.head.task.input_size(checkpoint.trained_size, max(config.image_size))
         config = dataclasses.replace(config, sizes=(size,), is_size_given=True)
     metadata = metadata_for(config, checkpoint, model)
     if dataset is not None:
         samples = table_of(dataset.samples)
-        model.head.task.check_to_score(samples, dataset.name, config.weights, dataset.is_of_folders)
+        task = model.head.task.name
+        check_labels_to_score(task, samples, dataset.name, config.weights, dataset.is_of_folders)
         names, classes = dataset.class_names, model.head.num_classes
         if len(names) != classes:
             raise UserError(
@@ -156,7 +159,7 @@ def metadata_for(config: ExportConfig, checkpoint: Checkpoint, model: Detector) 
 
 def output_kind(config: ExportConfig, head: type[Head]) -> str:
     """Return the kind of output; UserError for flags or formats that do not go with the head."""
-    kind = head.exported_kind(config.nms, config.efficient_nms, config.letterbox)
+    kind = exported_kind(head, config.nms, config.efficient_nms, config.letterbox)
     outputs, most = KINDS[kind].outputs, KINDS[kind].most
     if most is not None and config.top_all > most:
         raise UserError(
@@ -209,7 +212,7 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
     metadata, calibration = export.metadata, None
     if export.config.int8:
         assert export.dataset is not None, "the flags ask for --data"
-        view = export.model.head.task.view
+        view = view_of(export.model.head.task.name)
         calibration = calibration_images(export.dataset.samples, metadata, view)
     row.convert(source_of(export, row), made, metadata, calibration)
     if not KINDS[metadata.output].runs_here:
@@ -225,8 +228,6 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
         found = score(made.name, predictor, export.dataset, metadata, export.settings)
         if fault := fault_of_score(found, model, metadata):
             raise UserError(fault)
-        if text := warning_of_score(found, model, metadata):
-            log.warning(text)
         difference = result.differences
         export.scores.append(found._replace(megabytes=megabytes(made), difference=difference))
     if KINDS[metadata.output].has_nms and not result.num_matched:
@@ -252,7 +253,7 @@ class Decoded(nn.Module):
         self.model = model
 
     def forward(self, images: Tensor) -> Tensor | tuple[Tensor, ...]:
-        outputs = self.model.head.exported(self.model(images))
+        outputs = exported_outputs(self.model.head, self.model(images))
         return outputs if len(outputs) > 1 else outputs[0]
 
 
@@ -268,25 +269,12 @@ def write_trace(model: Detector, metadata: Metadata, path: Path) -> None:
 
 
 def move(made: Path, path: Path, row: Format) -> None:
-    """Put a file or folder in its place; an older one goes only if that succeeds.
-
-    Rename replaces no folder that has files in it. So an older one is first moved beside the new
-    one, and moved back on failure. Only a kill between the two leaves both there.
-
-    Raises:
-        UserError: something else is in the way.
-    """
+    """Put a file or folder in its place, for an older one; UserError if something else is there."""
     require_free_place(path, row)
-    older = made.with_name(OLDER)
     with ending_later():
-        if row.folder and path.exists():
-            path.rename(older)
-        try:
-            made.replace(path)
-        except BaseException:
-            if older.exists():
-                older.rename(path)
-            raise
+        if row.folder and path.exists():  # what rename does not replace
+            shutil.rmtree(path)
+        made.replace(path)
 
 
 def megabytes(path: Path) -> str:

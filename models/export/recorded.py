@@ -13,6 +13,7 @@ from backend.onnx.model_proto import build_model, name_part
 from backend.onnx.nn import name_tensors
 from backend.onnx.recording import Size, graph_input
 from models.detector import Detector
+from models.export.exported_heads import exported_kind, exported_outputs
 from models.export.letterboxed import (
     Placement,
     boxes_in_image,
@@ -41,7 +42,7 @@ def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
     model: Any = detector_of_weights(checkpoint)  # its classes are those of this backend
     fold_batch_norm(model)
     model.eval()  # what only training computes has no place in a graph
-    kind = model.head.exported_kind(config.nms, config.efficient_nms, config.letterbox)
+    kind = exported_kind(model.head, config.nms, config.efficient_nms, config.letterbox)
     given, images, placement = given_images(config)
     predicted = predictions(model, images, config.half)
     outputs = finished(kind, predicted, config, images.shape[2:], model.head.num_classes, placement)
@@ -101,7 +102,7 @@ def predictions(model: Any, images: Tensor, half: bool) -> tuple[Any, ...]:
 
     half: the layers compute in half precision; boxes are decoded in float32, as NMS needs them.
     """
-    predicted: tuple[Any, ...] = model.head.exported(raw_maps(model, images, half))
+    predicted: tuple[Any, ...] = exported_outputs(model.head, raw_maps(model, images, half))
     first = predicted[0]
     if isinstance(first.shape[1], Size):
         first.shape[1].name = NUM_ROWS

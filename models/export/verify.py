@@ -10,11 +10,13 @@ import numpy as np
 
 from backend import autograd, ops
 from backend.checks import CPU
-from models.detector import Detector, images_to_tensor
+from models.detector import Detector
 from models.export.exported import ExportedPredictor
-from models.inference.image_detector import network_input
+from models.export.exported_heads import exported_outputs
+from models.inference.predictors import network_input
+from models.inputs import images_to_tensor
 from utils.boxes import clip_boxes, pairwise_iou
-from utils.data.image.letterbox import Letterbox, fit_letterbox, letterbox, resize_to_detect
+from utils.data.image.letterbox import fit_letterbox, letterbox, resize_to_detect
 from utils.data.loading.reading import read_ahead
 from utils.data.masks.assemble import THRESHOLD, masks_at
 from utils.data.randomness import sample_generator
@@ -28,11 +30,8 @@ from utils.export.metadata import DETECTIONS, LOGITS, MASKS, PIXELS, Metadata, O
 from utils.text import count
 
 NUM_IMAGES = 8
-# Times the network's size: `resize_to_detect` interpolates up to 2, and averages above it.
-LARGER = 1.5, 2.5
 DRAWN_SIDES = (320, 240), (240, 320)  # of images of the built-in dataset
 INT8 = "int8"
-FEW = 10  # detections, of which 8 bits may lose any by chance
 SCORES, BOXES, MASKS_APART = "scores", "boxes", "1 - IoU of masks"
 ALIKE = 0.02  # probabilities of two classes that 8 bits may exchange
 UNITS = {BOXES: " px"}
@@ -61,9 +60,6 @@ TOLERANCES = {
     "float16": Tolerance(0.1, 64, 0.02, 0.9, 4, 0.1, 0.9, 0.1),
     INT8: Tolerance(1, np.inf, 1, 0.5, 16, np.inf, 0.5),
 }
-# For a file that resizes images: it rounds grey levels unlike OpenCV, which moves rows by up to
-# 0.054 and 16 px, and what is found by 0.02 and an overlap of 0.9.
-RESIZED = Tolerance(0.3, np.inf, 0.05, 0.8, 8, np.inf, 0.9)
 
 
 class Trial(NamedTuple):
@@ -71,7 +67,6 @@ class Trial(NamedTuple):
 
     images: np.ndarray  # (B, 3, H, W) uint8 RGB
     outputs: Outputs  # of a file without NMS, (B, ...) each; boxes in pixels of the images
-    is_resized: bool = False  # by the file itself
 
 
 def chosen_images(samples: Sequence[Sample] | None) -> list[np.ndarray]:
@@ -95,7 +90,7 @@ def make_trials(model: Detector, images: Sequence[np.ndarray], metadata: Metadat
     """Return batches of the images, of each size that a file is tried with.
 
     A dynamic file also gets two other sizes and batches. A file that resizes images gets them in
-    the size of its network, which it leaves as they are, then as they were, and enlarged.
+    the size of its network, which it leaves as they are.
 
     Raises:
         UserError: the model's predictions are not finite, so no file can be compared with them.
@@ -107,14 +102,7 @@ def make_trials(model: Detector, images: Sequence[np.ndarray], metadata: Metadat
         lower = max(stride, height // 2 // stride * stride)
         batches.append(fitted(images[: number + 1], (lower, width)))
         batches.append(fitted(images[: number + 2], (height, width + stride)))
-    trials = [Trial(batch, outputs_of(model, batch)) for batch in batches]
-    if metadata.image != PIXELS:
-        return trials
-    for image in (*images, *(enlarged(images[0], size, times) for times in LARGER)):
-        (rows,) = outputs_of(model, fitted([image], size))
-        rows = rows_in_image(rows, fit_letterbox(image.shape[:2], size))
-        trials.append(Trial(image.transpose(2, 0, 1)[None], (rows,), is_resized=True))
-    return trials
+    return [Trial(batch, outputs_of(model, batch)) for batch in batches]
 
 
 def fitted(images: Sequence[np.ndarray], size: tuple[int, int]) -> np.ndarray:
@@ -124,17 +112,10 @@ def fitted(images: Sequence[np.ndarray], size: tuple[int, int]) -> np.ndarray:
     return np.stack(padded).transpose(0, 3, 1, 2)
 
 
-def enlarged(image: np.ndarray, size: tuple[int, int], times: float) -> np.ndarray:
-    """Return an image (H, W, 3) so large that it exceeds (height, width) these times."""
-    sides = np.array(image.shape[:2])
-    height, width = np.ceil(sides * min(size / sides) * times).astype(int).tolist()
-    return resize_to_detect(image, (height, width))
-
-
 def outputs_of(model: Detector, images: np.ndarray) -> Outputs:
     """Return what the model predicts in images (B, 3, H, W) uint8; errors as `make_trials`."""
     with autograd.no_grad():
-        outputs = model.head.exported(model(images_to_tensor(images, CPU)))
+        outputs = exported_outputs(model.head, model(images_to_tensor(images, CPU)))
     found = tuple(map(ops.to_numpy, outputs))
     if not all(np.isfinite(output).all() for output in found):
         raise UserError(
@@ -142,15 +123,6 @@ def outputs_of(model: Detector, images: np.ndarray) -> Outputs:
             "its training diverged: export an earlier checkpoint"
         )
     return found
-
-
-def rows_in_image(rows: np.ndarray, placement: Letterbox) -> np.ndarray:
-    """Map the boxes of rows (..., 5 + C) from the network's input to pixels of the image."""
-    (top, left), (vertical, horizontal) = placement.padding, placement.scale
-    mapped = rows.copy()
-    mapped[..., :2] -= np.array([left, top], np.float32)
-    mapped[..., :4] /= np.array([horizontal, vertical, horizontal, vertical], np.float32)
-    return mapped
 
 
 def verify(
@@ -207,8 +179,6 @@ class Comparison:
 
     def fault_in(self, trial: Trial, found: Sequence[Outputs]) -> str:
         """Compare what a file predicts in each image of a trial; return what is too far apart."""
-        if trial.is_resized:
-            self._tolerance = max(self._tolerance, RESIZED)  # the first number decides
         if self._metadata.output == LOGITS:
             return self._compare_logits(trial, found)
         if self._metadata.output in (DETECTIONS, MASKS):
@@ -218,8 +188,7 @@ class Comparison:
     def fault_of_matches(self) -> str:
         """Return in words that a file and the model do not find the same things; else ""."""
         missed, least = self.num_found - self.num_matched, self._tolerance.matched
-        is_chance = self._metadata.precision == INT8 and self.num_found < FEW
-        if missed <= max(FEW - 1 if is_chance else 1, (1 - least) * self.num_found):
+        if missed <= max(1, (1 - least) * self.num_found):
             return ""
         text = f"only {self.matches} are found by both it and the model"
         return f"{text}; at least {least:.0%} must be"

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -18,16 +17,29 @@ from backend import dist, nn, ops
 from backend.contract import Tensor
 from backend.processes import this_process
 from models.blocks.registry import LayerPlan, LayerRequest
-from utils.cli.hyperparameters import Hyperparameters
-from utils.cli.recipe_config import RecipeConfig
 from utils.data.image.letterbox import Letterbox
 from utils.data.loading.batch import Targets
-from utils.data.sources.samples import Sample
-from utils.detections import GroundTruth
-from utils.errors import UserError
-from utils.evaluation.nms import SuppressionSettings
-from utils.tasks.task import Task
-from utils.weights.transfer import ClassRows
+from utils.detections import GroundTruth, SuppressionSettings
+from utils.strengths import LossGains
+from utils.tasks.table import Task
+
+
+class LossSettings(NamedTuple):
+    """What a loss is made for, and how it weighs its parts.
+
+    Attributes:
+        gains: of the hyper-parameters, not yet scaled to the model.
+        image_size: long side of the images, pixels.
+        fused_on: a device on which fused operations are to be used if they prove right there.
+        label_smoothing: of the class targets, 0 to 1.
+        autobalance: weigh the parts of a loss by how large they are.
+    """
+
+    gains: LossGains
+    image_size: int
+    fused_on: str | None = None
+    label_smoothing: float = 0.0
+    autobalance: bool = False
 
 
 class LossTerms(NamedTuple):
@@ -50,7 +62,7 @@ class WholeBatch:
         num_images, targets: of all pieces.
         done: images of the pieces before.
         over_ranks: what the loss has learnt of the other ranks. It asks them once per batch, into
-            however many pieces a rank cuts its part, and however often it begins anew.
+            however many pieces a rank cuts its part.
     """
 
     num_images: int
@@ -100,17 +112,8 @@ def batch_parts(
     return BatchParts(parts[0], parts[1:], sums[0] * float(this_process().world_size))
 
 
-class PassImages(NamedTuple):
-    """The images of the next forward pass of a training, for what a head draws for them."""
-
-    seed: int  # of the run
-    batch_number: int  # from the start of training
-    batch_size: int  # images of the whole batch, over all ranks
-    places: np.ndarray  # (B,) int64, of the images of the pass in that batch
-
-
 class Loss(Protocol):
-    """The loss of a batch; one without a state or a fast path inherits what says so."""
+    """The loss of a batch; one without a state or a fast path inherits the rest."""
 
     @property
     def means(self) -> Mapping[str, str]:
@@ -150,6 +153,23 @@ class Loss(Protocol):
             )
 
 
+class PassImages(NamedTuple):
+    """The images of the next forward pass of a training, for what a head draws for them."""
+
+    seed: int  # of the run
+    batch_number: int  # from the start of training
+    batch_size: int  # images of the whole batch, over all ranks
+    places: np.ndarray  # (B,) int64, of the images of the pass in that batch
+
+
+class Pass(NamedTuple):
+    """How a model sees an image once, with test-time augmentation."""
+
+    scale: float
+    mirrored: bool
+    unused: Callable[[Sequence[int]], int] | None = None  # picks the stride of the map without rows
+
+
 class Sink(Protocol):
     """Takes what is found in each image of a set."""
 
@@ -164,50 +184,26 @@ class Evaluator(Sink, Protocol):
         """Return the figures of all images, as `Head.figures` reads them."""
 
 
-class Pass(NamedTuple):
-    """How a model sees an image once, with test-time augmentation."""
-
-    scale: float
-    mirrored: bool
-    unused: Callable[[Sequence[int]], int] | None = None  # picks the stride of the map without rows
-
-
-def used_levels(one: Pass, strides: Sequence[int]) -> list[int]:
-    """Return the maps whose rows a pass gives: of a model with one stride, all."""
-    unused = one.unused(strides) if one.unused else None
-    used = [level for level, stride in enumerate(strides) if stride != unused]
-    return used or list(range(len(strides)))
-
-
-def brought_back(rows: np.ndarray, one: Pass, width: int) -> np.ndarray:
-    """Return rows (K, 4 + ...) of a pass as if found in images of this width."""
-    boxes_cxcywh = rows[:, :4] / np.float32(one.scale)
-    if one.mirrored:
-        boxes_cxcywh[:, 0] = width - boxes_cxcywh[:, 0]
-    return np.concatenate([boxes_cxcywh, rows[:, 4:]], axis=1)
-
-
 class Head(nn.Module, ABC):
     """The last layer of a model and the task that it stands for.
 
     A subclass registers itself under its name in model YAMLs (`models/blocks/registry.py`), whose
-    first argument is the number of classes. A method that raises NotImplementedError here is asked
-    of no task that refuses its flag (`utils/tasks/task.py::Task.refused`).
+    first argument is the number of classes.
 
     Attributes:
-        task: the part of the task that needs no framework.
+        task: the half of the task that needs no framework.
         loss_names: the losses in their order, each with its short name: NAME_loss in results.csv.
         figure_names: the figures of a validation in their order, as results.csv has them behind
             metrics/, each with its name in tables.
         target_fields: the fields of `Targets` that the loss reads.
         nothing_found: what `finish` returns of an image in which nothing is found.
-        strides: pixels per cell of each map that it takes.
         passes: how a model sees an image with --augment; none if it cannot.
         joins_models: rows of `decode_above` of several models may be put one behind the other.
         image_mean, image_std: of red, green and blue in [0, 1]: the detector subtracts the one and
             divides by the other; None to take images as they are.
-        exported_kinds: what exported files return (`utils/export/metadata.py`): without NMS, with
-            --nms and with --efficient-nms, as far as the task does not refuse them; () for none.
+        strides: pixels per cell of each map that it takes.
+        dropout: the probability, below 1, with which a training pass leaves a number out; only a
+            task with the flag uses it.
     """
 
     task: ClassVar[Task]
@@ -219,9 +215,9 @@ class Head(nn.Module, ABC):
     joins_models: ClassVar[bool] = False
     image_mean: ClassVar[tuple[float, float, float] | None] = None
     image_std: ClassVar[tuple[float, float, float] | None] = None
-    exported_kinds: ClassVar[tuple[str, ...]] = ()
     num_classes: int
     strides: tuple[int, ...]
+    dropout: float = 0.0
 
     @classmethod
     def row_names(cls) -> Mapping[str, str]:
@@ -237,26 +233,6 @@ class Head(nn.Module, ABC):
         return {}
 
     @classmethod
-    def fitted(
-        cls,
-        document: Mapping[str, Any],
-        strides: Sequence[int],
-        sizes_wh: np.ndarray,
-        hyp: Hyperparameters,
-        config: RecipeConfig,
-    ) -> Mapping[str, Any]:
-        """Return a model document for a new training on labels, and log what was changed in it.
-
-        Args:
-            strides: of the maps that the head takes.
-            sizes_wh: (N, 2) of the boxes of all labels, pixels.
-
-        Raises:
-            UserError: settings that do not go with what the document needs.
-        """
-        return document
-
-    @classmethod
     @abstractmethod
     def plan(cls, request: LayerRequest) -> LayerPlan:
         """Return how the layer is made; UserError for args that it does not take."""
@@ -269,29 +245,12 @@ class Head(nn.Module, ABC):
         """Return what is added to drawn parameters, by their names in the head."""
         return {}
 
-    def drop(self, probability: float) -> None:
-        """Leave numbers out of each training pass with a probability, from 0 to below 1."""
-        raise NotImplementedError
-
     def draw(self, images: PassImages) -> None:
-        """Draw what is random about the next pass of a training; nothing without `drop`."""
+        """Draw what is random about the next pass of a training."""
 
     @abstractmethod
-    def make_loss(
-        self,
-        hyp: Hyperparameters,
-        image_size: int,
-        fused_on: str | None = None,
-        label_smoothing: float = 0.0,
-        autobalance: bool = False,
-    ) -> Loss:
-        """Return the loss for images of a size.
-
-        Args:
-            fused_on: a device on which fused operations are to be used if they prove right there.
-            label_smoothing: of the class targets.
-            autobalance: weigh the parts of a loss by how large they are.
-        """
+    def make_loss(self, settings: LossSettings) -> Loss:
+        """Return the loss of a training."""
 
     @abstractmethod
     def decode(self, raw: Sequence[Tensor]) -> Tensor:
@@ -301,10 +260,6 @@ class Head(nn.Module, ABC):
     def decode_above(self, raw: Sequence[Tensor], confidence_threshold: float) -> list[Any]:
         """Return of each image what may count as found, on the host, as `finish` takes it."""
 
-    def of_best_class(self, decoded: Any) -> Any:
-        """Return rows of `decode_above` as one of a single class has them: the best one's score."""
-        raise NotImplementedError
-
     def join_passes(self, raw: Sequence[Any], width: int, confidence_threshold: float) -> list[Any]:
         """Return what `decode_above` does, of what the network returned in each of `passes`.
 
@@ -313,8 +268,8 @@ class Head(nn.Module, ABC):
         """
         raise NotImplementedError
 
-    def class_rows(self) -> ClassRows:
-        """Return which of its arrays have a row for each class."""
+    def of_best_class(self, decoded: Any) -> Any:
+        """Return rows of `decode_above` as one of a single class has them: the best one's score."""
         raise NotImplementedError
 
     @abstractmethod
@@ -332,57 +287,14 @@ class Head(nn.Module, ABC):
         (found,) = self.finish_images([decoded], [letterbox], settings)
         return found
 
-    def join(
-        self, found: Sequence[Any], regions_xyxy: np.ndarray, settings: SuppressionSettings
-    ) -> Any:
-        """Return what is found in an image from what is found in overlapping views of it.
-
-        Args:
-            found: what `finish` returned of each view.
-            regions_xyxy: (V, 4) where the views lie in the image; together they cover it.
-        """
-        raise NotImplementedError
-
-    @classmethod
-    def exported_kind(cls, nms: bool, efficient_nms: bool, letterbox: bool) -> str:
-        """Return which of `exported_kinds` the flags ask for; UserError if the task refuses one."""
-        flags = {"--nms": nms, "--efficient-nms": efficient_nms, "--letterbox": letterbox}
-        for flag, given in flags.items():
-            reason = cls.task.refused.get(flag[2:].replace("-", "_"))
-            if given and reason:
-                raise UserError(f"{flag}: {reason}; leave it out")
-        if not cls.exported_kinds:
-            raise UserError(f"models to {cls.task.name} cannot be exported")
-        return cls.exported_kinds[nms + efficient_nms]
-
-    def exported(self, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Return what an exported file without NMS returns of raw outputs, (B, ...) each."""
-        raise NotImplementedError
-
-    @classmethod
-    def without_network(cls, num_classes: int) -> Head:
-        """Return a head that finishes and scores what an exported file returned."""
-        raise NotImplementedError
-
-    def from_exported(
-        self, kind: str, outputs: tuple[np.ndarray, ...], confidence_threshold: float
-    ) -> Any:
-        """Return of one image what `decode_above` does, of what a file returned for it.
-
-        Args:
-            kind: of `exported_kinds`.
-            outputs: float32, without the batch.
-        """
-        raise NotImplementedError
-
     @abstractmethod
     def make_evaluator(self, class_names: Sequence[str]) -> Evaluator:
         """Return an evaluator that has seen no image yet."""
 
-    @staticmethod
-    @abstractmethod
-    def figures(result: Any) -> dict[str, float]:
+    @classmethod
+    def figures(cls, result: Any) -> dict[str, float]:
         """Return the figures of an evaluator's result by the names of `figure_names`."""
+        return dict(zip(cls.figure_names, result.means, strict=True))
 
     @classmethod
     def fitness(cls, result: Any) -> float:
@@ -394,13 +306,3 @@ class Head(nn.Module, ABC):
     def class_scores(result: Any) -> tuple[float, ...]:
         """Return how well each class is found, (C,) from 0 to 1; () of a task without classes."""
         return ()
-
-    @staticmethod
-    @abstractmethod
-    def table(result: Any) -> str:
-        """Return the figures as lines of text, over all classes and per class."""
-
-    @staticmethod
-    @abstractmethod
-    def plot(result: Any, samples: Sequence[Sample], folder: Path) -> None:
-        """Draw the result, of the images of these samples, into files of a folder."""

@@ -8,57 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from backend import autograd
-from models.detector import images_to_tensor
 from models.heads.base import Head
-from utils.data.image.view import View, place
+from models.inference.predictors import Predictor, network_input
+from utils.data.image.view import View, place, view_of
 from utils.detections import SuppressionSettings
+from utils.evaluation.joining import join_views
 from utils.tiling import Tiling
-
-
-class Predictor(Protocol):
-    """A model, as code that only detects uses it; `Detector` is one."""
-
-    @property
-    def head(self) -> Head:
-        """The head whose task it is, and which finishes what it predicts."""
-
-    @property
-    def stride(self) -> int:
-        """Pixels that image sides must be a multiple of."""
-
-    @property
-    def fixed_size(self) -> tuple[int, int] | None:
-        """(height, width) that every image must have; None: any multiples of the stride."""
-
-    @property
-    def takes_arrays(self) -> bool:
-        """Whether images come as NumPy arrays: the network is in no tensors of the backend."""
-
-    def __call__(self, *inputs: Any) -> Any:
-        """Queue the work on one tensor (B, 3, H, W) in [0, 1]; return what `decode_above` takes.
-
-        If `takes_arrays`, it is an array (B, 3, H, W) uint8.
-        """
-
-    def decode_above(self, raw: Any, confidence_threshold: float) -> list[np.ndarray]:
-        """Return of each image the rows that may count as found, as `Head.decode_above` does."""
-
-    def require_memory(self, shape: Sequence[int], trains: bool) -> None:
-        """Raise UserError if images (B, 3, H, W) take too much, as `Detector.require_memory`."""
-
-
-def network_input(
-    predictor: Predictor, images: np.ndarray, device: str, channels_last: bool | None = None
-) -> Any:
-    """Return images (B, 3, H, W) uint8 as a predictor takes them; the rest as `images_to_tensor`"""
-    if predictor.takes_arrays:
-        return images
-    return images_to_tensor(images, device, channels_last=channels_last)
 
 
 class ImageDetector:
@@ -103,7 +63,7 @@ class ImageDetector:
         """
         stride, fixed_size = self.predictor.stride, self.predictor.fixed_size
         size, tiling = (image.shape[0], image.shape[1]), self.tiling
-        whole = self.head.task.view(image, self.image_size, stride, fixed_size)
+        whole = view_of(self.head.task.name)(image, self.image_size, stride, fixed_size)
         if tiling is None or max(size) <= tiling.side:
             return [whole]
         height, width = tiling.tile_size(size)
@@ -154,7 +114,7 @@ class ImageDetector:
         if len(views) == 1:
             return found[0]
         regions_xyxy = np.array([view.region_xyxy for view in views])
-        return self.head.join(found, regions_xyxy, self.suppression)
+        return join_views(found, regions_xyxy, self.suppression)
 
     def detect(self, images: Sequence[np.ndarray]) -> list[Any]:
         """Return what is found in each image (H, W, 3) uint8 RGB."""

@@ -10,8 +10,7 @@ from typing import TypeVar
 
 from backend.processes import this_process
 from models.detector import require_image_size
-from models.inference.image_detector import Predictor
-from models.inference.predictors import Augmented, Ensemble, HalfPrecision, why_not_half
+from models.inference.predictors import Augmented, Ensemble, HalfPrecision, Predictor, why_not_half
 from models.stored import load_detector
 from utils.cli.detection_config import DetectionConfig
 from utils.detections import SuppressionSettings
@@ -121,7 +120,7 @@ def with_size(config: AnyConfig, predictor: Predictor, weights: Sequence[Weights
     """
     size = config.image_size
     if not config.is_size_given:
-        size = predictor.head.task.input_size(weights[0].trained_size)
+        size = predictor.head.task.input_size(weights[0].trained_size, size)
     if predictor.fixed_size is None:
         require_image_size(size, predictor.stride, trains=False)
     else:

@@ -17,17 +17,17 @@ import backend
 from backend.checks import CPU
 from backend.processes import local_world_size, this_process
 from models.training.multi_scale import MultiScale
-from models.training.start import build_model
-from models.training.state import TrainState, build_state
-from models.training.step import settle, train_step
+from models.training.start import build_model, build_state
+from models.training.state import TrainState, settle
+from models.training.step import train_step
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.image.labelled import LabelledImage
 from utils.data.loading.batch import Batch, join_targets
 from utils.data.loading.items import BOXES, BoxItems
-from utils.data.loading.memory import free_memory
 from utils.data.loading.quads import QUAD
 from utils.data.sources.samples import table_of
 from utils.errors import UserError
+from utils.memory import free_memory
 from utils.processes import watchdog
 from utils.processes.host_memory import keep_freed_memory
 from utils.processes.ranks import on_main
@@ -42,8 +42,6 @@ LARGEST, LARGEST_ON_CPU = 1024, 16
 MEASURED_ON_CPU = 2
 STEPS = 2  # per size; the first one allocates optimizer state
 GIB = 2**30
-
-Measure = Callable[[int], int]  # images -> the most bytes during their steps
 
 log = logging.getLogger("train")
 
@@ -140,11 +138,13 @@ def memory_budget(device: str, present: int, may_have_graphs: bool) -> int:
 
 
 def measure_sizes(
-    measure: Measure, present: int, most: int, budget: int, world: World
+    measure: Callable[[int], int], present: int, most: int, budget: int, world: World
 ) -> dict[int, int]:
     """Return the peaks of 0, 1, 2, 4, ... images, as long as the next size may fit on all ranks.
 
-    present: bytes, without images.
+    Args:
+        measure: returns the most bytes during steps of so many images.
+        present: bytes, without images.
     """
     peaks, images = {0: present}, 1
     while images <= most and not world.any(fit_line(peaks, budget) < images):

@@ -14,7 +14,7 @@ from backend import nn, ops
 from backend.processes import this_process
 from models.detector import Detector
 from models.stored import stored_spec
-from models.training.state import TrainState
+from models.training.state import TrainState, settle
 from utils.cli.run_config import as_document
 from utils.cli.train_config import run_settings
 from utils.errors import UserError
@@ -26,10 +26,11 @@ log = logging.getLogger("train")
 
 
 def capture(run: Run, state: TrainState, is_best: bool = False) -> Checkpoint:
-    """Take everything that the rest of the run depends on, between two batches, after `settle`.
+    """Take everything that the rest of the run depends on, between two batches.
 
     is_best: whether it holds the best weights so far.
     """
+    settle(state)
     job = run.job
     header = Header(
         model=state.model.spec.document,
@@ -101,9 +102,6 @@ def _restore_progress(run: Run, state: TrainState, progress: Mapping[str, Any]) 
     if names != list(state.watch.loss_names):
         raise ValueError(f"its losses are {', '.join(names)}")
     state.class_scores = {int(at): tuple(x) for at, x in progress["scores_before_epoch"].items()}
-    # Earlier versions lowered it when memory ran out, each rank its own.
-    lowered = [size for size in (*progress["micro_batches"], state.micro_batch) if size]
-    state.micro_batch = min(lowered, default=0)
     state.loss.restore(progress["loss"])
     state.learnt = state.loss.state()
     state.watch.restore(progress["watch"])

@@ -29,9 +29,9 @@ from utils.processes.command import run_command
 from utils.processes.cores import bind_numa, loader_workers
 from utils.report.stage_timer import StageTimer
 from utils.state.job import Job, read_data, train_recipe
-from utils.tasks.table import complete_flags, find_task
+from utils.tasks.find import complete_flags, find_task
 from utils.text import say
-from utils.weights.load import load_weights
+from utils.weights.load import load_weights, stored_model
 
 SECONDS = 4.0  # of each measurement, after its warm-up
 CACHED_SAMPLES = 256  # enough for a measurement; filling a cache takes a pass over its images
@@ -39,7 +39,9 @@ ENOUGH = 1.1  # what a loader must make of what the model takes, so that it neve
 
 
 def main() -> None:
-    config = complete_flags(*read_train_flags(program="python -m models.training.doctor"))
+    config = complete_flags(
+        *read_train_flags(program="python -m models.training.doctor"), stored_model
+    )
     if config.nproc > 1:
         raise UserError(
             f"--nproc {config.nproc}: one process is measured; leave it out, and give --batch-size "
@@ -53,7 +55,7 @@ def main() -> None:
         say(bind_numa(config.device))
     start = load_weights(config.weights) if config.weights else None
     task = find_task(config.task, config.cfg, start.header.model if start else {})
-    data = read_data(config, task.items(config), task.check_samples)
+    data = read_data(config, task.name)
     recipe = train_recipe(config, hyp, data.items)
     backend.use(config.backend)
     say(backend.device.describe(backend.device.resolve(config.device)))
@@ -87,10 +89,10 @@ def choices(asked: int | None, device: str, cache: str) -> list[tuple[int, str]]
 
 def training_steps(job: Job, loader: TrainLoader) -> Iterator[Batch]:
     """Train on the first batch without end; yield it each time the device is done with it."""
-    from models.training.job import build
+    from models.training.start import build
     from models.training.step import train_step
 
-    state = build(job, None, len(loader))
+    state = build(job, len(loader))
     loader.align(state.model.stride)
     batch = next(loader.epoch(0))
     while True:

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 import backend
-from backend import amp, autograd, dist, fused, nn, openmp, ops, optim, use
+from backend import amp, autograd, cores, dist, fused, nn, ops, optim, use
 from backend.checks import CPU
 from backend.contract import Tensor
 from backend.processes import this_process
 from backend.proof import find_problem
-from models.blocks.conv import Conv, gains_from_channels_last
+from models.blocks.conv import Conv
 from models.heads.base import Loss, LossTerms
+from models.inputs import gains_from_channels_last
 from utils.errors import UserError
 from utils.processes.ranks import on_main
 from utils.report.stage_timer import StageTimer
@@ -177,7 +178,7 @@ def choose_step_threads(gflops: float, device: str) -> None:
     on its machine has it again, and with it the same sums.
     """
     most = backend.device.host_threads()
-    if device != CPU or openmp.are_asked_for():
+    if device != CPU or cores.are_asked_for():
         return
     threads = max(1, min(most, int(gflops / GFLOPS_OF_A_THREAD)))
     if threads < most:

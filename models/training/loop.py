@@ -21,9 +21,9 @@ from models.training.outputs import (
     why_run_ended,
     write_results,
 )
-from models.training.state import TrainState
+from models.training.state import TrainState, settle
 from models.training.statistics import recompute_statistics
-from models.training.step import accumulate_again, settle, train_step
+from models.training.step import accumulate_again, train_step
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.processes import watchdog
 from utils.processes.suspend import Suspended
@@ -214,13 +214,8 @@ def stop(run: Run, state: TrainState) -> None:
 
 
 def save_state(run: Run, state: TrainState, is_best: bool = False, also: str = "") -> None:
-    """Write everything that the rest of the run depends on.
-
-    Args:
-        also: a further name of the file, which stays.
-    """
+    """Write everything that the rest of the run depends on, also under a name that stays."""
     with watchdog.phase("saving"):
-        settle(state)
         checkpoint = capture(run, state, is_best)
         if this_process().is_main:
             run.states.save(checkpoint, is_best, also)

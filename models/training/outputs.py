@@ -33,6 +33,7 @@ from utils.report.plots.images import plot_batch
 from utils.report.plots.label_statistics import plot_correlogram, plot_labels
 from utils.report.plots.results import plot_learning_rates, plot_results
 from utils.report.results import result_columns
+from utils.report.task_reports import REPORTS
 from utils.state.progress import why_ended
 from utils.state.run import Run
 from utils.text import count, say
@@ -161,9 +162,9 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
     if not config.no_plots:
         plot_results(run.folder / "results.csv", run.folder / "results.png")
         if best is not None:
-            head.plot(best.result, run.job.data.val, run.folder)
+            REPORTS[head.task.name].plot(best.result, run.job.data.val, run.folder)
     if best is not None:
-        say(*head.table(best.result).splitlines())
+        say(*REPORTS[head.task.name].table(best.result).splitlines())
     early = why_run_ended(run, state)
     if early and state.epoch < config.epochs:
         say(f"ended after epoch {state.epoch} of {config.epochs}: {early}")
@@ -204,18 +205,11 @@ def validation_command(run: Run, device: str, name: str) -> list[str]:
 
 @on_main
 def write_work(
-    run: Run,
-    state: TrainState,
-    train_images: int,
-    cached: Mapping[str, str],
-    suppression: Mapping[str, Any],
+    run: Run, state: TrainState, of_loaders: Mapping[str, Any], suppression: Mapping[str, Any]
 ) -> None:
     """Write work.json: what another run must have done too for compare.py to compare their times.
 
-    Args:
-        train_images: of an epoch.
-        cached: how many images a cache took, by split.
-        suppression: settings of NMS in a validation.
+    of_loaders, suppression: the work of the loaders, and the settings of NMS.
     """
     config = run.job.config
     every = state.epoch if config.no_val else 1
@@ -229,8 +223,7 @@ def write_work(
         "accumulate": state.schedule.accumulate,
         "optimizer_steps": state.ema.updates,
         "parameters": count_parameters(state.model),
-        "train_images": train_images,
-        "cached": dict(cached),
+        **of_loaders,
         "epochs": state.epoch,
         "plotted_batches": plotted_batches(config.no_plots),
         "validation": {"images": len(run.job.data.val), "every": every, **suppression},

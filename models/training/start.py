@@ -1,4 +1,4 @@
-"""The model that a run starts from: fitted to the labels, with the weights that fit it."""
+"""The model that a run starts from, fitted to labels and weights, and all that trains it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import dataclasses
 import json
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
-from backend import nn
-from models.blocks.registry import find_block
+import backend
+from backend import dist, nn, use
+from backend.checks import CPU
+from backend.processes import this_process
+from models.blocks.registry import count_gflops
 from models.detector import Detector, require_image_size
 from models.graph import (
     ModelSpec,
@@ -17,21 +22,69 @@ from models.graph import (
     plan_layers,
     read_model_yaml,
 )
-from models.heads.base import Head
+from models.heads.base import LossSettings
 from models.stored import spec_of_weights
+from models.training.autoanchor import with_anchors
+from models.training.ema import ModelEMA
+from models.training.execution import choose_execution, choose_step_threads
+from models.training.multi_scale import MultiScale
+from models.training.optimizer import build_optimizer, freeze_layers, parameter_groups
+from models.training.schedule import NOMINAL_BATCH, Schedule
+from models.training.state import TrainState
+from models.training.step_watch import LossScale, StepWatch
+from models.training.updates import choose_updates
+from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.data.anchors.fit import label_sizes
+from utils.data.loading.quads import QUAD
+from utils.errors import UserError
 from utils.json_files import parse_json
+from utils.processes.host_memory import keep_freed_images, keep_freed_memory
+from utils.report.console import EpochTable
 from utils.state.job import Job
-from utils.tasks.table import find_task
+from utils.tasks.find import adopted, find_task
 from utils.text import count
 from utils.weights.checkpoint import Checkpoint
-from utils.weights.transfer import match_classes, transfer_arrays
+from utils.weights.transfer import ClassRows, match_classes, transfer_arrays
 
 NEW_HEAD = "the head starts from new weights; --remap-classes keeps those that fit, class by class"
 SAME_HEAD = "equally many, so the head keeps them in order; --remap-classes pairs them by name"
 
+# The arrays of a head that have a row for each class, by its task; after the 5 numbers of a box.
+CLASS_ROWS: dict[str, Callable[[Any], ClassRows]] = {
+    "detect": lambda head: ClassRows("m.", before=5, after=head.num_added),
+    "segment": lambda head: ClassRows("m.", before=5, after=head.num_added),
+    "classify": lambda head: ClassRows("linear."),
+}
+
 log = logging.getLogger("train")
+
+
+def build(job: Job, batches: int, model: Detector | None = None) -> TrainState:
+    """Build what a step reads and changes, for so many batches per epoch.
+
+    model: that of a state to go on from; None for a new one.
+    """
+    config, ranks = job.config, job.session.world.process.world_size
+    device = backend.device.resolve(config.device)
+    if device == CPU:
+        keep_freed_memory()
+    else:  # without workers the images are decoded here
+        keep_freed_images()
+    if model is None:
+        fit = partial(fit_to_labels, job=job)
+        model = build_model(config, job.start, job.data.class_names, fit)
+    gflops = count_gflops(plan_layers(model.spec), config.image_size)
+    choose_step_threads(
+        images_at_a_time(config.batch_size, config.micro_batch, ranks) * gflops, device
+    )
+    return build_state(config, job.hyp, model, batches, device)
+
+
+def images_at_a_time(batch_size: int, micro_batch: int, ranks: int) -> int:
+    """Return how many images each of the ranks computes at a time."""
+    images = -(-batch_size // ranks)
+    return min(images, micro_batch or images)
 
 
 def build_model(
@@ -57,18 +110,17 @@ def build_model(
 
 
 def fit_to_labels(spec: ModelSpec, job: Job) -> ModelSpec:
-    """Return the model as its head wants it for the labels of a new training; all ranks get one.
+    """Return the model with anchors that fit the labels of a new training; all ranks get one.
 
     Raises:
-        UserError: the flags do not go with what the head needs.
+        UserError: the flags do not go with what the anchors need.
     """
-    head: type[Head] = find_block(spec.layers[-1].block).kind
     plans = plan_layers(spec)
     strides = [plans[source].stride for source in spec.layers[-1].sources]
     fitted, world = "", job.session.world
     if world.process.is_main:  # one process decides: another's processor may round otherwise
         sizes_wh = label_sizes(job.data.train, job.config.image_size)
-        fitted = json.dumps(head.fitted(spec.document, strides, sizes_wh, job.hyp, job.config))
+        fitted = json.dumps(with_anchors(spec.document, strides, sizes_wh, job.hyp, job.config))
     document = parse_json(world.of_main(fitted))
     return spec if document == spec.document else parse_model(document)
 
@@ -82,7 +134,7 @@ def spec_to_train(config: TrainConfig, start: Checkpoint | None, num_classes: in
         given = read_model_yaml(config.cfg or task.model)
     else:
         given = spec_of_weights(start)
-    return parse_model(task.adopted(given.document, config.cutoff), num_classes)
+    return parse_model(adopted(task, given.document, config.cutoff), num_classes)
 
 
 def transfer_weights(
@@ -104,7 +156,7 @@ def transfer_weights(
     head = model.head_name
     rows = classes = None
     if remap_classes:
-        own = model.head.class_rows()
+        own = CLASS_ROWS[model.head.task.name](model.head)
         rows = dataclasses.replace(own, prefix=head + own.prefix)
         classes = match_classes(class_names, start.header.class_names)
         found = len(classes.new_index)
@@ -121,3 +173,88 @@ def transfer_weights(
         anchors = f"{head}anchors"
         left = any(line.startswith(head) and not line.startswith(anchors) for line in transfer.left)
         log.info("the weights are for other classes: %s", NEW_HEAD if left else SAME_HEAD)
+
+
+def build_state(
+    config: TrainConfig,
+    hyp: Hyperparameters,
+    model: Detector,
+    batches: int,
+    device: str,
+    dtype: str = "float32",
+) -> TrainState:
+    """Build EMA, loss, optimizer and schedule of a new run, for so many batches per epoch."""
+    nominal = NOMINAL_BATCH if model.head.task.accumulates else config.batch_size
+    schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine, nominal)
+    model = nn.place(model, device, dtype)
+    drops = config.dropout > 0
+    execution = choose_execution(device, dtype, config.amp, config.layout, config.compile, drops)
+    if execution.channels_last:
+        nn.lay_channels_last(model)
+    freeze_layers(model, len(model.spec.layers), config.freeze)
+    model.head.dropout = config.dropout
+    number = len(nn.float_tensors(model)())
+    together = config.multi_tensor_optimizer and choose_updates(
+        config.optimizer, number, device, dtype
+    )
+    ema = ModelEMA(model, together)
+    parallel = parallelize(model, config.sync_bn, config.half_gradients)
+    settings = LossSettings(
+        hyp.loss_gains(),
+        config.image_size,
+        device if config.bbox_iou_optim else None,
+        config.label_smoothing,
+        config.autobalance,
+    )
+    loss = model.head.make_loss(settings)
+    groups = parameter_groups(model, schedule.weight_decay)
+    loss_scale = LossScale.of_precision(execution.dtype)
+    how = "fast" if together else "plain"
+    multi_scale = None
+    if config.multi_scale:
+        multi_scale = MultiScale.of_model(config.image_size, model.stride, config.seed)
+    return TrainState(
+        model=model,
+        ema=ema,
+        loss=loss,
+        optimizer=build_optimizer(config.optimizer, groups, hyp, together),
+        schedule=schedule,
+        device=device,
+        dtype=dtype,
+        execution=execution,
+        parallel=parallel,
+        forward=execution.forward_of(parallel),
+        # A total is for as many images as those of --quad were made of.
+        step_loss=loss_scale.scaled(execution.loss_of(loss), QUAD if config.quad else 1),
+        loss_scale=loss_scale,
+        means={"compiled": execution.compiled, **loss.means, "optimizer": how, "average": how},
+        watch=StepWatch(model.head.loss_names),
+        table=EpochTable(model.head.loss_names, model.head.row_names()),
+        seed=config.seed,
+        multi_scale=multi_scale,
+        micro_batch=config.micro_batch,
+        learnt=loss.state(),
+    )
+
+
+def parallelize(model: Any, sync_bn: bool, half_gradients: bool) -> Any:
+    """Return what is called in place of the model; --sync-bn joins its BatchNorm layers.
+
+    In one process these stay as they are: what joins them would take longer for the same numbers.
+
+    Raises:
+        UserError: --half-gradients on a backend that cannot send them.
+    """
+    if half_gradients and not backend.device.supports("half_gradients"):
+        raise UserError(
+            f"--half-gradients: the {use()} backend cannot send bfloat16 gradients; leave it out, "
+            "or train with --backend torch"
+        )
+    if this_process().world_size > 1:
+        if sync_bn:
+            nn.synchronize_batch_norm(model)
+        return dist.data_parallel(model, half_gradients)
+    for flag, asked in (("--sync-bn", sync_bn), ("--half-gradients", half_gradients)):
+        if asked:
+            log.info("%s has no effect: there is one process", flag)
+    return model

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from backend import autograd, dist, nn, ops
-from models.detector import images_to_tensor
+from models.inputs import images_to_tensor
 from models.training.state import TrainState
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader

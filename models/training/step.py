@@ -14,10 +14,10 @@ import numpy as np
 from backend import autograd, dist, nn
 from backend.contract import Stage, Tensor
 from backend.processes import this_process
-from models.detector import images_to_tensor
 from models.heads.base import LossTerms, PassImages, WholeBatch
+from models.inputs import images_to_tensor
 from models.training.schedule import StepSettings
-from models.training.state import GRADIENT_NORM_LIMIT, TrainState
+from models.training.state import GRADIENT_NORM_LIMIT, TrainState, settle
 from models.training.step_watch import BatchName
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import TrainLoader
@@ -82,21 +82,6 @@ def update_weights(state: TrainState, settings: StepSettings, stage: Stage) -> N
         state.optimizer.zero_grad()
     with stage("ema"):
         state.ema.update(state.model, lost)
-
-
-def settle(state: TrainState) -> None:
-    """Read whether the last update happened, unless that is known, and take it back if not.
-
-    Raises:
-        UserError: too many updates in a row were skipped; see `StepWatch.settle`.
-    """
-    happened = state.watch.settle(state.loss_scale.can_fall)
-    if happened is None:
-        return
-    state.loss_scale.update(happened)
-    if not happened:
-        state.optimizer.uncount_step()
-        state.ema.uncount_update()
 
 
 def accumulate_again(state: TrainState, loader: TrainLoader) -> None:

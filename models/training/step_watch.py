@@ -29,6 +29,7 @@ GROWTH_INTERVAL = 2000  # updates in a row without an overflow
 LIMITS = 1.0, 2.0**24
 
 log = logging.getLogger("train")
+warn = on_main(log.warning)  # all ranks find the same
 
 
 class BatchName(NamedTuple):
@@ -162,7 +163,7 @@ class StepWatch:
                 f"{reason} not finite ({batches}), {count(self._in_a_row, 'update')} in a row; "
                 "lower lr0 in --hyp, check the labels of these images, or give --amp off"
             )
-        _warn(
+        warn(
             "update skipped: %s not finite: %s; BatchNorm statistics that are not finite are taken "
             "from the EMA", reason, batches,
         )  # fmt: skip
@@ -172,10 +173,10 @@ class StepWatch:
         """Return the mean losses of the epoch's batches with finite losses; NaN if none."""
         self._read()
         if self.skipped:
-            _warn("%s of this epoch skipped, see above", count(self.skipped, "update"))
+            warn("%s of this epoch skipped, see above", count(self.skipped, "update"))
         if self._lost:
             lost = count(self._lost, "batch", "batches")
-            _warn("%s left out of the mean losses: not finite", lost)
+            warn("%s left out of the mean losses: not finite", lost)
         means = self.means()
         self._begin_epoch()
         return means
@@ -242,8 +243,3 @@ class StepWatch:
             self._sums = self._sums + row
         self._batches += len(finite)
         self._lost += len(losses) - len(finite)
-
-
-@on_main  # all ranks find the same
-def _warn(text: str, *values: object) -> None:
-    log.warning(text, *values)

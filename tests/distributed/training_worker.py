@@ -22,8 +22,9 @@ from backend import nn, ops
 from backend.processes import this_process
 from models.evaluation import evaluate as evaluation
 from models.graph import read_model_yaml
-from models.training.state import TrainState, build_state
-from models.training.step import settle, train_step
+from models.training.start import build_state
+from models.training.state import TrainState, settle
+from models.training.step import train_step
 from tests.small import (
     write_outlined_dataset,
     write_small_dataset,
@@ -36,6 +37,7 @@ from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import parse_train_flags
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainRecipe
+from utils.data.loading.items import items_of
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import Sample
@@ -100,7 +102,7 @@ def learn(folder: Path, case: str, device: str = "cpu") -> Arrays:
     world = World(this_process(), backend.dist.all_gather)
     model = Detector(read_model_yaml(config.cfg, len(dataset.class_names)))
     model.initialize(config.seed)
-    items, strengths = model.head.task.items(config), hyp.augmentation()
+    items, strengths = items_of(model.head.task.name), hyp.augmentation()
     loader = TrainLoader(samples, TrainRecipe(64, BATCH, strengths, items=items), world=world)
     state = build_state(config, hyp, model, len(loader), device, "float64")
     if case == "accumulating" and world.process.world_size == 1:

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -171,9 +170,7 @@ def lowered(bias):
     return bias - np.float32(1e4)
 
 
-def test_a_ruined_file_in_8_bits_is_refused_where_fitness_is_no_judge(
-    run, tmp_path, monkeypatch, caplog
-):
+def test_a_ruined_file_in_8_bits_is_refused_where_fitness_is_no_judge(run, tmp_path, monkeypatch):
     right = dataclasses.replace(format_named("onnx"), name="right", ending=".right.onnx")
     convert = changing("model.4.m.0.bias", lowered, changing("model.4.m.1.bias", lowered))
     wrong = dataclasses.replace(format_named("onnx"), convert=convert)
@@ -182,7 +179,6 @@ def test_a_ruined_file_in_8_bits_is_refused_where_fitness_is_no_judge(
     code, _, errors = run("--int8", "--data", data, "--include", "onnx", "right")
     assert code == 1 and errors.count("error: ") == 1
     assert "are found by both it and the model" in errors
-    assert "my model.right.onnx: the model's own fitness on --data is 0.0" in caplog.text
     assert (tmp_path / "my model.right.onnx").exists()
 
 
@@ -225,19 +221,6 @@ def test_a_folder_is_replaced_as_a_whole(folders):
     job.move(made, path, format_named("openvino"))
     assert os.listdir(path) == ["model.xml"]
     assert (path / "model.xml").read_text() == "new"
-
-
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SystemExit(143)])
-def test_an_older_folder_stays_where_the_new_one_cannot_be_put(folders, monkeypatch, error):
-    def fail(path, target):
-        raise error
-
-    made, path = folders
-    monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(type(error)):
-        job.move(made, path, format_named("openvino"))
-    assert sorted(os.listdir(path)) == ["model.bin", "model.xml"]
-    assert (path / "model.xml").read_text() == "older"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.unit.data.records.record_files import index_entry, index_record, reco
 from utils.data.check.inspection import inspect
 from utils.data.image.fingerprint import fingerprint_of
 from utils.data.image.header import read_other_view
-from utils.data.loading.reading import read_image
+from utils.data.loading.reading import decode
 from utils.data.records.__main__ import describe_file, find_damages
 from utils.data.records.layout import read_record
 from utils.data.records.record_images import read_record_images
@@ -48,7 +48,7 @@ def read_one(path: Path) -> object:
     report = scan_samples([path], num_classes=3)
     fingerprint_of(np.frombuffer(path.read_bytes(), np.uint8))
     read_other_view(path)
-    images = [read_image(sample).image for sample in report.samples]
+    images = [decode(sample) for sample in report.samples]
     seen = decode_image(path.read_bytes(), MAX_PIXELS)
     assert (seen[..., ::-1] == images[0]).all()
     return images

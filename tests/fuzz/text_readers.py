@@ -184,8 +184,8 @@ def write_search() -> list[bytes]:
     """Return the file of a search with a trial that has ended and one that has not."""
     with tempfile.TemporaryDirectory() as folder:
         study = read_search(Path(folder, "search"))
-        study.tell(study.ask(), "COMPLETE", 0.1, {"a": 1.0})
-        study.ask().report(0.1, 0)
+        study.end_trial(study.begin_trial(), "COMPLETE", 0.1, {"a": 1.0})
+        study.begin_trial().report(0.1, 0)
         return [Path(folder, "search").read_bytes()]
 
 

@@ -17,14 +17,17 @@ from typing import Any
 import numpy as np
 
 import backend
+from models.heads.base import LossSettings
 
 backend.use()  # before the models, whose classes derive from the framework's
 
 from backend import autograd, nn, ops
-from models.detector import Detector, images_to_tensor
+from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.base import LossTerms
-from models.training.state import TrainState, build_state
+from models.inputs import images_to_tensor
+from models.training.start import build_state
+from models.training.state import TrainState
 from models.training.step import train_step
 from tests.losses import arrays_of
 from tests.parity.table import DTYPES, Settings
@@ -183,7 +186,11 @@ def compare_backward(side: Side, dtype: str) -> Arrays:
     batch, size = side.first_batch(), side.settings.image_size
     images = images_to_tensor(batch.images, "cpu", dtype)
     terms = autograd.value_and_backward(
-        model, model.head.make_loss(side.hyp, size), images, batch.targets, StageTimer()
+        model,
+        model.head.make_loss(LossSettings(side.hyp.loss_gains(), size)),
+        images,
+        batch.targets,
+        StageTimer(),
     )
     arrays = {f"loss {name}/": array for name, array in arrays_of(terms).items()}
     for name, parameter in nn.named_parameters(model):

@@ -5,7 +5,6 @@ in another order differ by some 1e-6 relative a layer, about 1e-5 of the largest
 layers. OneFlow's kernels add in an order of their own and land at the upper end.
 """
 
-import dataclasses
 import json
 
 import numpy as np
@@ -17,10 +16,9 @@ from models.graph import read_model_yaml
 from models.heads.anchor.assign import assign_targets
 from models.training.ema import ModelEMA
 from models.training.optimizer import parameter_groups
-from models.training.step import GRADIENT_NORM_LIMIT
-from tests.losses import arrays_of
+from models.training.state import GRADIENT_NORM_LIMIT
+from tests.losses import arrays_of, loss_settings
 from tests.shared_files import shared_path
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loading.batch import Targets
 from utils.report.stage_timer import StageTimer
 
@@ -49,8 +47,7 @@ def detector():
 
 
 def make_loss(model):
-    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    return model.head.make_loss(hyp, 640)
+    return model.head.make_loss(loss_settings())
 
 
 def largest_error(actual, expected):
@@ -193,8 +190,10 @@ FORMS = {
 
 
 def loss_variant(model, fused_on=None, label_smoothing=0.0, autobalance=False, **hyp):
-    hyp = dataclasses.replace(read_hyperparameters(DEFAULT_HYPERPARAMETERS), **hyp)
-    return model.head.make_loss(hyp, 640, fused_on, label_smoothing, autobalance)
+    options = {
+        "fused_on": fused_on, "label_smoothing": label_smoothing, "autobalance": autobalance,
+    }  # fmt: skip
+    return model.head.make_loss(loss_settings(640, options, **hyp))
 
 
 def maps():

@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 
 import backend
+from utils.data.loading.items import items_of
 
 backend.use()  # before the models, whose classes derive from the framework's
 
 from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.training.state import build_state
+from models.training.start import build_state
 from models.training.step import train_step
 from tests.losses import arrays_of
 from utils.cli.hyperparameters import read_hyperparameters
@@ -46,7 +47,7 @@ def main(
     samples = load_split(dataset, "train")
     model = Detector(read_model_yaml(cfg, len(dataset.class_names)))
     model.initialize(seed=0)
-    augment, items = hyp.augmentation(), model.head.task.items(config)
+    augment, items = hyp.augmentation(), items_of(model.head.task.name)
     losses: list[list[float]] = []
     recipe = TrainRecipe(config.image_size, config.batch_size, augment, config.seed, items=items)
     with TrainLoader(samples, recipe) as loader:

@@ -9,18 +9,10 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from tests.structure.source_files import PYTHON_FILES, imports_of, parse
-from tests.structure.test_budgets import BUDGETS, room_of
 from utils.project import PROJECT
 
 # From below to above: each imports from itself and from what stands before it.
 LAYERS = ("backend", "utils", "models", "scripts", "benchmarks", "tests")
-# What every room uses.
-FLAT_IN_UTILS = {
-    *("__init__", "errors", "text", "progress", "html", "colours", "optional", "project"),
-    *("atomic_files", "regular_files", "json_files", "yaml_files", "xml_files", "array_cache"),
-    *("model_yamls", "boxes", "detections", "polygons", "ragged", "strengths"),
-    *("image_limits", "tiling", "transform_list"),
-}
 # Large packages that not every command needs.
 OPTIONAL = {"cv2", "fontTools", "matplotlib", "pycocotools", "torchvision"}
 
@@ -43,9 +35,6 @@ LOADED = {
 
 # Its packages are optional: it imports what needs them once it has said which one is absent.
 SERVER = "utils.serve.__main__"
-
-# Arrows that still close a circle of rooms.
-NOT_YET_APART = {}
 
 # What is not yet as it should be. Whoever works on a file removes its lines; none is added.
 TYPE_CHECKING_BLOCKS = {
@@ -120,27 +109,11 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     assert cycle_in(graph()) == []
 
 
-def test_no_room_imports_itself_by_way_of_others() -> None:
-    rooms: dict[str, set[str]] = {}
-    for module, others in graph().items():
-        room = room_of(FILES[module])
-        if room in BUDGETS and room != "scripts":
-            targets = {room_of(FILES[other]) for other in others} & set(BUDGETS)
-            rooms.setdefault(room, set()).update(targets - {room, "scripts"})
-    for room, others in NOT_YET_APART.items():
-        rooms[room] -= others
-    assert cycle_in(rooms) == []
-
-
 def test_commands_are_imported_by_tests_alone() -> None:
     importers = {
         module for module, others in graph().items() for other in others if is_command(other)
     }
     assert {module for module in importers if not module.startswith("tests.")} == set()
-
-
-def test_little_lies_flat_in_utils() -> None:
-    assert {path.stem for path in (PROJECT / "utils").glob("*.py")} <= FLAT_IN_UTILS
 
 
 def test_no_import_is_for_type_checkers_alone() -> None:

@@ -1,4 +1,4 @@
-"""Nothing outside what is of one task by its name says which task it is for, or asks."""
+"""Nothing but a head, and a row of a table by the name of a task, is for one task."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from models.blocks.registry import MODULES
 from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
 from utils.project import PROJECT
 from utils.tasks.table import TASKS
@@ -15,13 +16,12 @@ from utils.tasks.table import TASKS
 SHARED = ("models/", "utils/report/", "utils/evaluation/collector.py", "train.py")
 PRODUCT = ("models/", "utils/", "backend/", "train.py", "val.py", "detect.py", "export.py",
            "compare.py", "hubconf.py")  # fmt: skip
-# Folders in the one, and modules with a task in the other, are of one task; the rest is the seam.
-HEADS, HALVES = "models/heads/", "utils/tasks/"
-# Each imports all heads, or all halves, so that a model YAML or a flag may name them.
-REGISTRY, TABLE = "models/heads/__init__.py", "utils/tasks/table.py"
-OF_ONE_TASK = (
-    *(f"models.heads.{path.parent.name}." for path in PROJECT.glob(f"{HEADS}*/__init__.py")),
-    *(f"{type(task).__module__}." for task in TASKS.values()),
+# The folders in it are of one task; the rest is the seam.
+HEADS = "models/heads/"
+# Has rows of tasks whose functions know what the heads return.
+TABLE = "models/export/exported_heads.py"
+OF_ONE_TASK = tuple(
+    f"models.heads.{path.parent.name}." for path in PROJECT.glob(f"{HEADS}*/__init__.py")
 )
 # The names of public models, by which their files are read; our own tasks are not asked for.
 PUBLIC_NAMES = {"utils/weights/public_heads.py", "utils/weights/modules.py"}
@@ -38,7 +38,7 @@ def files_of(rooms: tuple[str, ...], but: tuple[str, ...] = ()) -> Iterator[Path
 
 
 def is_of_one_task(module: str) -> bool:
-    """Whether a full name lies in a head, or in the half of a task."""
+    """Whether a full name lies in a head."""
     return f"{module}.".startswith(OF_ONE_TASK)
 
 
@@ -58,16 +58,15 @@ def compared_names(tree: ast.AST) -> Iterator[str]:
                     yield constant.value
 
 
-def heads_and_halves() -> set[str]:
-    """The classes of all heads and tasks, the seam's own with them."""
+def head_classes() -> set[str]:
+    """The classes of all heads, the seam's own with them."""
     return {
         node.name
-        for path in files_of((HEADS, HALVES))
+        for path in files_of((HEADS,))
         for node in ast.walk(parse(path))
         if isinstance(node, ast.ClassDef)
-        and any(isinstance(base, ast.Name) and base.id.endswith(("Head", "Task"))
-                for base in node.bases)
-    } | {"Head", "Task"}  # fmt: skip
+        and any(isinstance(base, ast.Name) and base.id.endswith("Head") for base in node.bases)
+    } | {"Head"}
 
 
 def kinds_asked_for(tree: ast.AST) -> Iterator[str]:
@@ -94,22 +93,10 @@ def test_only_the_registries_import_what_is_of_one_task() -> None:
         name_of(path)
         for path in files_of(PRODUCT)
         for name in imports_of(parse(path))
-        if is_of_one_task(name) and not name_of(path).startswith((HEADS, HALVES))
+        if is_of_one_task(name) and not name_of(path).startswith((HEADS, TABLE))
     }
     assert found == set()
-    for registry in (REGISTRY, TABLE):
-        assert any(map(is_of_one_task, imports_of(parse(PROJECT / registry))))
-
-
-def test_a_half_of_a_task_knows_no_other() -> None:
-    """But for what a head shares with another by deriving from it, in `models/heads`."""
-    found = {
-        (name_of(path), name)
-        for path in files_of((HALVES,), (TABLE,))
-        for name in imports_of(parse(path))
-        if is_of_one_task(name)
-    }
-    assert found == set()
+    assert any(map(is_of_one_task, MODULES))
 
 
 def test_no_file_compares_a_task_or_a_head_by_its_name() -> None:
@@ -123,13 +110,11 @@ def test_no_file_compares_a_task_or_a_head_by_its_name() -> None:
     assert found == set()
 
 
-def test_no_file_asks_for_the_kind_of_a_head_or_a_task() -> None:
-    kinds = heads_and_halves()
+def test_no_file_asks_for_the_kind_of_a_head() -> None:
+    kinds = head_classes()
     found = {
         (name_of(path), kind)
-        for path in files_of(
-            PRODUCT, (HEADS, HALVES, "models/graph.py", "models/blocks/registry.py")
-        )
+        for path in files_of(PRODUCT, (HEADS, "models/graph.py", "models/blocks/registry.py"))
         for kind in kinds_asked_for(parse(path))
         if kind in kinds
     }
@@ -145,6 +130,6 @@ def test_questions_after_a_task_are_found() -> None:
         "isinstance(model.head, (AnchorHead, int))"
     )
     assert {"detect", "Segment", "classify", "Detect"} <= set(compared_names(asking))
-    assert set(kinds_asked_for(asking)) & heads_and_halves() == {"AnchorHead"}
+    assert set(kinds_asked_for(asking)) & head_classes() == {"AnchorHead"}
     assert is_of_one_task("models.heads.anchor.head.AnchorHead")
     assert not is_of_one_task("models.heads.base.Head")

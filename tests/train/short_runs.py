@@ -10,7 +10,8 @@ from typing import Any
 import train
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.training.state import TrainState, build_state
+from models.training.start import build_state
+from models.training.state import TrainState
 from tests.small import write_small_dataset, write_tiny_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
@@ -21,6 +22,8 @@ from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.processes.suspend import StopRequests
 from utils.state.resume import find_resume_point, resumed_config
+from utils.tasks.find import complete_flags
+from utils.weights.load import stored_model
 
 
 class Killed(BaseException):
@@ -62,7 +65,7 @@ def start(arguments: list[str], stop: StopRequests | None = None) -> Path:
     values, given = read_train_flags(arguments)
     point = find_resume_point(values, given)
     if point is None:
-        config = TrainConfig(**values)
+        config = complete_flags(values, given, stored_model)
         hyp = read_hyperparameters(config.hyp, config.override)
     else:
         config, hyp = resumed_config(values, given, point.header)

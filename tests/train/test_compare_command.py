@@ -12,7 +12,7 @@ import pytest
 import compare
 from tests.train.stub_trainer import write_stub
 from utils.comparison.load import LoadWatch
-from utils.state.folder import LOCK_FILE, RunLock
+from utils.run_folder import LOCK_FILE, RunLock
 
 
 @pytest.fixture
@@ -96,6 +96,13 @@ def test_a_cell_that_fails_is_named_and_the_rest_runs(run, tmp_path):
     lengths = [len(cell["runs"]) for cell in document["cells"]]
     assert lengths == [2, 2, 2, 1]  # a failed cell is not tried again
     assert document["cells"][2]["seconds_per_epoch"]["count"] == 4
+
+
+def test_what_train_refuses_of_every_run_ends_the_comparison_with_its_message(run, tmp_path):
+    stubs(tmp_path, torch={"refuses": {"--data": "--data: there is no such dataset"}})
+    code, printed, _ = run()
+    assert code == 2 and printed.splitlines()[-1] == "error: --data: there is no such dataset"
+    assert "oneflow" not in printed
 
 
 def test_a_resumed_comparison_keeps_what_is_done_and_tries_failures_again(run, tmp_path):

@@ -121,7 +121,7 @@ def test_what_cannot_be_read_is_named_and_the_code_says_so(weights, images, tmp_
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stderr) == (EXIT_FAILED, "")
     left_out = [line for line in done.stdout.splitlines() if ": left out: " in line]
-    assert left_out[0] == rf"{images}/caf\xe9\x1b[31m.jpg: left out: not an image"
+    assert left_out[0].startswith(rf"{images}/caf\xe9\x1b[31m.jpg: left out: not an image")
     assert left_out[1].startswith(f"{images}/pipe.jpg: left out: is a FIFO")
     assert "left out or incomplete: 2 of 5 images, named above" in done.stdout
     assert drawn(tmp_path / "runs" / "exp") == ["0.jpg", "1.jpg", "2.jpg"]

@@ -7,10 +7,11 @@ import pytest
 
 import backend
 from backend import amp, autograd, dist, nn, ops
-from models.detector import images_to_tensor
 from models.evaluation.evaluate import in_precision
+from models.inputs import images_to_tensor
 from models.training.execution import choose_precision
-from models.training.step import settle, train_step
+from models.training.state import settle
+from models.training.step import train_step
 from tests.small import write_small_model
 from tests.train.short_runs import small_training
 from utils.errors import UserError

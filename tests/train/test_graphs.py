@@ -19,8 +19,9 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.base import LossTerms
 from models.training import execution
-from models.training.state import build_state
-from models.training.step import settle, train_step
+from models.training.start import build_state
+from models.training.state import settle
+from models.training.step import train_step
 from tests.small import (
     write_outlined_dataset,
     write_small_dataset,

@@ -7,7 +7,8 @@ import pytest
 
 from backend import nn, ops
 from models.heads.base import LossTerms
-from models.training.step import settle, train_step
+from models.training.state import settle
+from models.training.step import train_step
 from tests.small import write_small_model, write_tiny_model
 from tests.train.short_runs import small_training
 from utils.errors import UserError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from models.detector import images_to_tensor
+from models.inputs import images_to_tensor
 from models.training import step
 from tests.out_of_memory import run_out
 from tests.train.short_runs import folder_of, short_flags, start

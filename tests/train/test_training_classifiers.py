@@ -5,7 +5,6 @@ import csv
 import numpy as np
 import pytest
 
-import train
 from backend import nn
 from models.detector import Detector
 from models.evaluation import validation
@@ -16,8 +15,7 @@ from tests.shared_files import shared_path
 from tests.small import RESULT_COLUMNS
 from tests.small_classes import CLASS_NAMES, write_class_folders, write_tiny_classifier
 from tests.tiny_weights import header_of
-from tests.train.short_runs import StopAt
-from utils.cli.hyperparameters import read_hyperparameters
+from tests.train.short_runs import StopAt, start
 from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.cli.val_config import parse_val_flags
 from utils.data.sources.dataset import load_dataset
@@ -25,9 +23,7 @@ from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.suspend import Suspended
 from utils.processes.world import ALONE
-from utils.state.resume import find_resume_point, resumed_config
-from utils.tasks.detection import DETECTION
-from utils.tasks.table import check_flags
+from utils.tasks.table import DETECTION, TASKS
 from utils.weights.checkpoint import Checkpoint, load_checkpoint
 from utils.weights.load import load_weights
 
@@ -35,21 +31,6 @@ COLUMNS = [
     "epoch", "train/cls_loss", "metrics/accuracy_top1", "metrics/accuracy_top5", "val/cls_loss",
     *RESULT_COLUMNS[11:],
 ]  # fmt: skip
-
-
-def start(arguments, stop=None):
-    """Do what `train.main` does with these flags, but for the signals; return the run's folder."""
-    values, given = read_train_flags(arguments)
-    point = find_resume_point(values, given)
-    if point is None:
-        task = train.task_of_flags(values)
-        config = TrainConfig(**task.completed(values, given))
-        check_flags(task, config)
-        hyp = read_hyperparameters(config.hyp, config.override)
-    else:
-        config, hyp = resumed_config(values, given, point.header)
-    train.run(config, hyp, point, stop or StopAt())
-    return config.project / config.name
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +71,7 @@ def test_defaults_are_those_of_the_task(whole):
     settings = header.settings
     assert (settings["optimizer"], settings["label_smoothing"]) == ("Adam", 0.1)
     assert (header.hyperparameters["lr0"], header.hyperparameters["weight_decay"]) == (1e-3, 5e-5)
-    config = TrainConfig(**train.find_task("classify", "", {}).completed(*read_train_flags([])))
+    config = TrainConfig(**TASKS["classify"].completed(*read_train_flags([])))
     assert (config.image_size, config.batch_size) == (224, 64)
 
 

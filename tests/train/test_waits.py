@@ -16,7 +16,8 @@ from backend import dist, nn, ops
 from models.heads import base
 from models.heads.base import LossTerms
 from models.training.checkpointing import capture, restore
-from models.training.step import settle, train_step
+from models.training.state import settle
+from models.training.step import train_step
 from models.training.step_watch import INITIAL, LossScale
 from tests.dispatched import StageCounter, dispatched, total, waits
 from tests.train.short_runs import small_training

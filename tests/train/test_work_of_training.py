@@ -8,14 +8,12 @@ import pytest
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.training.outputs import write_work
-from models.training.state import build_state
+from models.training.start import build_state
 from tests.small import write_small_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags
 from utils.state.job import Job, TrainData
 from utils.state.run import Run
-
-CACHED = {"training": "part", "validation": "all"}
 
 
 @pytest.fixture
@@ -30,7 +28,7 @@ def record(tmp_path):
         model.initialize(seed=0)
         state = build_state(config, hyp, model, batches=3, device="cpu")
         job = Job(config, hyp, TrainData(("a", "b", "c"), [], []))
-        write_work(Run(job, tmp_path), state, 12, CACHED, {})
+        write_work(Run(job, tmp_path), state, {}, {})
         return json.loads((tmp_path / "work.json").read_text())
 
     return record

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from utils.errors import UserError, brief
 from utils.project import PROJECT
-from utils.strengths import STRENGTHS, AugmentConfig
+from utils.strengths import STRENGTHS, AugmentConfig, LossGains
 from utils.yaml_files import find_yaml, near_yamls, read_yaml
 
 FOLDER = "data/hyps"
@@ -80,6 +80,18 @@ class Hyperparameters:
     def augmentation(self) -> AugmentConfig:
         """Return the strengths of the augmentation; raise UserError for one out of its range."""
         return AugmentConfig(**{name: getattr(self, name) for name in STRENGTHS})
+
+    def loss_gains(self) -> LossGains:
+        """Return the weights of the losses' terms, not yet scaled to a model."""
+        return LossGains(
+            box=self.box,
+            objectness=self.obj,
+            classification=self.cls,
+            objectness_positive=self.obj_pw,
+            classification_positive=self.cls_pw,
+            max_side_ratio=self.anchor_t,
+            focal_gamma=self.fl_gamma,
+        )
 
 
 def read_hyperparameters(path: str | Path, overrides: Sequence[str] = ()) -> Hyperparameters:

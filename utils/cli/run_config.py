@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from backend.select import FRAMEWORKS
-from utils.cli.flags import check_flags, flag, whole_from, within
+from utils.cli.flags import check_flags, flag, flags_of, whole_from, within
 from utils.errors import UserError
-from utils.image_limits import MAX_PIXELS
+from utils.image_limits import MAX_IMAGE_SIZE, MAX_PIXELS
 
 require_part = within(0, 1, "a fraction", above=True, below=True)
-MAX_IMAGE_SIZE = 16384  # a mosaic's canvas has twice this side, and OpenCV warps below 32768
 
 
 def require_folder_name(name: str, value: str) -> None:
@@ -49,6 +49,16 @@ class CommandConfig:
     def usual(self) -> dict[str, Any]:
         """Return the default of each setting, by name."""
         return {field.name: field.default for field in fields(self)}
+
+    def refuse(self, reasons: Mapping[str, str]) -> None:
+        """Raise UserError for a flag that was given although there is a reason against it.
+
+        reasons: by the names of fields, of this command's and of others.
+        """
+        flags, usual = flags_of(self), self.usual()
+        for name, reason in reasons.items():
+            if name in usual and getattr(self, name) != usual[name]:
+                raise UserError(f"{flags[name].names[0]}: {reason}; leave it out")
 
     def __post_init__(self) -> None:
         check_flags(self)

@@ -134,7 +134,7 @@ def describe_pair(pair: Pair, records: Records, settings: Settings) -> Document 
         "batch": pair.candidate.batch,
         "unequal": unequal,
         "by_design": sorted(pair.by_design),
-        "means": other_means(reference[0], candidate[0]),
+        "means": differences(reference[0], candidate[0], part="means"),
         "losses": loss_gap(reference[0], candidate[0]),
         "ratios": ratios,
         "ratio": spread(ratios),
@@ -145,7 +145,13 @@ def describe_pair(pair: Pair, records: Records, settings: Settings) -> Document 
 def unequal_work(pair: Pair, records: Records) -> list[str]:
     """List how the work differs between candidate and reference, and between runs of each."""
     reference, candidate = (good(records.get(cell, ())) for cell in pair)
-    lines = unequal_rounds(reference) + unequal_rounds(candidate)
+    lines = [
+        line
+        for runs in (reference, candidate)
+        for later in runs[1:]
+        for part in ("work", "means")
+        for line in differences(runs[0], later, part=part)
+    ]
     # Between backends the framework is what is compared.
     frameworks = {"framework"} if pair.reference.side != pair.candidate.side else set()
     by_round = {run["round"]: run for run in reference}
@@ -178,46 +184,24 @@ def flatten(work: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def differences(reference: Document, candidate: Document, by_design: Set[str]) -> list[str]:
-    """List how the candidate's work and framework differ from the reference's, a line each.
+def differences(
+    reference: Document, candidate: Document, allowed: Set[str] = frozenset(), part: str = "work"
+) -> list[str]:
+    """List how the candidate's record differs from the reference's, one line per name.
 
     Args:
-        reference, candidate: runs with "work".
-        by_design: names that may differ.
+        allowed: names that may differ.
+        part: "work", to which the framework belongs, or "means", the methods by which it was done.
     """
-    left, right = ({"framework": x["framework"], **x["work"]} for x in (reference, candidate))
-    return _unlike(left, right, reference, candidate, by_design | IDENTITY)
-
-
-def other_means(reference: Document, candidate: Document) -> list[str]:
-    """List the other methods by which the candidate did the same work, one per line."""
-    left, right = (run.get("means", {}) for run in (reference, candidate))
-    return _unlike(left, right, reference, candidate, set())
-
-
-def _unlike(
-    left: Mapping[str, Any],
-    right: Mapping[str, Any],
-    reference: Document,
-    candidate: Document,
-    allowed: Set[str],
-) -> list[str]:
-    left, right = flatten(left), flatten(right)
+    left, right = (flatten(run.get(part, {})) for run in (reference, candidate))
+    if part == "work":
+        left["framework"], right["framework"] = reference["framework"], candidate["framework"]
     here, there = (f"{run['cell']} round {run['round']}" for run in (reference, candidate))
     return [
         f"{name}: {left.get(name, 'absent')} in {here}, {right.get(name, 'absent')} in {there}"
         for name in {**left, **right}
         if (name in left, left.get(name)) != (name in right, right.get(name))
-        and name not in allowed
-    ]
-
-
-def unequal_rounds(runs: Sequence[Document]) -> list[str]:
-    """List how later rounds of one cell differ from its first, in work or methods."""
-    return [
-        line
-        for run in runs[1:]
-        for line in (*differences(runs[0], run, set()), *other_means(runs[0], run))
+        and name not in allowed | IDENTITY
     ]
 
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from backend.openmp import THREADS, WAITING
+from backend.cores import THREADS, WAITING
 from utils.errors import UserError
 from utils.processes.process_family import descendants
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -41,7 +40,6 @@ class Section(NamedTuple):
     note: str = ""  # what a reader must know to read the rows
     items: Sequence[str] = ()
     table: Sequence[Sequence[str]] = ()  # a heading, and rows of as many texts
-    code: Sequence[str] = ()  # blocks that are shown as they are: commands, the ends of logs
 
 
 class Report(NamedTuple):
@@ -58,20 +56,11 @@ def build_report(document: Document) -> Report:
     found: dict[str, list[str]] = {BACKENDS: [], OPTIONS: []}
     for pair in document["pairs"]:
         found[kind_of(pair, cells)].append(sentence(pair, cells))
-    commands = [shlex.join(cell["runs"][0]["command"]) for cell in cells.values() if cell["runs"]]
-    logs = [
-        "\n".join([f"{run['cell']} round {run['round']}:", *run["log_tail"]])
-        for cell in cells.values()
-        for run in cell["runs"]
-        if run["log_tail"]
-    ]
     sections = [
         *(Section(kind, RATIO_NOTE, items) for kind, items in found.items()),
         Section("Seconds per epoch", TIMES_NOTE, table=table(document, times)),
         Section(STAGES, table=table(document, stages)),
         Section("What training reached", table=table(document, outcomes)),
-        Section("Commands", code=commands),
-        Section("The ends of the logs of failed runs", code=logs),
     ]
     return Report(list(warnings(document)), head(document), sections)
 
@@ -236,7 +225,6 @@ def markdown(report: Report) -> str:
         if part.table:
             rules = [":--" if name in NAME_COLUMNS else "--:" for name in part.table[0]]
             blocks.insert(len(part.items) + 1, f"| {' | '.join(rules)} |")
-        blocks += ["    " + block.replace("\n", "\n    ") + "\n" for block in part.code]
         if blocks:
             lines += [f"## {part.title}", "", *([part.note, ""] if part.note else []), *blocks, ""]
     return "\n".join(lines)
@@ -255,7 +243,6 @@ def page_of(report: Report, document: Document) -> str:
         if part.title == STAGES and part.table:
             shown.append(page.svg_image(stage_chart(document), "seconds of an epoch by stage"))
         shown += [page.table(part.table[0], part.table[1:])] if part.table else []
-        shown += map(page.code, part.code)
         if shown:
             blocks.append(page.section(part.title, page.paragraph(part.note), *shown))
     return page.html_page(TITLE, blocks)

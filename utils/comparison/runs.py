@@ -24,7 +24,7 @@ from utils.processes.start import EXIT_USER_ERROR
 from utils.project import PROJECT, from_here
 from utils.regular_files import open_regular, read_bytes
 from utils.report.results import read_results
-from utils.state.folder import RunLock
+from utils.run_folder import RunLock
 
 RUNS = "runs"
 LOG_LINES = 15

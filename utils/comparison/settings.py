@@ -20,7 +20,6 @@ from utils.errors import UserError
 from utils.json_files import Default, complete, read_json
 from utils.processes.launch import wanted_processes
 from utils.project import PROJECT
-from utils.setup.environments import python_of
 from utils.text import count
 
 FILE = "settings.json"
@@ -181,7 +180,7 @@ def find_pythons(backends: Sequence[str], given: Sequence[str] | None = None) ->
         named[name] = path
     found = {}
     for backend in backends:
-        python = Path(named.get(backend) or python_of(PROJECT / ".venv" / backend))
+        python = Path(named.get(backend) or PROJECT / ".venv" / backend / "bin" / "python")
         if not python.is_file():
             raise UserError(
                 f"no Python for {backend} at {python}: make setup BACKEND={backend}, name one by "

@@ -38,6 +38,11 @@ class ClassificationResult:
     confusion: Confusion  # of the images; none is background
     mistakes: tuple[Mistake, ...]  # the most confident ones, best first
 
+    @property
+    def means(self) -> tuple[float, float]:
+        """The figures over all classes."""
+        return self.top1, self.top5
+
 
 class ClassificationEvaluator:
     """Scores a set of images, one at a time, in any order.

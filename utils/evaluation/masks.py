@@ -20,6 +20,11 @@ class MaskResult(NamedTuple):
     boxes: Any
     masks: Any
 
+    @property
+    def means(self) -> tuple[float, ...]:
+        """The figures over all classes: those of the boxes, then those of the masks."""
+        return *self.boxes.means, *self.masks.means
+
 
 class MaskEvaluator:
     """Objects with masks and their labels, added image by image and measured both ways."""

@@ -7,7 +7,7 @@ because a call of NumPy takes longer than the few boxes of one image.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,11 +17,8 @@ from utils.detections import Detections
 from utils.detections import SuppressionSettings as SuppressionSettings
 
 MAX_CANDIDATES = 30000  # of an image; only the best take part
-# Rows of an image that are decided together, at first and at most: each time half as many more,
-# since most are removed at once. With fewer there are more calls, with more there are more
-# comparisons of boxes that others of them remove. Measured on real predictions.
-FIRST_STAGE, LAST_STAGE = 128, 2048
-PAIRS = 2**14  # of boxes compared at once: bounds the memory, and the time where boxes lie in heaps
+STAGE = 256  # rows of an image that are decided together; most of the next are removed by them
+PAIRS = 2**14  # of boxes compared with kept ones at once: bounds the memory
 ROUNDING = 1e-6  # more than a bound is wrong by, as a fraction of it
 STEPS = 2**31  # into which the width of the scene is divided, to look for boxes beside a box
 
@@ -220,7 +217,10 @@ def _search(
 ) -> np.ndarray:
     """Return the rows that remain, until each image has max_kept or a few more."""
     kept, num_kept = boxes.take(np.zeros(0, np.int64)), np.zeros(num_images, np.int64)
-    for rows in _stages(np.bincount(image, minlength=num_images)):
+    counts = np.bincount(image, minlength=num_images)
+    first = np.cumsum(counts) - counts
+    for done in range(0, int(counts.max(initial=0)), STAGE):
+        rows = _ranges(first + done, (counts - done).clip(0, STAGE))
         rows = rows[num_kept[image[rows]] < max_kept]
         if len(rows) == 0:
             break
@@ -229,14 +229,6 @@ def _search(
         kept = kept.join(found)
         num_kept += np.bincount(image[found.row], minlength=num_images)
     return kept.row
-
-
-def _stages(counts: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the rows that are next in each image, ascending, until there are none."""
-    first, done, step = np.cumsum(counts) - counts, 0, FIRST_STAGE
-    while done < counts.max(initial=0):
-        yield _ranges(first + done, (counts - done).clip(0, step))
-        done, step = done + step, min(-(-3 * step // 2), LAST_STAGE)
 
 
 def _ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -259,19 +251,9 @@ def _purged(rows: _Boxes, kept: _Boxes, iou_threshold: float) -> _Boxes:
 
 
 def _without_worse(rows: _Boxes, iou_threshold: float) -> _Boxes:
-    """Return the rows that stay, as if no other row came before them.
-
-    Of rows with too many pairs the better half is decided first: where boxes lie in heaps, it
-    removes most of the others before these are compared. The first images count as better here,
-    which changes nothing, since their boxes meet no others.
-    """
+    """Return the rows that stay, as if no other row came before them."""
     after = np.searchsorted(rows.place, rows.last, side="right")
     counts = after - np.arange(1, len(after) + 1)
-    if counts.sum() > PAIRS:
-        is_better = rows.row < np.median(rows.row)
-        best = _without_worse(rows.take(np.flatnonzero(is_better)), iou_threshold)
-        others = _purged(rows.take(np.flatnonzero(~is_better)), best, iou_threshold)
-        return best.join(_without_worse(others, iou_threshold))
     row = np.arange(len(counts))
     one, other = np.repeat(row, counts), _ranges(row + 1, counts)
     overlap = _overlap(rows, one, rows, other, iou_threshold)

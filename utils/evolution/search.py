@@ -33,12 +33,12 @@ from utils.processes.process_family import (
     wait_for_descendants,
 )
 from utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended
-from utils.project import PROJECT, from_here
+from utils.project import from_here
 from utils.report.plots.results import plot_evolution
 from utils.report.results import read_results
-from utils.state.folder import RunLock
+from utils.run_folder import RunLock
 from utils.state.resume import FREE
-from utils.tasks.table import task_of_flags
+from utils.tasks.table import Task
 from utils.text import count, say
 from utils.yaml_files import yaml_text
 
@@ -56,7 +56,7 @@ OF_A_TRIAL = ("--evolve=0", "--storage=", "--suspend-file=", "--exist-ok", "--re
 log = logging.getLogger("evolve")
 
 
-def evolve(config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> None:
+def evolve(task: Task, config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> None:
     """Search hyper-parameters in --evolve trainings, and write the best ones.
 
     Raises:
@@ -71,7 +71,7 @@ def evolve(config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> Non
     (folder / "trials").mkdir(parents=True, exist_ok=True)
     with RunLock() as lock:
         lock.take(folder)
-        search = Search(config, hyp, folder)
+        search = Search(task, config, hyp, folder)
         log.info("the search is in %s; its trainings print into trials/*.log", from_here(folder))
         adopt_orphans()
         try:
@@ -119,9 +119,8 @@ class Training:
 class Search:
     """Trials that run side by side, one per device; a name may repeat."""
 
-    def __init__(self, config: TrainConfig, hyp: Hyperparameters, folder: Path) -> None:
+    def __init__(self, task: Task, config: TrainConfig, hyp: Hyperparameters, folder: Path) -> None:
         self._config, self._hyp, self._folder = config, hyp, folder
-        task = task_of_flags(vars(config))
         self._weights = task.fitness
         ranges = searched_ranges(hyp, task.unused)
         self._study = SearchStudy(
@@ -185,7 +184,7 @@ class Search:
         own += [f"{name}={value!r}" for name, value in self._values_of(trial).items()]
         with folder.with_suffix(".log").open("ab") as file:
             process = subprocess.Popen(
-                [sys.executable, "-u", str(PROJECT / "train.py"), *sys.argv[1:], *OF_A_TRIAL, *own],
+                [sys.executable, "-u", *sys.argv, *OF_A_TRIAL, *own],
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
                 env=self._environment,
                 start_new_session=True,  # Ctrl-C is answered here

@@ -18,11 +18,11 @@ from utils.cli.flags import (
     require_fraction,
     whole_from,
 )
-from utils.cli.run_config import MAX_IMAGE_SIZE
 from utils.detections import SuppressionSettings
 from utils.errors import UserError
 from utils.export.formats import FORMATS, format_named
 from utils.export.metadata import LARGEST_BATCH
+from utils.image_limits import MAX_IMAGE_SIZE
 
 OLDEST_OPSET, OPSET, NEWEST_OPSET = 13, 17, 21
 LARGEST_TOP = 10_000

@@ -24,9 +24,8 @@ from utils.export.metadata import (
     metadata_as_json,
     metadata_in_zip,
 )
-from utils.export.program import run_program
 from utils.export.quantization import Calibration
-from utils.optional import find_program, import_optional
+from utils.optional import find_program, import_optional, run_program
 from utils.regular_files import read_bytes
 
 PROGRAM, PACKAGE = "onnx2tf", "ai_edge_litert.interpreter"

@@ -164,18 +164,12 @@ def checked(values: Mapping[str, Any]) -> Metadata:
     return metadata
 
 
-def _is_whole(lowest: int, highest: int) -> Callable[[Any], bool]:
-    return lambda value: type(value) is int and lowest <= value <= highest
+def _is_whole(value: Any, most: int) -> bool:
+    return type(value) is int and 1 <= value <= most
 
 
-def _is_text(longest: int) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, str) and 0 < len(value) <= longest
-
-
-def _is_list(accepted: Callable[[Any], bool], shortest: int, longest: int) -> Callable[[Any], bool]:
-    return lambda value: (
-        isinstance(value, list) and shortest <= len(value) <= longest and all(map(accepted, value))
-    )
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME
 
 
 def _is_fraction(value: Any) -> bool:
@@ -191,28 +185,28 @@ _SUPPRESSION: dict[str, Callable[[Any], bool]] = {
     "iou_threshold": _is_fraction,
     "class_agnostic": _is_switch,
     "classes": lambda value: value is None,
-    "max_detections": _is_whole(1, MOST),
+    "max_detections": lambda value: _is_whole(value, MOST),
     "multi_label": _is_switch,
 }
-
-
-def _is_suppression(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        name in _SUPPRESSION and _SUPPRESSION[name](setting) for name, setting in value.items()
-    )
-
-
 _ACCEPTED: dict[str, Callable[[Any], bool]] = {
-    "class_names": _is_list(_is_text(LONGEST_NAME), 1, MOST),
-    "stride": _is_whole(1, LARGEST_SIDE),
-    "image_size": _is_list(_is_whole(1, LARGEST_SIDE), 2, 2),
-    "batch_size": _is_whole(1, LARGEST_BATCH),
+    "class_names": lambda value: (
+        isinstance(value, list) and 1 <= len(value) <= MOST and all(map(_is_text, value))
+    ),
+    "stride": lambda value: _is_whole(value, LARGEST_SIDE),
+    "image_size": lambda value: (
+        isinstance(value, list)
+        and [_is_whole(side, LARGEST_SIDE) for side in value] == [True, True]
+    ),
+    "batch_size": lambda value: _is_whole(value, LARGEST_BATCH),
     "dynamic": _is_switch,
     "image": (FLOATS, PIXELS, NORMALIZED).__contains__,
     "output": OUTPUTS.__contains__,
     "precision": ("float32", "float16", "int8").__contains__,
-    "head": _is_text(LONGEST_NAME),
-    "suppression": _is_suppression,
+    "head": _is_text,
+    "suppression": lambda value: (
+        isinstance(value, dict)
+        and all(name in _SUPPRESSION and _SUPPRESSION[name](x) for name, x in value.items())
+    ),
 }
 
 
@@ -322,24 +316,15 @@ def fault_of_returned(metadata: Metadata, returned: Sequence[Shape], batch_size:
         ):
             return f"it returns {_text(found)}, and its metadata says {_text(wanted)}"
     if metadata.output in (MASK_ROWS, MASKS):
-        return _fault_of_masks(metadata, *returned)
+        rows, masks = returned
+        needed = BOX_COLUMNS + len(metadata.class_names) + (masks[1] or 0)
+        fits = rows[1] == masks[1] if metadata.output == MASKS else rows[2] == needed
+        if 0 in masks or not fits:
+            return (
+                f"it returns {_text(rows)} with masks {_text(masks)}: of those no mask of "
+                f"{count(len(metadata.class_names), 'class', 'classes')} can be made"
+            )
     return ""
-
-
-def _fault_of_masks(metadata: Metadata, rows: Shape, masks: Shape) -> str:
-    """Return what is wrong unless there is a mask per detection, or a coefficient per prototype."""
-    number, classes = masks[1], len(metadata.class_names)
-    if 0 in masks:
-        return f"it returns {_text(masks)}, of which no mask can be made"
-    if metadata.output == MASKS:
-        same = rows[1] == number
-        return "" if same else f"it returns {_text(rows)} with masks {_text(masks)}"
-    if rows[2] == BOX_COLUMNS + classes + (number or 0):
-        return ""
-    return (
-        f"it returns rows of {rows[2]} numbers, but {count(classes, 'class', 'classes')} and "
-        f"{count(number or 0, 'prototype')} need {BOX_COLUMNS + classes + (number or 0)}"
-    )
 
 
 def _text(shape: Shape) -> str:

@@ -20,9 +20,8 @@ from utils.export.metadata import (
     metadata_as_json,
     metadata_of_folder,
 )
-from utils.export.program import run_program
 from utils.export.quantization import Calibration
-from utils.optional import import_optional
+from utils.optional import import_optional, run_program
 from utils.regular_files import pinned
 
 MODEL, WEIGHTS = "model.ncnn.param", "model.ncnn.bin"  # as pnnx names them

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -142,27 +141,19 @@ def _require_standard(graph: Any) -> None:
 def _read_external(model: Any, folder: Path) -> None:
     """Move numbers from files of the model's own folder into the model; UserError for others."""
     helper = import_optional("onnx.external_data_helper", "an ONNX file")
-    left = MAX_BYTES - model.ByteSize()
     for tensor in filter(helper.uses_external_data, helper._get_all_tensors(model)):
         texts = {entry.key: entry.value for entry in tensor.external_data}
         name = str(texts.get("location", ""))  # of several the last one, as onnx does
-        path = folder / name
-        if name in ("", ".", "..") or os.sep in name or "\0" in name or path.is_symlink():
+        if Path(name).name != name or name in ("", "..") or (folder / name).is_symlink():
             raise UserError(
                 f"its tensor {brief(tensor.name)} lies in {brief(name)}; external data are read "
                 "only from a file in the model's folder that is no link: save it as one file"
             )
-        try:
-            open_regular(path, MAX_BYTES).close()
-            helper.load_external_data_for_tensor(tensor, str(folder))
-        except Exception as error:  # of onnx too, for a part that the file does not have
-            reason = getattr(error, "strerror", None) or brief(str(error))
-            raise UserError(f"its external data {brief(name)}: {reason}") from error
-        tensor.data_location = 0
-        del tensor.external_data[:]
-        left -= len(tensor.raw_data)
-        if left < 0:
-            raise UserError(f"it has more than {MAX_BYTES:,} bytes with its external data")
+        open_regular(folder / name, MAX_BYTES).close()
+    try:
+        helper.load_external_data_for_model(model, str(folder))
+    except Exception as error:  # for a part that the file does not have
+        raise UserError(f"its external data: {brief(str(error))}") from error
 
 
 def _metadata_of(model: Any, given: Any, kind: str) -> Metadata:
@@ -221,17 +212,16 @@ class OnnxRuntime:
 # graph; a trial run shows whether it is true.
 
 EXAMPLE, EXAMPLE_OF_CLASSES = 640, 224  # pixels, where the size is free
-LONGEST = 1 << 20  # characters of a text
 
 
 class Form(NamedTuple):
-    """The form of a task's files; `example` is the side of an image, where that is free."""
+    """The form of a task's files."""
 
     task: str
     head: str
     output: str
     image: str = FLOATS
-    example: int = EXAMPLE
+    example: int = EXAMPLE  # side of an image, where that is free
 
 
 FORMS = {  # by the dimensions of the outputs
@@ -303,8 +293,6 @@ def foreign_metadata(
 
 
 def _value(name: str, text: str) -> Any:
-    if len(text) > LONGEST:
-        raise UserError(f"its metadata has {name} of {len(text):,} characters")
     try:
         return parse_yaml(text.encode("utf-8", "surrogatepass"))
     except ValueError as error:

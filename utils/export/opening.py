@@ -20,8 +20,7 @@ import sys
 from pathlib import Path
 
 import backend
-from backend.cores import cores_of_rank
-from backend.openmp import default_threads
+from backend.cores import cores_of_rank, default_threads
 from utils.errors import UserError, brief
 from utils.export.formats import FORMATS, Format, find_format, format_named, size_of
 from utils.export.metadata import Runtime, example_images, fault_of_returned

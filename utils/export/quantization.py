@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,17 +22,11 @@ Calibration = Callable[[], Iterator[np.ndarray]]  # images, as a graph takes the
 Ranges = Mapping[str, tuple[np.float32, np.float32]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Layout:
-    """Which maps are rounded to 8 bits: those that a runtime computes faster so.
+class Layout(NamedTuple):
+    """Which maps are rounded to 8 bits: those that a runtime computes faster so."""
 
-    Attributes:
-        operators: those that compute in 8 bits.
-        not_after: of them, those whose results stay in float32.
-    """
-
-    operators: tuple[str, ...]
-    not_after: tuple[str, ...] = ()
+    operators: tuple[str, ...]  # that compute in 8 bits
+    not_after: tuple[str, ...] = ()  # of them, those whose results stay in float32
 
 
 # ONNX Runtime has a kernel in 8 bits for each, and converts wherever a float32 one lies between.
@@ -148,23 +141,19 @@ def find_ranges(model: Any, names: Sequence[str], images: Calibration) -> Ranges
             found = dict(zip(computed, session.run(computed, {source: batch}), strict=True))
             yield from ((name, found.get(name, batch)) for name in names)
 
-    extremes: dict[str, tuple[float, float]] = {}
+    lows, highs = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
     for name, values in maps():
-        extremes[name] = _wider(name, extremes.get(name, (0.0, 0.0)), values)
+        low, high = float(values.min()), float(values.max())
+        if not np.isfinite((low, high)).all():
+            raise UserError(
+                f"--int8: what the model computes is not finite (map {name}, {low:g} to {high:g}); "
+                "its weights are damaged, or were when it was trained"
+            )
+        lows[name], highs[name] = min(low, lows[name]), max(high, highs[name])
     counts = {name: np.zeros(BINS, np.int64) for name in names}
     for name, values in maps():
-        counts[name] += histogram(values, *extremes[name])
-    return {name: _trimmed(counts[name], *extremes[name]) for name in names}
-
-
-def _wider(name: str, extremes: tuple[float, float], values: np.ndarray) -> tuple[float, float]:
-    low, high = float(values.min()), float(values.max())
-    if not np.isfinite((low, high)).all():
-        raise UserError(
-            f"--int8: what the model computes is not finite (map {name}, {low:g} to {high:g}); "
-            "its weights are damaged, or were when it was trained"
-        )
-    return min(low, extremes[0]), max(high, extremes[1])
+        counts[name] += histogram(values, lows[name], highs[name])
+    return {name: _trimmed(counts[name], lows[name], highs[name]) for name in names}
 
 
 def histogram(values: np.ndarray, low: float, high: float) -> np.ndarray:

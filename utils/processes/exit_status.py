@@ -38,15 +38,11 @@ def end_process(code: int) -> NoReturn:
 
 def require_status_file() -> None:
     """Raise UserError if STATUS_FILE is set to a path where no file can be written."""
-    name = os.environ.get(STATUS_FILE)
-    if name is None:
-        return
-    path = Path(os.path.realpath(name))  # still a link if it is one to itself
-    is_free = not os.path.lexists(path) and path.parent.is_dir() and os.access(path.parent, os.W_OK)
-    if is_free or (path.is_file() and os.access(path, os.W_OK)):
-        return
-    del os.environ[STATUS_FILE]  # this end is not written to it either
-    raise UserError(f"{STATUS_FILE}={name}: no file can be written there; name a file, or unset it")
+    path = Path(os.environ.get(STATUS_FILE, os.devnull))
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        del os.environ[STATUS_FILE]  # this end is not written to it either
+        text = "no file can be written there; name a file, or unset it"
+        raise UserError(f"{STATUS_FILE}={path}: {text}")
 
 
 def note_status(code: int) -> int:

@@ -11,9 +11,9 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 
-from backend import openmp, select
+from backend import select
 from backend.checks import CPU
-from backend.cores import usable_cores
+from backend.cores import DIVIDED, usable_cores
 from backend.launchers import backend_of_launcher
 from backend.processes import this_process
 from utils.errors import UserError
@@ -105,7 +105,7 @@ def _processes(number: int) -> str:
 def rank_variables(number: int) -> Mapping[str, str]:
     """Return the environment of each of some ranks; it divides the cores, unless the user did."""
     ranks = {"WORLD_SIZE": str(number)}
-    if threads := os.environ.get("OMP_NUM_THREADS"):
-        return {**ranks, "OMP_NUM_THREADS": threads}
-    cores = max(1, usable_cores() // number)
-    return {**ranks, "OMP_NUM_THREADS": str(cores), openmp.DIVIDED: "1"}
+    if asked := os.environ.get("OMP_NUM_THREADS"):
+        return {**ranks, "OMP_NUM_THREADS": asked}
+    threads = max(1, usable_cores() // number)
+    return {**ranks, "OMP_NUM_THREADS": str(threads), DIVIDED: "1"}

@@ -39,10 +39,10 @@ def joined(name: str | None, device: str, timeout_s: float) -> Iterator[World]:
     if process.world_size == 1:
         yield ALONE
         return
-    for name in ("MASTER_ADDR", "MASTER_PORT"):
-        if not os.environ.get(name) and MEETING_FOLDER not in os.environ:
+    for needed in ("MASTER_ADDR", "MASTER_PORT"):
+        if not os.environ.get(needed) and MEETING_FOLDER not in os.environ:
             raise UserError(
-                f"RANK and WORLD_SIZE={process.world_size} are set, but {name} is not; set it to "
+                f"RANK and WORLD_SIZE={process.world_size} are set, but {needed} is not; set it to "
                 "where rank 0 listens, or unset them and use --nproc"
             )
     with ending_in_any_call(max(timeout_s, JOIN_SECONDS)):

@@ -61,20 +61,15 @@ class NoPythonError(UserError):
 
 
 def prepare_all(names: Sequence[str], root: Path, environ: Mapping[str, str]) -> dict[str, Path]:
-    """Make environments ready; do nothing for those that are ready.
+    """Make environments ready, unless they are; return their interpreters.
 
     Args:
         names: environments that must succeed; if empty, those of both backends that this machine
             can have are made.
         root: folder that holds requirements/ and .venv/.
-        environ: REQUIRE_BACKENDS, DUET_ENVIRONMENT_CACHE, TORCH, and what `find_python` reads.
-
-    Returns:
-        The interpreter of each environment that is ready.
 
     Raises:
-        UserError: a name is unknown, a required one failed, or all failed. The message names
-            the step and what to do.
+        UserError: a name is unknown, a required one failed, or all failed.
     """
     required = {*names, *environ.get("REQUIRE_BACKENDS", "").split()}
     for name in sorted(required - ENVIRONMENTS.keys()):
@@ -93,12 +88,7 @@ def prepare_all(names: Sequence[str], root: Path, environ: Mapping[str, str]) ->
 
 
 def prepare(name: str, root: Path, environ: Mapping[str, str]) -> Path:
-    """Make .venv/<name> ready, unless it is, and return its interpreter.
-
-    Raises:
-        NoPythonError: this machine cannot have the environment.
-        UserError: installing failed, or TORCH names no build.
-    """
+    """Make .venv/<name> ready, unless it is; return its interpreter."""
     folder, lock = root / ".venv" / name, root / "requirements" / f"{name}.txt"
     build = environ.get("TORCH", "") if name == "torch" else ""
     if build not in ("", *BUILDS):
@@ -124,12 +114,7 @@ def prepare(name: str, root: Path, environ: Mapping[str, str]) -> Path:
 def find_python(versions: Sequence[str], environ: Mapping[str, str]) -> tuple[str, str]:
     """Return path and version of a Python: the running one, or of PATH, pyenv or uv.
 
-    Args:
-        versions: accepted, as "3.10", the preferred one first.
-        environ: PATH, HOME and PYENV_ROOT are read.
-
-    Raises:
-        NoPythonError: none is usable.
+    versions: accepted, as "3.10", the preferred one first.
     """
     refused = ""
     for path in dict.fromkeys(candidates(versions, environ)):
@@ -180,10 +165,9 @@ def lock_digest(lock: Path) -> str:
 
 
 def is_ready(lock: Path, folder: Path, build: str = "") -> bool:
-    """Return whether an environment is complete and made from this lock, and its Python is there.
+    """Return whether an environment is complete and made from this lock.
 
-    Args:
-        build: of torch that it must have; "" for any.
+    build: of torch that it must have; "" for any.
     """
     try:
         stamp = json.loads((folder / STAMP).read_text())

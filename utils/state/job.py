@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -16,17 +16,18 @@ from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.data.augment.copy_paste import why_nothing_is_pasted
 from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.items import BOXES, BoxItems
+from utils.data.loading.items import BOXES, BoxItems, items_of
 from utils.data.loading.loader import MOSAIC_WINDOW, TrainLoader, ValLoader
 from utils.data.loading.order import BatchRecipe
 from utils.data.sources.dataset import load_dataset
-from utils.data.sources.samples import Sample, SampleTable, table_of
+from utils.data.sources.needed_labels import check_labels
+from utils.data.sources.samples import Sample, table_of
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.cores import loader_workers
 from utils.processes.suspend import StopRequests
 from utils.processes.world import ALONE, World
-from utils.state.folder import RunLock
+from utils.run_folder import RunLock
 from utils.state.resume import ResumePoint
 from utils.text import count
 from utils.weights.checkpoint import Checkpoint, Header
@@ -70,25 +71,16 @@ class Job:
     point: ResumePoint | None = None
 
 
-def read_data(
-    config: TrainConfig,
-    items: BoxItems,
-    check: Callable[[SampleTable, str, bool], None],
-    world: World = ALONE,
-) -> TrainData:
-    """Read the splits of --data.
-
-    Args:
-        items: of the task.
-        check: as `Task.check_samples`.
-    """
+def read_data(config: TrainConfig, task: str, world: World = ALONE) -> TrainData:
+    """Read the splits of --data for a task; DatasetError for labels that are not the task's."""
     dataset = load_dataset(
         config.data, single_class=config.single_class, train_part=config.train_part
     )
     train = load_split(dataset, "train", world, config.max_pixels, config.fraction)
     val = load_split(dataset, "val", world, config.max_pixels)
     for samples in (train, val):
-        check(table_of(samples), dataset.name, dataset.is_of_folders)
+        check_labels(task, table_of(samples), dataset.name, dataset.is_of_folders)
+    items = items_of(task).with_masks(config.mask_ratio, not config.no_overlap)
     return TrainData(dataset.class_names, train, val, items)
 
 

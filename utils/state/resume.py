@@ -31,7 +31,7 @@ from utils.text import count
 from utils.weights.checkpoint import Checkpoint, Header, load_checkpoint
 from utils.yaml_files import read_yaml
 
-# Settings that may change in the middle of a run. `data` may move: `run.py` compares its
+# Settings that may change in the middle of a run. `data` may move: `job.py` compares its
 # content.
 FREE = PROCESS_SETTINGS | {
     "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",

@@ -16,8 +16,8 @@ from utils.cli.train_config import run_settings
 from utils.processes.suspend import FILE_VARIABLE
 from utils.report.events import EpochEnds, Loggers, RunBegins, RunEnds, make_loggers
 from utils.report.results import Results
+from utils.run_folder import create_run_folder
 from utils.state.files import StateFiles
-from utils.state.folder import create_run_folder
 from utils.state.job import Job
 from utils.state.progress import Limits
 from utils.state.resume import RECORD, ResumePoint

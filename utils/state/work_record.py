@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from backend.openmp import thread_variables
+from backend.cores import thread_variables
 from utils.atomic_files import atomic_text_file
 from utils.data.loading.batch import Batch
 
@@ -61,13 +61,10 @@ class WorkRecord:
         """Write work.json.
 
         Args:
-            path: of the file.
             framework: version and device in words.
-            device: "cpu", "cuda:0".
             work: what must be equal in runs that are compared, by name.
             means: how the work was done, by name; two backends may differ.
-            losses: of the first batches, in the head's order; written as null where not finite,
-                because JSON has no such number.
+            losses: of the first batches; null where not finite, as JSON has no such number.
         """
         batches = {"batches": self._batches, "batches_sha1": self._hash}
         document = {

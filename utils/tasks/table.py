@@ -1,79 +1,155 @@
-"""All tasks, and which one flags and weights mean."""
+"""The tasks as data: what each is called, which flags mean nothing to it, and how it is scored.
+
+The other half of a task is its head (`models/heads/base.py`), which names it. What serves one
+command only is a row in a table of that command, by the name of the task.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from utils.cli.flags import flags_of
-from utils.cli.train_config import TrainConfig
-from utils.errors import UserError
-from utils.model_yamls import block_of, read_model
-from utils.tasks.classification import CLASSIFICATION
-from utils.tasks.detection import DETECTION
-from utils.tasks.segmentation import SEGMENTATION
-from utils.tasks.task import Task
-from utils.weights.load import load_header
+from utils.image_limits import MAX_IMAGE_SIZE
+from utils.project import PROJECT
 
+NO_AUDIT = "an audit asks a model for the objects of images; give weights of a detector"
+NO_BOXES = "a classifier finds no boxes"
+SQUARE = "the images of classification are square"
+NO_MOSAICS = "the images of classification are no mosaics"
+CLASSIFIER_HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.classify.yaml"
+# val.py alone, unless a task says that it has them.
+NO_FILES = {
+    "annotations": "models of this task find no objects",
+    "save_json": "COCO has no form for models of this task",
+    "legacy_metric": "models of this task are measured in one way",
+    "save_txt": "models of this task make no label files",
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a model is trained for.
+
+    Attributes:
+        name: as --task has it.
+        head: the name of its head in model YAMLs.
+        model: the model YAML of a training that names none, from the project's folder.
+        head_args: the args of its head in a model YAML that is made for it.
+        fitness: the weights of the figures, by the names of `Head.figure_names`, whose sum decides
+            which weights, and which hyper-parameters, are best.
+        refused: fields of any configuration that mean nothing to it, and the uses "audit" and
+            "hub" if it does not serve them, each with the reason.
+        refused_by_val: the same of val.py alone.
+        own_flags: fields of `TrainConfig` that only this task uses.
+        defaults: fields of `TrainConfig` whose default is another one for this task. Weights of a
+            task with an `image_size` among them are used at the size of their training.
+        unused: hyper-parameters that change nothing in its trainings, and are not searched.
+        accumulates: add up the gradients of small batches, to those of 64 images per update.
+    """
+
+    name: str
+    head: str
+    model: str = ""
+    head_args: tuple[Any, ...] = ("nc",)
+    fitness: Mapping[str, float] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=lambda: {"audit": NO_AUDIT})
+    refused_by_val: Mapping[str, str] = field(default_factory=lambda: NO_FILES)
+    own_flags: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    unused: tuple[str, ...] = ("randaugment",)
+    accumulates: bool = True
+
+    def completed(self, values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+        """Return values of flags, with the task's defaults for those that were not given."""
+        own = {name: value for name, value in self.defaults.items() if name not in given}
+        return {**values, **own}
+
+    def input_size(self, trained: object, usual: int) -> int:
+        """Return the long side of images for the network where --img is left out.
+
+        Args:
+            trained: that of the training, as the weights have it, unchecked; None if they do not.
+            usual: for a task that has none of its own.
+        """
+        if "image_size" not in self.defaults:
+            return usual
+        if isinstance(trained, int) and 0 < trained <= MAX_IMAGE_SIZE:
+            return trained
+        return int(self.defaults["image_size"])
+
+
+DETECTION = Task(
+    name="detect",
+    head="Detect",
+    model="models/yolov5s.yaml",
+    head_args=("nc", "anchors"),
+    fitness={"mAP_0.5": 0.1, "mAP_0.5:0.95": 0.9},
+    refused={},
+    refused_by_val={},
+)
+SEGMENTATION = Task(
+    name="segment",
+    head="Segment",
+    model="models/yolov5s-seg.yaml",
+    head_args=("nc", "anchors", 32, 256),
+    fitness={
+        "mAP_0.5(B)": 0.1, "mAP_0.5:0.95(B)": 0.9, "mAP_0.5(M)": 0.1, "mAP_0.5:0.95(M)": 0.9,
+    },
+    refused={
+        "tile": "masks that are found in tiles cannot be put together",
+        "letterbox": "masks lie over the network's input, not over the image",
+        "efficient_nms": "TensorRT's operator has no masks; give only --nms",
+    },
+    refused_by_val={},
+    own_flags=("mask_ratio", "no_overlap"),
+)  # fmt: skip
+CLASSIFICATION = Task(
+    name="classify",
+    head="Classify",
+    model="models/yolov5s-cls.yaml",
+    fitness={"accuracy_top1": 1.0},
+    refused={
+        "quad": "four images would have one class",
+        "rect": SQUARE,
+        "bbox_iou_optim": "the loss of classification has no boxes",
+        "autobalance": "the loss of classification has one level",
+        "no_auto_anchor": "classifiers have no anchors",
+        "close_mosaic": NO_MOSAICS,
+        "mosaic_window": NO_MOSAICS,
+        "single_class": "a classifier of one class has nothing to tell apart",
+        "confidence_threshold": "the five most probable classes are told, whatever their scores",
+        "classes": "a classifier tells all its classes apart",
+        "iou_threshold": NO_BOXES,
+        "class_agnostic": NO_BOXES,
+        "max_detections": NO_BOXES,
+        "tile": "a classifier sees an image as a whole",
+        "track": NO_BOXES,
+        "square": SQUARE,
+        "save_crop": NO_BOXES,
+        "nms": "a classifier finds no boxes to choose from",
+        "letterbox": "a classifier takes the middle of an image, which the graph does not cut out",
+        "audit": NO_AUDIT,
+        "hub": f"the hub's results are boxes, and {NO_BOXES}; `from duet import load` takes its "
+        "weights, as docs/en/api.md shows",
+        "line_thickness": NO_BOXES,
+    },
+    own_flags=("dropout", "cutoff"),
+    defaults={
+        "hyp": CLASSIFIER_HYPERPARAMETERS,
+        "image_size": 224,
+        "batch_size": 64,
+        "optimizer": "Adam",
+        "label_smoothing": 0.1,
+    },
+    unused=(
+        "box", "obj", "obj_pw", "cls", "cls_pw", "fl_gamma", "iou_t", "anchor_t", "anchors",
+        "degrees", "translate", "shear", "perspective", "mosaic", "mosaic9", "mixup",
+        "copy_paste",
+    ),
+    accumulates=False,
+)  # fmt: skip
 TASKS: dict[str, Task] = {task.name: task for task in (DETECTION, SEGMENTATION, CLASSIFICATION)}
-
-
-def find_task(name: str, cfg: str, document: Mapping[str, Any]) -> Task:
-    """Return the task of a training.
-
-    Args:
-        name: of --task, which decides; "" if that is not given.
-        cfg: the model YAML of --cfg; "" if that is not given.
-        document: the model of the weights, or of the run that goes on; empty if it has none.
-
-    Raises:
-        UserError: the YAML cannot be read.
-    """
-    if name:
-        return TASKS[name]
-    return task_of_model(read_model(cfg)[1] if cfg else document)
-
-
-def task_of_flags(values: Mapping[str, Any]) -> Task:
-    """Return the task of a new training; errors in its weights are reported when they are read.
-
-    The training reads foreign weights again (4 MB: 0.05 s, 170 MB: 0.4 s). Kept from here on, they
-    would lie in the memory of a process that starts ranks for as long as these train.
-    """
-    name, cfg, weights = values["task"], values["cfg"], values["weights"]
-    asks_weights = weights and not name and not cfg
-    return find_task(name, cfg, load_header(weights).model if asks_weights else {})
-
-
-def complete_flags(values: Mapping[str, Any], given: Collection[str]) -> TrainConfig:
-    """Return the settings of a new training: those of the flags, and else its task's.
-
-    Raises:
-        UserError: a flag that its task does not use.
-    """
-    task = task_of_flags(values)
-    config = TrainConfig(**task.completed(values, given))
-    check_flags(task, config)
-    return config
-
-
-def check_flags(task: Task, config: TrainConfig) -> None:
-    """Raise UserError for a flag of a training that its task does not use."""
-    defaults = {field.name: field.default for field in dataclasses.fields(config)}
-    for other in TASKS.values():
-        for field in other.own_flags:
-            if field not in task.own_flags and getattr(config, field) != defaults[field]:
-                raise UserError(
-                    f"{flags_of(config)[field].names[0]} is for models to {other.name}, this one "
-                    f"is to {task.name}; leave it out"
-                )
-    task.check(config)
-
-
-def task_of_model(document: Mapping[str, Any]) -> Task:
-    """Return the task of a model document by its last layer; detection if that names none."""
-    return task_of_head(block_of(document)) or DETECTION
 
 
 def task_of_head(block: Any) -> Task | None:

@@ -16,10 +16,9 @@ from typing import Any
 import backend
 from utils.cli.flags import new_parser
 from utils.errors import UserError
-from utils.model_yamls import block_of
+from utils.model_yamls import args_of, block_of
 from utils.processes.command import run_command
-from utils.tasks.table import task_of_head
-from utils.tasks.task import Task
+from utils.tasks.table import Task, task_of_head
 from utils.text import count, printable, say
 from utils.weights.checkpoint import FORMAT, Checkpoint, Header, save_checkpoint
 from utils.weights.load import load_weights, model_document
@@ -77,9 +76,24 @@ def _about_task(header: Header) -> list[str]:
     best = header.best_fitness if best is None and header.best_fitness >= 0 else best
     return [
         f"task: {task.name}",
-        *task.about(header.model),
+        *_about_model(task, header.model),
         *([] if best is None else [f"best fitness: {best} ({_fitness_of(task)})"]),
     ]
+
+
+def _about_model(task: Task, document: Mapping[str, Any]) -> list[str]:
+    """Return what the args of the task's head mean in a document that nothing has checked yet."""
+    if "anchors" not in task.head_args:
+        number = len(_blocks(document))
+        return [f"cutoff: {number}, the layers of a detector with the head as the last one"]
+    lines = [f"anchors in pixels: {document.get('anchors', 'unknown')}"]
+    args = dict(enumerate(args_of(document)))
+    if len(task.head_args) > 2:
+        lines.append(
+            f"masks: {args.get(2, 'unknown')} prototypes, of {args.get(3, 'unknown')} channels "
+            "times the width multiple"
+        )
+    return lines
 
 
 def _fitness_of(task: Task) -> str:

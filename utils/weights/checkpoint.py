@@ -183,21 +183,15 @@ def _parse_header(path: Path, text: str | None) -> Header:
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise KeyError("format")
         header = Header(**{name: document[name] for name in KINDS if name in document})
-        _require_kinds(header)
+        complete({**vars(header), "last_update": max(header.last_update, 0)}, KINDS)  # -1: none yet
+        if header.last_update < -1 or not math.isfinite(header.best_fitness * header.loss_scale):
+            raise ValueError("header")
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"--weights {path}: no {FORMAT} version {VERSION} header ({error!s:.100}); "
             "it was not written by train.py of this version"
         ) from error
     return dataclasses.replace(header, class_names=tuple(header.class_names))
-
-
-def _require_kinds(header: Header) -> None:
-    """Raise ValueError unless the fields of a header have the types of `KINDS`."""
-    found = {**vars(header), "last_update": max(header.last_update, 0)}  # -1 before the first
-    complete(found, KINDS)
-    if header.last_update < -1 or not math.isfinite(header.best_fitness * header.loss_scale):
-        raise ValueError("header")
 
 
 def _sync_folder(folder: Path) -> None:

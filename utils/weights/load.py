@@ -75,6 +75,11 @@ def load_header(path: str | Path) -> Header:
     return read_header(path) if ours else load_weights(path).header
 
 
+def stored_model(path: str) -> Mapping[str, Any]:
+    """Return the model document of what `load_weights` reads; empty if it has none."""
+    return load_header(path).model
+
+
 def _starts_as_safetensors(path: Path) -> bool:
     """Return whether JSON follows 8 bytes of length; no zip and no pickle has a brace there."""
     with open_regular(path, MAX_WEIGHTS_BYTES) as file:

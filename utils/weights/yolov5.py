@@ -91,36 +91,16 @@ def read_yolov5(contents: Contents, path: str) -> Checkpoint:
     holder = root if isinstance(root, dict) else {}
     found = _find_weights(root)
     if is_module(found):
-        stored = _without_dropped(module_arrays(found, contents))
+        stored = module_arrays(found, contents)
         description = find_head(found).describe(found, stored, contents)
         check_modules(found, description.document.get("act"))
-        return _checkpoint(contents, path, stored, description, holder, found.kind, found.state)
-    named = {
-        dotted_name("", name): contents.read_tensor(value)
-        for name, value in found.items()
-        if isinstance(name, str) and is_tensor(value)
-    }
-    if all(name.startswith(f"{WRAPPED}.") for name in named):
-        named = {name.removeprefix(f"{WRAPPED}."): stored for name, stored in named.items()}
-    description = Description(document={}, strides=())
-    stored = _without_dropped(named)
-    return _checkpoint(contents, path, stored, description, holder, "plain state dict", holder)
-
-
-def _checkpoint(
-    contents: Contents,
-    path: str,
-    stored: Mapping[str, StoredArray],
-    description: Description,
-    holder: Mapping[Any, Any],
-    kind: str,
-    own: Mapping[str, Any],
-) -> Checkpoint:
-    """Return what a file gives: its arrays, and what stands beside them.
-
-    own: attributes of the model, which go before those of the file; the file's of a state dict.
-    """
-    arrays, fused = unfold(_as_float32(stored))
+        kind, own = found.kind, found.state  # whose attributes go before those of the file
+    else:
+        stored = _named_tensors(found, contents)
+        description = Description(document={}, strides=())
+        kind, own = "plain state dict", holder
+    stored = {name: value for name, value in stored.items() if not name.endswith(DROPPED)}
+    arrays, fused = unfold({name: _as_float32(array) for name, (array, _) in stored.items()})
     flags, epoch, best = holder.get("opt"), holder.get("epoch"), holder.get("best_fitness")
     size = flags.get("imgsz") if isinstance(flags, dict) else None
     # As stored: the index of the last epoch, -1 once training is finished.
@@ -146,6 +126,18 @@ def _checkpoint(
         backend="",
     )
     return Checkpoint(header, model=arrays, ema=arrays, optimizer={}, path=path)
+
+
+def _named_tensors(found: Mapping[Any, Any], contents: Contents) -> dict[str, StoredArray]:
+    """Return the tensors of a state dict; a prefix that all of them have from a wrapper goes."""
+    named = {
+        dotted_name("", name): contents.read_tensor(value)
+        for name, value in found.items()
+        if isinstance(name, str) and is_tensor(value)
+    }
+    if all(name.startswith(f"{WRAPPED}.") for name in named):
+        return {name.removeprefix(f"{WRAPPED}."): stored for name, stored in named.items()}
+    return named
 
 
 def _find_weights(root: Any) -> Any:
@@ -176,13 +168,6 @@ def _class_names(names: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _without_dropped(stored: Mapping[str, StoredArray]) -> dict[str, StoredArray]:
-    return {name: value for name, value in stored.items() if not name.endswith(DROPPED)}
-
-
-def _as_float32(stored: Mapping[str, StoredArray]) -> dict[str, np.ndarray]:
-    """Return floating arrays as float32, also float64; the others as they are."""
-    return {
-        name: array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array
-        for name, (array, _) in stored.items()
-    }
+def _as_float32(array: np.ndarray) -> np.ndarray:
+    """Return a floating array as float32, also float64; another as it is."""
+    return array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array

@@ -18,6 +18,7 @@ from models.evaluation.audit.report import WORDS, Audit, audit_page, summary, wr
 from models.evaluation.evaluate import evaluate
 from models.inference.predictor import class_names_of, make_predictor
 from utils.atomic_files import atomic_text_file
+from utils.data.loading.items import items_of
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import ground_truth
 from utils.data.sources.dataset_yaml import DatasetSpec
@@ -26,7 +27,7 @@ from utils.detections import Detections, GroundTruth
 from utils.errors import UserError, brief
 from utils.evaluation.nms import SuppressionSettings
 from utils.processes.cores import loader_workers
-from utils.state.folder import create_run_folder
+from utils.run_folder import create_run_folder
 from utils.text import count, say
 from utils.weights.checkpoint import Checkpoint
 from utils.weights.transfer import match_classes
@@ -62,7 +63,9 @@ def run_audit(
     """Detect in all images, compare with their labels, and write audit.html and audit.csv."""
     device = backend.device.resolve(config.device)
     model = make_predictor(weights, device, config.augment, config.half)
-    model.head.task.require("audit")
+    task = model.head.task
+    if "audit" in task.refused:
+        raise UserError(task.refused["audit"])
     require_image_size(config.image_size, model.stride, trains=False)
     in_dataset, in_model = share_classes(
         config, dataset.class_names, weights[0].header.class_names, model.head.num_classes
@@ -71,7 +74,7 @@ def run_audit(
     auditor = Auditor(lowest, in_model != NOTHING)
 
     def labels_of(place: int) -> GroundTruth:
-        truth = model.head.task.ground_truth(samples[place])
+        truth = items_of(task.name).ground_truth(samples[place])
         class_index = in_model[truth.class_index]
         return truth._replace(class_index=class_index).take(np.flatnonzero(class_index != NOTHING))
 

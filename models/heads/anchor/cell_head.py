@@ -14,23 +14,14 @@ import numpy as np
 from backend import nn, ops
 from backend.contract import Tensor
 from models.blocks.registry import Cost, LayerRequest
-from models.heads.anchor.anchors import (
-    anchors_in_cells,
-    check_anchors,
-    choose_anchors,
-    number_to_fit,
-    unfitted_anchors,
-)
+from models.heads.anchor.anchors import anchors_in_cells, check_anchors, unfitted_anchors
 from models.heads.anchor.balance import LevelBalance, reference_level
 from models.heads.anchor.ciou import choose_box_iou, complete_iou
 from models.heads.anchor.decode import BOX_CHANNELS, decode_logits, logit
-from models.heads.anchor.loss import DetectionLoss, LossGains
-from models.heads.base import Head
-from utils.cli.hyperparameters import Hyperparameters
-from utils.cli.recipe_config import RecipeConfig
+from models.heads.anchor.loss import DetectionLoss
+from models.heads.base import Head, LossSettings
 from utils.errors import UserError
 from utils.text import count
-from utils.weights.transfer import ClassRows
 
 PRIOR_OBJECTS_PER_IMAGE = 8  # at 640 px, for the initial objectness bias
 SCORE_ROUNDING = 1e-6  # more than a float32 sigmoid can be wrong by
@@ -43,11 +34,7 @@ class LevelsPlan(NamedTuple):
     anchors: tuple[tuple[float, ...], ...]  # as `CellHead` takes them
     outputs: int  # channels of a level
     costs: tuple[tuple[int, Cost], ...]  # each with the stride that it computes at
-
-    @property
-    def numbers(self) -> int:
-        """In the arrays of the head."""
-        return sum(map(len, self.anchors)) + sum(cost.numbers for _, cost in self.costs)
+    buffered: int  # numbers of the anchors
 
 
 class CellHead(Head):
@@ -92,25 +79,6 @@ class CellHead(Head):
         return {"anchors": check_anchors(document["anchors"])}
 
     @classmethod
-    def fitted(
-        cls,
-        document: Mapping[str, Any],
-        strides: Sequence[int],
-        sizes_wh: np.ndarray,
-        hyp: Hyperparameters,
-        config: RecipeConfig,
-    ) -> Mapping[str, Any]:
-        anchors = document["anchors"]
-        if not config.no_auto_anchor:
-            anchors = choose_anchors(anchors, strides, sizes_wh, hyp, config.seed)
-        elif number_to_fit(anchors, hyp):
-            raise UserError(
-                "--noautoanchor keeps the model's anchors, but the model YAML or the "
-                "hyper-parameter `anchors` asks for new ones; leave one of them out"
-            )
-        return {**document, "anchors": anchors}
-
-    @classmethod
     def plan_levels(cls, request: LayerRequest, num_added: int = 0) -> LevelsPlan:
         """Plan from the first of the YAML args, nc and anchors."""
         num_classes, anchors = request.args[:2]
@@ -126,7 +94,7 @@ class CellHead(Head):
             (stride, Cost(outputs * channels, biases=outputs))
             for channels, stride in zip(request.in_channels, request.in_strides, strict=True)
         )
-        return LevelsPlan(anchors, outputs, costs)
+        return LevelsPlan(anchors, outputs, costs, sum(map(len, anchors)))
 
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
         """Map (B, C_i, H_i, W_i) each to raw maps (B, A, H_i, W_i, 5 + C + added)."""
@@ -139,8 +107,8 @@ class CellHead(Head):
         return tuple(raw)
 
     def initial_biases(self) -> Mapping[str, np.ndarray]:
-        """Return what makes first scores meet the expected rate, (A * (5 + C + added),) float32 a
-        level.
+        """Return biases whose first scores meet the expected rate, (A * (5 + C + added),) float32
+        a level.
 
         Source: Lin et al. 2017, arXiv:1708.02002, section 3.3.
         """
@@ -154,23 +122,19 @@ class CellHead(Head):
             biases[f"m.{level}.bias"] = bias.reshape(-1)
         return biases
 
-    def class_rows(self) -> ClassRows:
-        return ClassRows("m.", before=BOX_CHANNELS + 1, after=self.num_added)
-
-    def make_loss(
-        self,
-        hyp: Hyperparameters,
-        image_size: int,
-        fused_on: str | None = None,
-        label_smoothing: float = 0.0,
-        autobalance: bool = False,
-    ) -> DetectionLoss:
-        gains = LossGains.scaled(hyp, len(self.strides), self.num_classes, image_size)
-        box_iou = choose_box_iou(fused_on) if fused_on else complete_iou
-        reference = reference_level(self.strides) if autobalance else None
-        balance = LevelBalance(len(self.strides), reference)
-        anchors = ops.to_numpy(self.anchors)
-        return self.loss_type(anchors, self.num_classes, gains, box_iou, balance, label_smoothing)
+    def make_loss(self, settings: LossSettings) -> DetectionLoss:
+        levels = len(self.strides)
+        gains = settings.gains.scaled(levels, self.num_classes, settings.image_size)
+        box_iou = choose_box_iou(settings.fused_on) if settings.fused_on else complete_iou
+        reference = reference_level(self.strides) if settings.autobalance else None
+        return self.loss_type(
+            ops.to_numpy(self.anchors),
+            self.num_classes,
+            gains,
+            box_iou,
+            LevelBalance(levels, reference),
+            settings.label_smoothing,
+        )
 
     def decode(self, raw: Sequence[Tensor]) -> Tensor:
         """Map raw maps to (B, N, 5 + C + added): cx, cy, w, h in pixels, objectness and class
@@ -185,14 +149,14 @@ class CellHead(Head):
             levels.append(decoded.reshape(batch, anchors * height * width, outputs))
         return ops.cat(levels, dim=1)
 
-    def rows_above(
+    def decode_above(
         self,
         raw: Sequence[Tensor],
         confidence_threshold: float,
         levels: Sequence[int] | None = None,
-    ) -> list[np.ndarray]:
+    ) -> list[Any]:
         """Return the rows of `decode` that can become detections, as arrays, one (K, ...) an
-        image.
+        image; of some levels, or of all.
 
         These are all whose objectness is above the threshold; a few just below are among them.
         With trained weights and 0.001 it is one row of ten: decoding and fetching every row took
@@ -222,3 +186,8 @@ class CellHead(Head):
         cells = ops.tensor(np.stack((column, row), axis=-1).astype(dtype), device)
         sizes = ops.take_rows(self.anchors[level], ops.tensor(anchor, device))
         return decode_logits(logits, cells, sizes, self.strides[level], self.num_added)
+
+    def of_best_class(self, decoded: Any) -> Any:
+        first, end = BOX_CHANNELS + 1, BOX_CHANNELS + 1 + self.num_classes
+        best = decoded[:, first:end].max(axis=1, keepdims=True)
+        return np.concatenate((decoded[:, :first], best, decoded[:, end:]), axis=1)

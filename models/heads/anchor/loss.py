@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -20,10 +19,9 @@ from models.heads.anchor.balance import LevelBalance
 from models.heads.anchor.ciou import BoxIou, complete_iou
 from models.heads.anchor.decode import BOX_CHANNELS, decode_centres, decode_sizes
 from models.heads.base import BatchParts, Loss, LossTerms, WholeBatch, batch_parts, loss_dtype
-from utils.cli.hyperparameters import Hyperparameters
 from utils.data.loading.batch import Targets
+from utils.strengths import LossGains
 
-NOMINAL_CLASSES, NOMINAL_LEVELS, NOMINAL_IMAGE_SIZE = 80, 3, 640
 # Its binary cross-entropy against 0 is 0 in any float dtype, and so is its gradient.
 CERTAINLY_NOT = -1e4
 # A compiled loss has a shape for each batch size and each `assign.padded_size`: 1,024 and
@@ -31,37 +29,6 @@ CERTAINLY_NOT = -1e4
 MOST_SHAPES = 4
 FOCAL_ALPHA = 0.25  # of the paper: the weight of positives; negatives have the rest
 FOCAL_EPS = 1e-12  # added to what a prediction misses: a power below 1 has no gradient at 0
-
-
-@dataclass(frozen=True)
-class LossGains:
-    """Weights of the terms for one number of levels, classes and one image size."""
-
-    box: float
-    objectness: float
-    classification: float
-    objectness_positive: float
-    classification_positive: float
-    max_side_ratio: float
-    focal_gamma: float
-
-    @classmethod
-    def scaled(
-        cls, hyp: Hyperparameters, num_levels: int, num_classes: int, image_size: int
-    ) -> LossGains:
-        """Return the hyper-parameters' gains, which are for 3 levels, 80 classes and 640 px, scaled
-        to these.
-        """
-        levels = NOMINAL_LEVELS / num_levels
-        return cls(
-            box=hyp.box * levels,
-            objectness=hyp.obj * (image_size / NOMINAL_IMAGE_SIZE) ** 2 * levels,
-            classification=hyp.cls * num_classes / NOMINAL_CLASSES * levels,
-            objectness_positive=hyp.obj_pw,
-            classification_positive=hyp.cls_pw,
-            max_side_ratio=hyp.anchor_t,
-            focal_gamma=hyp.fl_gamma,
-        )
 
 
 # Terms; of each level, its objectness loss, and what its positives have behind the classes.
@@ -83,7 +50,7 @@ class DetectionLoss(Loss):
     Args:
         anchors: (levels, A, 2) width and height in cells of the level.
         num_classes: of the head.
-        gains: weights of the terms.
+        gains: weights of the terms, scaled to the head.
         box_iou: computes the IoU of the box loss.
         balance: weighs the levels; by default as the public recipe.
         label_smoothing: of the class targets, 0 to 1: a class that is there counts as 1 less half

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from models.blocks.transformer import Linear
 from models.heads.base import (
     Head,
     Loss,
+    LossSettings,
     LossTerms,
     Pass,
     PassImages,
@@ -28,24 +28,16 @@ from models.heads.base import (
     batch_parts,
     loss_dtype,
 )
-from utils.cli.hyperparameters import Hyperparameters
 from utils.data.image.letterbox import Letterbox
 from utils.data.loading.batch import Targets
 from utils.data.randomness import dropout_generator
-from utils.data.sources.samples import Sample
-from utils.detections import Classification
+from utils.detections import Classification, SuppressionSettings
 from utils.errors import UserError
 from utils.evaluation.accuracy import (
     ClassificationEvaluator,
     ClassificationResult,
-    accuracy_table,
 )
-from utils.evaluation.nms import SuppressionSettings
-from utils.export.metadata import LOGITS
-from utils.report.plots.images import plot_mistakes
-from utils.report.plots.measures import plot_confusion
-from utils.tasks.classification import CLASSIFICATION
-from utils.weights.transfer import ClassRows
+from utils.tasks.table import CLASSIFICATION
 
 HIDDEN_CHANNELS = 1280  # of every size, as EfficientNet-B0 has
 MOST_SHAPES = 2  # of a compiled loss: whole batches, and the smaller last one
@@ -64,20 +56,18 @@ class Dropout:
     of an image in it: the same on both backends, on any number of ranks, in pieces and after any
     resume. Source: Srivastava et al. 2014.
 
-    Args:
-        probability: from 0 to below 1.
-        size: N.
+    size: N.
     """
 
-    def __init__(self, probability: float, size: int) -> None:
-        self.probability, self.size = probability, size
+    def __init__(self, size: int) -> None:
+        self.size = size
         self.factors: Tensor | None = None  # of the images whose turn it is
 
-    def draw(self, images: PassImages, like: Tensor) -> None:
+    def draw(self, probability: float, images: PassImages, like: Tensor) -> None:
         """Draw for the images of the next pass; like: a tensor of its device and dtype."""
         generator = dropout_generator(images.seed, images.batch_number)
         drawn = generator.random((images.batch_size, self.size))[images.places]
-        factors = (drawn >= self.probability) / (1 - self.probability)
+        factors = (drawn >= probability) / (1 - probability)
         self.factors = ops.tensor(factors.astype(ops.dtype_of(like)), ops.device_of(like))
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -158,7 +148,6 @@ class ClassifyHead(Head):
     # Of ImageNet's images, by which the public classifiers are trained: red, green, blue.
     image_mean = (0.485, 0.456, 0.406)
     image_std = (0.229, 0.224, 0.225)
-    exported_kinds = (LOGITS,)
 
     def __init__(self, num_classes: int, in_channels: int, stride: int) -> None:
         super().__init__()
@@ -166,7 +155,7 @@ class ClassifyHead(Head):
         self.nothing_found = Classification(np.zeros((0, num_classes), np.float32))
         self.conv = HeadConv(in_channels, HIDDEN_CHANNELS)
         self.linear = Linear(HIDDEN_CHANNELS, num_classes)
-        self.dropout: Dropout | None = None
+        self._dropout = Dropout(HIDDEN_CHANNELS)
 
     @classmethod
     def plan(cls, request: LayerRequest) -> LayerPlan:
@@ -179,7 +168,6 @@ class ClassifyHead(Head):
         product = Cost(HIDDEN_CHANNELS * num_classes, biases=num_classes)
         return LayerPlan(
             lambda: cls(num_classes, in_channels, stride),
-            convolution.numbers + product.numbers,
             HIDDEN_CHANNELS,
             stride,
             ((stride, convolution), (ONCE, product)),
@@ -188,26 +176,16 @@ class ClassifyHead(Head):
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
         """Map (B, in, H, W) to logits ((B, C),)."""
         means = ops.mean(ops.mean(self.conv(maps[0]), 3), 2)
-        if self.dropout is not None and self.training:
-            means = self.dropout(means)
+        if self.training:
+            means = self._dropout(means)
         return (self.linear(means),)
 
-    def drop(self, probability: float) -> None:
-        self.dropout = Dropout(probability, HIDDEN_CHANNELS)
-
     def draw(self, images: PassImages) -> None:
-        if self.dropout is not None:
-            self.dropout.draw(images, like=self.linear.weight)
+        if self.dropout:
+            self._dropout.draw(self.dropout, images, like=self.linear.weight)
 
-    def make_loss(
-        self,
-        hyp: Hyperparameters,
-        image_size: int,
-        fused_on: str | None = None,
-        label_smoothing: float = 0.0,
-        autobalance: bool = False,
-    ) -> ClassificationLoss:
-        return ClassificationLoss(label_smoothing)
+    def make_loss(self, settings: LossSettings) -> ClassificationLoss:
+        return ClassificationLoss(settings.label_smoothing)
 
     def decode(self, raw: Sequence[Tensor]) -> Tensor:
         """Map logits to how probable each class is, (B, C)."""
@@ -232,45 +210,11 @@ class ClassifyHead(Head):
     ) -> list[Classification]:
         return list(map(Classification, decoded))
 
-    def exported(self, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        return tuple(raw)
-
-    @classmethod
-    def without_network(cls, num_classes: int) -> ClassifyHead:
-        return cls(num_classes, in_channels=1, stride=1)
-
-    def from_exported(
-        self, kind: str, outputs: tuple[np.ndarray, ...], confidence_threshold: float
-    ) -> np.ndarray:
-        (logits,) = outputs
-        if not np.isfinite(logits).all():
-            raise UserError("its outputs are not finite (NaN or infinite); export it again")
-        powers = np.exp(logits - logits.max())
-        return np.asarray(powers / powers.sum())[None]
-
-    def class_rows(self) -> ClassRows:
-        return ClassRows("linear.")
-
     def make_evaluator(self, class_names: Sequence[str]) -> ClassificationEvaluator:
         return ClassificationEvaluator(class_names)
-
-    @staticmethod
-    def figures(result: ClassificationResult) -> dict[str, float]:
-        values = result.top1, result.top5
-        return dict(zip(ClassifyHead.figure_names, values, strict=True))
 
     @staticmethod
     def class_scores(result: ClassificationResult) -> tuple[float, ...]:
         """Return top-1 accuracy by class; that of all images for one without any."""
         of_class = result.class_top1
         return tuple(np.where(np.isnan(of_class), result.top1, of_class).tolist())
-
-    @staticmethod
-    def table(result: ClassificationResult) -> str:
-        return accuracy_table(result)
-
-    @staticmethod
-    def plot(result: ClassificationResult, samples: Sequence[Sample], folder: Path) -> None:
-        path = folder / "confusion_matrix.png"
-        plot_confusion(result.confusion, result.class_names, path, has_background=False)
-        plot_mistakes(result.mistakes, samples, result.class_names, folder / "mistakes.jpg")

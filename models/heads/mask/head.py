@@ -6,7 +6,6 @@ Source: Bolya et al. 2019, YOLACT, arXiv:1904.02689.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,27 +15,16 @@ from backend.contract import Tensor
 from models.blocks.conv import Conv
 from models.blocks.registry import MAX_CHANNELS, Cost, LayerPlan, LayerRequest, register
 from models.heads.anchor.cell_head import CellHead
-from models.heads.anchor.decode import BOX_CHANNELS, rows_of_detections
 from models.heads.mask.loss import SegmentationLoss
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
 from utils.data.masks.assemble import native_runs
-from utils.data.sources.samples import Sample
-from utils.detections import Detections, Segmentations
+from utils.detections import Detections, Segmentations, SuppressionSettings
 from utils.errors import UserError, brief
 from utils.evaluation.masks import MaskEvaluator, MaskResult, coco_masks
-from utils.evaluation.nms import SuppressionSettings, best_rows_of_images
-from utils.export.metadata import MASK_ROWS, MASKS, MOST_MASKS
+from utils.evaluation.nms import best_rows_of_images
 from utils.ragged import Ragged
-from utils.report.console import metrics_table
-from utils.report.plots.images import plot_examples
-from utils.report.plots.measures import (
-    plot_confusion,
-    plot_over_confidence,
-    plot_precision_recall,
-)
-from utils.tasks.segmentation import SEGMENTATION
+from utils.tasks.table import SEGMENTATION
 
-CERTAIN = 1e-6  # away from 0 and 1, whose logits are infinite
 MOST_PROTOTYPES = 1024  # of an image; the public models have 32
 
 
@@ -92,7 +80,6 @@ class MaskHead(CellHead):
         Ragged.of((), np.uint32),
     )
     target_fields = ("image_index", "class_index", "boxes_cxcywh_norm", "masks")
-    exported_kinds = MASK_ROWS, MASKS
     loss_type = SegmentationLoss
 
     def __init__(
@@ -124,7 +111,6 @@ class MaskHead(CellHead):
         channels = request.scale_width(channels)
         levels = cls.plan_levels(request, num_masks)
         costs = Protonet.costs(request.in_strides[0], request.in_channels[0], channels, num_masks)
-        numbers = levels.numbers + sum(cost.numbers for _, cost in costs)
         sources = request.in_channels, request.in_strides
 
         def make() -> MaskHead:
@@ -132,7 +118,7 @@ class MaskHead(CellHead):
 
         # Prototypes have four numbers where the first map has a cell.
         outputs, stride = levels.outputs + 4 * num_masks, min(request.in_strides)
-        return LayerPlan(make, numbers, outputs, stride, (*levels.costs, *costs))
+        return LayerPlan(make, outputs, stride, (*levels.costs, *costs), levels.buffered)
 
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
         """Map (B, C_i, H_i, W_i) each to raw maps (B, A, H_i, W_i, 5 + C + M), and prototypes
@@ -144,15 +130,17 @@ class MaskHead(CellHead):
         """Map raw maps to (B, N, 5 + C + M); the prototypes, last in raw, stay as they are."""
         return super().decode(raw[:-1])
 
-    def decode_above(self, raw: Sequence[Tensor], confidence_threshold: float) -> list[MaskRows]:
-        rows = self.rows_above(raw[:-1], confidence_threshold)
+    def decode_above(
+        self,
+        raw: Sequence[Tensor],
+        confidence_threshold: float,
+        levels: Sequence[int] | None = None,
+    ) -> list[MaskRows]:
+        rows = super().decode_above(raw[:-1], confidence_threshold, levels)
         return [MaskRows(*image) for image in zip(rows, ops.to_numpy(raw[-1]), strict=True)]
 
     def of_best_class(self, decoded: MaskRows) -> MaskRows:
-        first, end = BOX_CHANNELS + 1, BOX_CHANNELS + 1 + self.num_classes
-        best = decoded.rows[:, first:end].max(axis=1, keepdims=True)
-        rows = decoded.rows[:, :first], best, decoded.rows[:, end:]
-        return decoded._replace(rows=np.concatenate(rows, axis=1))
+        return decoded._replace(rows=super().of_best_class(decoded.rows))
 
     def finish_images(
         self,
@@ -179,28 +167,6 @@ class MaskHead(CellHead):
         # A file that suppresses has as many prototypes as it found objects, perhaps none.
         return decoded.rows[:, : decoded.rows.shape[1] - len(decoded.prototypes)]
 
-    def exported(self, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        return self.decode(raw), raw[-1]
-
-    @classmethod
-    def without_network(cls, num_classes: int) -> MaskHead:
-        return cls(num_classes, ((1.0, 1.0),), 1, 1, in_channels=(1,), strides=(1,))
-
-    def from_exported(
-        self, kind: str, outputs: tuple[np.ndarray, ...], confidence_threshold: float
-    ) -> MaskRows:
-        rows, prototypes = outputs
-        if not (np.isfinite(rows).all() and np.isfinite(prototypes).all()):
-            raise UserError("its outputs are not finite (NaN or infinite); export it again")
-        if kind == MASKS:
-            if len(rows) > MOST_MASKS:
-                raise UserError(
-                    f"it returns {len(rows):,} masks per image, and at most {MOST_MASKS:,} are "
-                    "read; export it with a smaller --topk-all, or without --nms"
-                )
-            rows, prototypes = rows_of_masks(rows, prototypes, self.num_classes)
-        return MaskRows(rows[rows[:, BOX_CHANNELS] > confidence_threshold], prototypes)
-
     @classmethod
     def row_names(cls) -> Mapping[str, str]:
         """Return the mAP of boxes and of masks: a row with four losses has no room for more."""
@@ -210,11 +176,6 @@ class MaskHead(CellHead):
         return coco_masks(class_names)
 
     @staticmethod
-    def figures(result: MaskResult) -> dict[str, float]:
-        values = *result.boxes.means, *result.masks.means
-        return dict(zip(MaskHead.figure_names, values, strict=True))
-
-    @staticmethod
     def class_scores(result: MaskResult) -> tuple[float, ...]:
         """Return mAP50-95 by class, the mean of boxes and masks; that of the others for a class
         without objects.
@@ -222,56 +183,7 @@ class MaskHead(CellHead):
         of_both = [np.where(np.isnan(of.ap), of.map, of.ap) for of in (result.boxes, result.masks)]
         return tuple(np.mean(of_both, axis=0).tolist())
 
-    @staticmethod
-    def table(result: MaskResult) -> str:
-        return metrics_table(result)
-
-    @staticmethod
-    def plot(result: MaskResult, samples: Sequence[Sample], folder: Path) -> None:
-        for name, of in (("Box", result.boxes), ("Mask", result.masks)):
-            plot_precision_recall(of, folder / f"{name}PR_curve.png")
-            plot_over_confidence(of, folder, name)
-        boxes = result.boxes
-        plot_confusion(boxes.confusion, boxes.class_names, folder / "confusion_matrix.png")
-        plot_examples(boxes.examples, samples, boxes.class_names, folder)
-
 
 def _require_count(name: str, value: object, most: int) -> None:
     if type(value) is not int or not 1 <= value <= most:
         raise UserError(f"{name} is {brief(value)}; a whole number from 1 to {most} is needed")
-
-
-def rows_of_masks(
-    detections: np.ndarray, masks: np.ndarray, num_classes: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows (K, 5 + C + K) and prototypes (K, h, w): each mask is its own prototype.
-
-    Args:
-        detections: (K, 6) as `rows_of_detections` takes them.
-        masks: (K, h, w) float32, how probable each place is the object's.
-
-    Raises:
-        UserError: a class that the model does not have.
-    """
-    rows = rows_of_detections(detections, num_classes)
-    used = masks[detections[:, 4] > 0]
-    scores = np.stack([extended(mask) for mask in used]) if len(used) else used
-    scores = np.clip(scores, CERTAIN, 1 - CERTAIN)
-    own = np.eye(len(rows), dtype=np.float32)
-    return np.concatenate((rows, own), axis=1), np.log(scores / (1 - scores))
-
-
-def extended(mask: np.ndarray) -> np.ndarray:
-    """Return a mask (h, w) in which what its box leaves out is as the nearest place inside.
-
-    The head cuts by the box again, in pixels; without this it would find the border too early, by
-    up to one place.
-    """
-    places = [np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0)]
-    if not len(places[0]):
-        return mask
-    rows, columns = (
-        np.arange(side).clip(inside[0], inside[-1])
-        for side, inside in zip(mask.shape, places, strict=True)
-    )
-    return mask[rows[:, None], columns]

@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 import pytest
 
-from backend import checks, openmp
+from backend import checks, cores
 from backend.onnx import device, model_proto, nn, ops
 from backend.onnx.recording import constant, graph_input
 
@@ -129,7 +129,7 @@ def test_the_threads_of_the_thread_that_asks_are_those_of_onnx_runtime(monkeypat
 )
 def test_threads_are_those_of_openmp_or_one_a_core(monkeypatch, text, wanted):
     monkeypatch.setenv("OMP_NUM_THREADS", text)
-    monkeypatch.setattr(openmp, "cores_of_rank", lambda: "cores")
+    monkeypatch.setattr(cores, "cores_of_rank", lambda: "cores")
     assert device._default_threads.__wrapped__() == wanted
 
 

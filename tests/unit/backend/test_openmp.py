@@ -8,10 +8,11 @@ import sys
 import pytest
 
 import backend
-from backend import cores, openmp
+from backend import cores
+from utils.processes.launch import rank_variables
 from utils.project import PROJECT
 
-NAMES = (*openmp.WAITING, *openmp.THREADS)
+NAMES = (*cores.WAITING, *cores.THREADS)
 SHOWN = (
     "import json, os; import backend; assert backend.use(); "
     f"print(json.dumps({{name: os.environ.get(name) for name in {NAMES}}}))"
@@ -33,7 +34,7 @@ def test_choosing_a_backend_sets_how_threads_wait():
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = {name: value for name, value in json.loads(done.stdout).items() if value is not None}
-    assert found.pop("GOMP_SPINCOUNT") == str(openmp.SPINS)
+    assert found.pop("GOMP_SPINCOUNT") == str(cores.SPINS)
     # Only a quota may have limited the threads of a process that is alone.
     assert found in ({}, {"OMP_NUM_THREADS": str(cores.usable_cores())})
 
@@ -46,19 +47,19 @@ def test_pytorchs_threads_wait_as_was_chosen_and_oneflow_has_none():
     )  # fmt: skip
     has_openmp = backend.use() == "torch"
     assert done.stdout == f"{has_openmp}\n"
-    assert (f"GOMP_SPINCOUNT = '{openmp.SPINS}'" in done.stderr) == has_openmp
+    assert (f"GOMP_SPINCOUNT = '{cores.SPINS}'" in done.stderr) == has_openmp
 
 
-@pytest.mark.parametrize("name", openmp.WAITING)
+@pytest.mark.parametrize("name", cores.WAITING)
 def test_the_users_way_to_wait_stays(monkeypatch, name):
     monkeypatch.setenv(name, "7")
-    openmp.choose_threads()
-    assert {other: os.environ.get(other) for other in openmp.WAITING} == {
-        **dict.fromkeys(openmp.WAITING), name: "7"
+    cores.choose_threads()
+    assert {other: os.environ.get(other) for other in cores.WAITING} == {
+        **dict.fromkeys(cores.WAITING), name: "7"
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [None, *openmp.THREADS])
+@pytest.mark.parametrize("name", [None, *cores.THREADS])
 @pytest.mark.parametrize(("quota", "threads"), [("200000 100000", "2"), ("max 100000", None)])
 def test_a_container_that_may_use_few_cores_has_few_threads(
     monkeypatch, tmp_path, name, quota, threads
@@ -67,10 +68,10 @@ def test_a_container_that_may_use_few_cores_has_few_threads(
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
     if name:
         monkeypatch.setenv(name, "5")
-    openmp.choose_threads()
+    cores.choose_threads()
     expected = {name: "5"} if name else {"OMP_NUM_THREADS": threads} if threads else {}
-    found = openmp.thread_variables()
-    assert found == {"GOMP_SPINCOUNT": str(openmp.SPINS), **expected}
+    found = cores.thread_variables()
+    assert found == {"GOMP_SPINCOUNT": str(cores.SPINS), **expected}
     for variable in found:
         monkeypatch.delenv(variable)
 
@@ -112,3 +113,28 @@ def test_a_system_without_control_groups_has_its_affinity(monkeypatch, tmp_path)
     monkeypatch.setattr(cores, "OWN_GROUPS", tmp_path / "absent")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(3)))
     assert cores.usable_cores() == 3
+
+
+@pytest.mark.parametrize("name", [None, *cores.THREADS])
+def test_it_is_known_who_chose_the_threads(monkeypatch, name):
+    monkeypatch.setattr(cores, "_are_asked_for", None)
+    for variable in cores.THREADS:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(cores, "_chosen", lambda environment: {})
+    if name:
+        monkeypatch.setenv(name, "3")
+    cores.choose_threads()
+    assert cores.are_asked_for() == (name is not None)
+
+
+@pytest.mark.parametrize("users", [None, "2"])
+def test_a_number_that_only_divides_the_cores_is_nobodys_wish(monkeypatch, users):
+    monkeypatch.setattr(cores, "_are_asked_for", None)
+    for variable in (*cores.THREADS, cores.DIVIDED):
+        monkeypatch.delenv(variable, raising=False)
+    if users:
+        monkeypatch.setenv("OMP_NUM_THREADS", users)
+    for name, value in rank_variables(2).items():
+        monkeypatch.setenv(name, value)
+    cores.choose_threads()
+    assert cores.are_asked_for() == (users is not None)

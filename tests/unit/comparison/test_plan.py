@@ -116,6 +116,7 @@ def test_processes_are_asked_for_by_their_number_or_by_their_devices(
         (["--python", "oneflow=/absent"], "torch=PATH or oneflow=PATH is needed, once"),
         (["--resume", "runs/compare/exp"], "leave out the other flags"),
         (["--timeout", "nan"], "--timeout nan"),
+        (["--device", "gpu"], "--device 'gpu'"),
         (["--name", "../x"], "--name '../x'; the name of one folder"),
     ],
 )

@@ -83,37 +83,6 @@ def test_random_masks_give_the_figures_of_pycocotools(
     assert result.masks.map != result.boxes.map
 
 
-def read_outlines(folder, images, most):
-    """(size, class index, outlines in pixels) of the first labelled images of coco256."""
-    for path in sorted(folder.glob("*.txt"))[:most]:
-        height, width = cv2.imread(str(images / f"{path.stem}.jpg")).shape[:2]
-        rows = [line.split() for line in path.read_text().splitlines()]
-        points = [np.array(row[1:], np.float64).reshape(-1, 2) * (width, height) for row in rows]
-        yield (height, width), [int(row[0]) for row in rows], points
-
-
-def test_real_outlines_give_the_figures_of_pycocotools():
-    root = shared_path("data/coco256")
-    random = generator(0)
-    images, sizes = {}, {}
-    labelled = read_outlines(root / "labels-seg/val2017", root / "images/val2017", 12)
-    for image_id, (size, labels, outlines) in enumerate(labelled):
-        half = size[0] // 2, size[1] // 2  # pictures of a quarter, for time
-        masks = [
-            cv2.fillPoly(np.zeros(half, np.uint8), [np.round(outline / 2).astype(int)], 1) > 0
-            for outline in outlines
-        ]
-        found = [disturbed(random, mask) for mask in masks] + masks[::3]
-        scores = np.round(random.uniform(0, 1, len(found)), 1)
-        images[image_id] = (
-            segmentations(found, scores, [*labels, *labels[::3]]),
-            masked_truth(masks, labels, random.uniform(size=len(masks)) < 0.1),
-        )
-        sizes[image_id] = half
-    result = assert_masks_equal_pycocotools(images, sizes, 80)
-    assert result.masks.num_ground_truth.sum() > 60 and 0.1 < result.masks.map < 0.95
-
-
 SQUARE, EMPTY = np.zeros((2, 20, 30), bool)
 SQUARE[2:12, 2:12] = True
 HALF = SQUARE & (np.arange(30) < 7)

@@ -16,7 +16,7 @@ from utils.data.sources.splits import only_classes
 from utils.errors import UserError
 from utils.evaluation.nms import (
     MAX_CANDIDATES,
-    PAIRS,
+    STAGE,
     SuppressionSettings,
     best_rows_of_images,
     non_max_suppression,
@@ -138,8 +138,8 @@ def test_images_together_keep_what_each_keeps_box_by_box(kind, lengths):
 
 
 def test_heaps_of_boxes_are_searched_to_the_end_in_bounded_memory():
-    # Boxes that coincide but for a pixel's part, in 8 heaps of 2,000: a stage has 8 million pairs,
-    # 1 GB if listed at once. The last of an image lies elsewhere.
+    # Boxes that coincide but for a pixel's part, in 8 heaps of 2,000: 8 million pairs an image, 1
+    # GB if listed at once. The last of an image lies elsewhere.
     random = generator(6)
     left = 30.0 * (np.arange(16000) // 2000)
     corner = np.stack((left, np.zeros(16000)), axis=1) + random.normal(0, 0.3, (16000, 2))
@@ -153,8 +153,8 @@ def test_heaps_of_boxes_are_searched_to_the_end_in_bounded_memory():
     finally:
         tracemalloc.stop()
     assert len(row) == 4 * 9 and row[8::9].tolist() == [15999, 31999, 47999, 63999]
-    # About 200 bytes for each box, 150 for each pair that is compared at once.
-    assert peak < 64000 * 250 + 2 * PAIRS * 150
+    # About 200 bytes for each box, 150 for each pair of a stage's boxes in an image.
+    assert peak < 64000 * 250 + 4 * STAGE * STAGE / 2 * 150
 
 
 @pytest.mark.parametrize("threshold", [0.01, 0.2, 0.5, 0.6, 0.95])

@@ -110,7 +110,7 @@ class StopAt(StopRequests):
 def run(place, *flags, stop=None):
     words = ["--project", str(place), "--epochs", "3", "--device", "cpu", *flags]
     with mock.patch("sys.argv", ["train.py", "--evolve", "6", *words]):
-        evolve(parse_train_flags(), HYP, stop or StopRequests())
+        evolve(TASKS["detect"], parse_train_flags(), HYP, stop or StopRequests())
 
 
 def rows_of(place):
@@ -196,7 +196,7 @@ def test_hopeless_trials_are_ended_early(tmp_path):
 
 
 def test_a_process_of_a_launcher_and_flags_that_go_on_are_refused(tmp_path, monkeypatch):
-    with pytest.raises(UserError, match="leave --resume out"):
+    with pytest.raises(UserError, match="--evolve with --resume"):
         run(tmp_path, "--resume")
     monkeypatch.setattr(search, "this_process", lambda: Process(rank=0, world_size=2))
     with pytest.raises(UserError, match="leave the launcher out"):
@@ -206,7 +206,7 @@ def test_a_process_of_a_launcher_and_flags_that_go_on_are_refused(tmp_path, monk
 def test_searches_lie_in_their_own_folder_unless_a_project_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["train.py", "--evolve", "1", "--epochs", "1"])
-    evolve(parse_train_flags(), HYP, StopRequests())
+    evolve(TASKS["detect"], parse_train_flags(), HYP, StopRequests())
     assert (tmp_path / "runs/evolve/exp/evolve.csv").exists()
 
 
@@ -232,7 +232,7 @@ def test_a_trial_has_the_flags_of_its_search(task, given, tmp_path):
     hyp = read_hyperparameters(config.hyp, config.override)
     FakeProcess.failing = {0: 1}  # the figures of another task are not needed
     with mock.patch("sys.argv", ["train.py", *words]), pytest.raises(UserError, match="failed"):
-        evolve(config, hyp, StopRequests())
+        evolve(task, config, hyp, StopRequests())
     trial = TrainConfig(**task.completed(*read_train_flags(FakeProcess.commands[0][3:])))
     for name in COMMON.keys() - OWN:
         assert getattr(trial, name) == getattr(config, name), name

@@ -13,7 +13,7 @@ import pytest
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.errors import UserError
 from utils.evolution.study import RANGES, Range, SearchStudy, searched_ranges
-from utils.tasks.classification import CLASSIFICATION, HYPERPARAMETERS
+from utils.tasks.table import CLASSIFICATION, CLASSIFIER_HYPERPARAMETERS
 
 HYP = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 RANGED = {"x": Range(0, 1), "y": Range(0.01, 10, True)}
@@ -42,7 +42,7 @@ def tried(path: Path, trials: int, seed: int = 0, cut: int = 0) -> list[dict[str
 def test_what_is_zero_to_begin_with_and_what_changes_nothing_in_a_task_are_not_searched():
     ranges, values = searched_ranges(HYP), dataclasses.asdict(HYP)
     assert {name for name in RANGES if values[name] == 0} == RANGES.keys() - ranges.keys()
-    hyp = read_hyperparameters(HYPERPARAMETERS, ["randaugment=0.3", "mosaic=1"])
+    hyp = read_hyperparameters(CLASSIFIER_HYPERPARAMETERS, ["randaugment=0.3", "mosaic=1"])
     assert searched_ranges(hyp, CLASSIFICATION.unused).keys() == {
         "lr0", "lrf", "momentum", "weight_decay", "warmup_momentum", "hsv_s", "hsv_v", "scale",
         "randaugment",

@@ -50,8 +50,11 @@ def test_the_images_of_a_classifier_of_any_size_are_those_of_its_task(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"prototypes": 4}, "rows of 10 numbers, but 2 classes and 4 prototypes need 11"),
-        ({"texts": {"names": "{0: 'a'}"}}, "1 class and 3 prototypes need 9"),
+        (
+            {"prototypes": 4},
+            r"masks \(1, 4, 8, 8\): of those no mask of 2 classes can",
+        ),
+        ({"texts": {"names": "{0: 'a'}"}}, "of those no mask of 1 class can be made"),
         ({"texts": {**FOREIGN, "task": "detect"}}, "for the task 'detect'.*made to segment"),
         ({"texts": {**FOREIGN, "task": "[" * 1000}}, "its metadata has task"),
         ({"texts": own_texts(output="rows")}, "2 outputs, and its metadata says 1"),

@@ -9,10 +9,11 @@ import pytest
 
 import backend
 from backend import autograd, ops
-from models.detector import Detector, images_to_tensor
+from models.detector import Detector
 from models.evaluation import evaluate as evaluation
 from models.graph import read_model_yaml
 from models.heads.base import LossTerms
+from models.inputs import images_to_tensor
 from tests.dispatched import dispatched, total, waits
 from tests.small import write_small_model
 from utils.data.image.letterbox import fit_long_side, letterbox, letterbox_to_image

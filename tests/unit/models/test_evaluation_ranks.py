@@ -11,7 +11,7 @@ from models.evaluation import evaluate as evaluation
 from models.heads.anchor.head import AnchorHead
 from models.heads.base import LossTerms
 from models.heads.mask.head import MaskHead, MaskRows
-from models.inference import image_detector
+from models.inference import predictors
 from tests.rank_threads import run_rank_threads
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.samples import Sample
@@ -109,13 +109,13 @@ class Received:
 
 @pytest.fixture(autouse=True)
 def one_thread_at_a_time(monkeypatch):
-    to_tensor = image_detector.images_to_tensor
+    to_tensor = predictors.images_to_tensor
 
     def locked(*arguments, **options):
         with _ONE_AT_A_TIME:
             return to_tensor(*arguments, **options)
 
-    monkeypatch.setattr(image_detector, "images_to_tensor", locked)
+    monkeypatch.setattr(predictors, "images_to_tensor", locked)
 
 
 def evaluate(samples, world=ALONE, model=None, loss=None, **options):
@@ -147,10 +147,8 @@ def assert_same_figures(found, expected):
     mine, theirs = found.result, expected.result
     np.testing.assert_array_equal(mine.confusion.matrix(), theirs.confusion.matrix())
     assert theirs.confusion.matrix()[:2].sum() > 3
-    for name in ("num_found", "num_correct"):
-        np.testing.assert_array_equal(
-            getattr(mine.by_confidence, name), getattr(theirs.by_confidence, name)
-        )
+    for curves, wanted in zip(mine.by_confidence, theirs.by_confidence, strict=True):
+        np.testing.assert_array_equal(curves, wanted)
     assert list(mine.examples) == list(theirs.examples) == list(range(len(SIZES)))
     for index, example in theirs.examples.items():
         for array, wanted in zip(mine.examples[index].found, example.found, strict=True):

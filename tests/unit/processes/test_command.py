@@ -59,7 +59,7 @@ def test_what_is_no_defect_of_the_command_ends_it_with_a_message(error, code, me
 
 @pytest.mark.parametrize(
     "make",
-    [os.mkdir, os.mkfifo, lambda path: path.parent.rmdir()],
+    [os.mkdir, lambda path: path.parent.rmdir()],
 )
 def test_a_status_file_that_is_none_ends_the_command_before_its_work(
     tmp_path, monkeypatch, capfd, make

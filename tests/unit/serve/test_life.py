@@ -170,3 +170,13 @@ def test_a_port_that_is_taken_is_an_error_with_the_next_step(weights):
         output, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 2
     assert f"--port {port}: Address already in use" in output and "--port 0" in output
+
+
+def test_without_starlette_the_command_that_installs_it_is_printed(tmp_path):
+    (tmp_path / "starlette.py").write_text("raise ImportError(name='starlette')")
+    process = start("--weights", "W", PYTHONPATH=str(tmp_path))
+    output, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 2
+    assert output.startswith(
+        "error: python -m utils.serve needs starlette: pip install starlette=="
+    )

@@ -72,6 +72,20 @@ def test_boxes_are_the_servers_at_any_threshold(page, server, image):
     assert page.page.complaints() == []
 
 
+def test_boxes_lie_where_the_server_says(page, server, image):
+    page.choose(image)
+    drawn = page.evaluate(
+        "(() => { const view = document.querySelector('#image').getBoundingClientRect(); "
+        "return [...document.querySelectorAll('.box')].sort((a, b) => a.dataset.index - "
+        "b.dataset.index).map((box) => { const { left, top, right, bottom } = "
+        "box.querySelector('.line').getBoundingClientRect(); "
+        "return [(left - view.left) / view.width, (top - view.top) / view.height, "
+        "(right - view.left) / view.width, (bottom - view.top) / view.height]; }); })()"
+    )
+    expected = [found["box_xyxy"] for found in found_by(server, image, "")]
+    assert np.allclose(drawn, np.array(expected) / (96, 70, 96, 70), atol=0.03)  # lines are wide
+
+
 @pytest.mark.parametrize("how", ["drop", "paste"])
 def test_a_file_may_be_dropped_or_pasted(page, image, how):
     assert "found:" in page.give(image, how)
@@ -123,6 +137,24 @@ def test_the_server_draws_what_is_downloaded(page, image):
     page.evaluate("download.click()")
     page.until("said.textContent.startsWith('The image was saved')")
     assert "classes=" in page.page.requested()[-2] + page.page.requested()[-1]
+
+
+def test_a_box_and_its_line_in_the_list_are_marked_together_and_reached_by_keys(page, image):
+    page.choose(image)
+    marked = (
+        "['#list', '#boxes'].map((place) => [...document.querySelectorAll(`${place} "
+        ".box.current, ${place} button.current`)].map((each) => Number(each.dataset.index)))"
+    )
+    for place in ("#list", "#boxes"):
+        for kind, expected in (("pointerenter", [1]), ("pointerleave", [])):
+            target = f"document.querySelector('{place} [data-index=\"1\"]')"
+            page.evaluate(f"{target}.dispatchEvent(new PointerEvent('{kind}'))")
+            assert page.evaluate(marked) == [expected, expected]
+    page.evaluate("document.querySelector('#list button').focus()")
+    for key, code, index in (("ArrowDown", 40, 1), ("ArrowUp", 38, 0)):
+        for kind in ("keyDown", "keyUp"):
+            page.page.call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code)
+        assert page.evaluate(marked) == [[index], [index]]
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])

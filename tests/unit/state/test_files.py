@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from tests.unit.state.test_checkpoint import HEADER
+from tests.unit.weights.test_checkpoint import HEADER
 from utils.errors import UserError
 from utils.state.files import StateFiles
 from utils.weights.checkpoint import Checkpoint, load_checkpoint

@@ -1,4 +1,4 @@
-"""utils/state/folder.py: one process writes into a run's folder, for as long as it lives."""
+"""utils/run_folder.py: one process writes into a run's folder, for as long as it lives."""
 
 import contextlib
 import errno
@@ -15,13 +15,13 @@ import pytest
 
 from utils.errors import UserError
 from utils.project import PROJECT
-from utils.state.folder import LOCK_FILE, RunLock, create_run_folder
+from utils.run_folder import LOCK_FILE, RunLock, create_run_folder
 
 # Holds the lock of a folder, and starts processes that outlive it.
 HOLDER = """
 import os, subprocess, sys, time
 from pathlib import Path
-from utils.state.folder import RunLock
+from utils.run_folder import RunLock
 
 with RunLock() as lock:
     lock.take(Path(sys.argv[1]))
@@ -95,7 +95,7 @@ STARTER = """
 import sys, time
 from pathlib import Path
 from utils.errors import UserError
-from utils.state.folder import RunLock, create_run_folder
+from utils.run_folder import RunLock, create_run_folder
 
 moment, project, exist_ok = float(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "True"
 time.sleep(max(0, moment - time.time()))

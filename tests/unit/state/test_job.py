@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.state.test_checkpoint import HEADER
+from tests.unit.weights.test_checkpoint import HEADER
 from utils.data.sources.samples import Sample
 from utils.errors import UserError
 from utils.polygons import Polygons

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.small import RESULT_COLUMNS
-from tests.unit.state.test_checkpoint import HEADER
+from tests.unit.weights.test_checkpoint import HEADER
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.run_config import as_document
 from utils.cli.train_config import TrainConfig, read_train_flags, run_settings

@@ -5,9 +5,8 @@ import pytest
 from models.graph import parse_model, plan_layers
 from utils.errors import UserError
 from utils.model_yamls import read_model
-from utils.tasks.classification import CLASSIFICATION
-from utils.tasks.detection import DETECTION
-from utils.tasks.segmentation import SEGMENTATION
+from utils.tasks.find import adopted
+from utils.tasks.table import CLASSIFICATION, DETECTION, SEGMENTATION
 
 
 def document(name):
@@ -20,7 +19,7 @@ def layers(model):
 
 @pytest.mark.parametrize("size", "nsmlx")
 def test_a_classifier_of_a_detector_is_the_public_classifier(size):
-    made = CLASSIFICATION.adopted(document(f"yolov5{size}"))
+    made = adopted(CLASSIFICATION, document(f"yolov5{size}"))
     public = document(f"yolov5{size}-cls")
     assert layers(made) == layers(public) and "anchors" not in made
     for name in ("depth_multiple", "width_multiple"):
@@ -30,15 +29,15 @@ def test_a_classifier_of_a_detector_is_the_public_classifier(size):
 @pytest.mark.parametrize("size", "nsmlx")
 def test_a_segmenter_of_a_detector_is_the_public_segmenter_and_back(size):
     detector, segmenter = document(f"yolov5{size}"), document(f"yolov5{size}-seg")
-    assert SEGMENTATION.adopted(detector) == {**segmenter, "nc": detector["nc"]}
-    assert DETECTION.adopted(segmenter) == {**detector, "nc": segmenter["nc"]}
+    assert adopted(SEGMENTATION, detector) == {**segmenter, "nc": detector["nc"]}
+    assert adopted(DETECTION, segmenter) == {**detector, "nc": segmenter["nc"]}
 
 
 @pytest.mark.parametrize("size", "nsmlx")
 @pytest.mark.parametrize(("task", "suffix"), [(DETECTION, ""), (SEGMENTATION, "-seg")])
 def test_a_classifier_gets_the_layers_of_the_public_model_of_its_size(size, task, suffix):
     classifier = document(f"yolov5{size}-cls")
-    made, public = task.adopted(classifier), document(f"yolov5{size}{suffix}")
+    made, public = adopted(task, classifier), document(f"yolov5{size}{suffix}")
     assert made == {**public, "nc": classifier["nc"]}
 
 
@@ -55,23 +54,23 @@ def test_a_classifier_of_scaled_layers_gets_those_of_the_public_model():
         "nc": 3, "depth_multiple": 1.0, "width_multiple": 1.0, "backbone": LINES_OF_S,
         "head": [[-1, 1, "Classify", ["nc"]]],
     }  # fmt: skip
-    assert DETECTION.adopted(classifier) == {**document("yolov5s"), "nc": 3}
-    assert SEGMENTATION.adopted(classifier) == {**document("yolov5s-seg"), "nc": 3}
+    assert adopted(DETECTION, classifier) == {**document("yolov5s"), "nc": 3}
+    assert adopted(SEGMENTATION, classifier) == {**document("yolov5s-seg"), "nc": 3}
     wider = [[-1, 1, "Conv", [40, 6, 2, 2]], *LINES_OF_S[1:]]
     with pytest.raises(UserError, match="of no public detector; give .* as --cfg yolov5n.yaml"):
-        DETECTION.adopted({**classifier, "backbone": wider})
+        adopted(DETECTION, {**classifier, "backbone": wider})
 
 
 def test_a_classifier_of_no_public_backbone_needs_a_model_yaml():
     classifier = {**document("yolov5n-cls"), "width_multiple": 0.3}
     with pytest.raises(UserError, match="give the model to train with --cfg"):
-        DETECTION.adopted(classifier)
+        adopted(DETECTION, classifier)
 
 
 def test_a_model_of_the_task_stays_as_it_is():
     for task, name in ((DETECTION, "yolov5n"), (CLASSIFICATION, "yolov5n-cls")):
-        assert task.adopted(document(name)) is document(name) or (
-            task.adopted(document(name)) == document(name)
+        assert adopted(task, document(name)) is document(name) or (
+            adopted(task, document(name)) == document(name)
         )
 
 
@@ -84,7 +83,7 @@ CUT = [
 @pytest.mark.parametrize(("name", "cutoff"), CUT)
 def test_cutoff_is_how_many_layers_the_classifier_has(name, cutoff):
     detector = document(name)
-    made = CLASSIFICATION.adopted(detector, cutoff)
+    made = adopted(CLASSIFICATION, detector, cutoff)
     number = cutoff or len(detector["backbone"])
     assert len(layers(made)) == number
     assert layers(made)[:-1] == layers(detector)[: number - 1]
@@ -94,4 +93,4 @@ def test_cutoff_is_how_many_layers_the_classifier_has(name, cutoff):
 @pytest.mark.parametrize("cutoff", [1, 26, 1000])
 def test_a_cutoff_beyond_the_layers_is_refused(cutoff):
     with pytest.raises(UserError, match="a number from 2 to 25 is needed"):
-        CLASSIFICATION.adopted(document("yolov5n"), cutoff)
+        adopted(CLASSIFICATION, document("yolov5n"), cutoff)

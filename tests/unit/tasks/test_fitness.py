@@ -5,6 +5,7 @@ import pytest
 
 import models.graph  # noqa: F401  registers all heads
 from models.blocks.registry import find_block
+from models.export.exported_heads import FORMS
 from utils.data.masks.runs import runs_of_mask
 from utils.detections import Classification, Detections, GroundTruth, Segmentations
 from utils.ragged import Ragged
@@ -26,7 +27,7 @@ FOUND = {
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 def test_fitness_is_made_of_the_figures_of_the_head(task):
     head = find_block(task.head).kind
-    evaluator = head.without_network(2).make_evaluator(("a", "b"))
+    evaluator = FORMS[task.name].head(head, 2).make_evaluator(("a", "b"))
     evaluator.add(0, FOUND[task.name], GroundTruth(ZERO, BOX, masks=RUNS))
     result = evaluator.result()
     figures = head.figures(result)

@@ -2,20 +2,42 @@
 
 import pytest
 
+from models.evaluation.val_files import VAL_FILES
+from models.export.exported_heads import FORMS
+from models.training.start import CLASS_ROWS
 from tests.shared_files import shared_path
 from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
+from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import TASK_NAMES, parse_train_flags
+from utils.data.image.view import VIEWS
+from utils.data.loading.items import ITEMS
+from utils.data.sources.needed_labels import CHECKS
+from utils.detect.results.of_task import RESULTS
 from utils.errors import UserError
 from utils.model_yamls import read_model
-from utils.tasks.classification import CLASSIFICATION
-from utils.tasks.detection import DETECTION
-from utils.tasks.segmentation import SEGMENTATION
-from utils.tasks.table import TASKS, check_flags, find_task, task_of_flags
+from utils.report.task_reports import REPORTS
+from utils.tasks import find
+from utils.tasks.find import check_flags, find_task, without_effect
+from utils.tasks.table import (
+    CLASSIFICATION,
+    CLASSIFIER_HYPERPARAMETERS,
+    DETECTION,
+    SEGMENTATION,
+    TASKS,
+)
 from utils.weights import checkpoint
+from utils.weights.load import stored_model
 
 
 def test_tasks_are_those_of_the_flag():
     assert tuple(TASKS) == TASK_NAMES
+
+
+def test_the_tables_of_commands_have_rows_of_these_tasks():
+    for rows in (REPORTS, RESULTS, FORMS, CLASS_ROWS, CHECKS):
+        assert rows.keys() == TASKS.keys()
+    for rows in (ITEMS, VIEWS, VAL_FILES):  # others have the usual ones, or none
+        assert rows.keys() < TASKS.keys()
 
 
 def test_the_flag_decides_and_then_the_model_and_then_the_weights():
@@ -49,20 +71,21 @@ def test_a_ratio_of_masks_that_leaves_none_is_refused(ratio, capsys):
         parse_train_flags(["--mask-ratio", ratio])
 
 
-def values(weights, task="", cfg=""):
-    return {"task": task, "cfg": cfg, "weights": str(weights)}
+def task_of_flags(weights, task=""):
+    values = {"task": task, "cfg": "", "weights": str(weights)}
+    return find.task_of_flags(values, stored_model)
 
 
 def test_of_our_own_files_no_array_is_read(tmp_path, monkeypatch):
     segmenter, classifier = write_tiny_segmenter(tmp_path), write_tiny_classifier(tmp_path)
     monkeypatch.setattr(checkpoint, "_read_array", None)
-    assert task_of_flags(values(segmenter)) is SEGMENTATION
-    assert task_of_flags(values(classifier)) is CLASSIFICATION
-    assert task_of_flags(values(segmenter, task="detect")) is DETECTION
+    assert task_of_flags(segmenter) is SEGMENTATION
+    assert task_of_flags(classifier) is CLASSIFICATION
+    assert task_of_flags(segmenter, task="detect") is DETECTION
 
 
 def test_a_foreign_file_tells_its_task_too():
-    assert task_of_flags(values(shared_path("golden/checkpoints/cls.pt"))) is CLASSIFICATION
+    assert task_of_flags(shared_path("golden/checkpoints/cls.pt")) is CLASSIFICATION
 
 
 @pytest.mark.parametrize("size", [0, 7, 300])
@@ -70,6 +93,23 @@ def test_a_file_that_is_cut_off_is_refused(size, tmp_path):
     path = write_tiny_segmenter(tmp_path)
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(UserError, match="--weights"):
-        task_of_flags(values(path))
+        task_of_flags(path)
     with pytest.raises(UserError, match="no such file"):
-        task_of_flags(values(tmp_path / "none.safetensors"))
+        task_of_flags(tmp_path / "none.safetensors")
+
+
+def test_hyperparameters_without_effect_are_told_where_somebody_set_them():
+    words = ["mosaic=1", "translate=0.1", "randaugment=0.3", "scale=0.4", "box=0.1", "fl_gamma=1.5",
+             "anchors=3", "cls=0", "lr0=0.1", "cutout=0.5"]  # fmt: skip
+    hyp = read_hyperparameters(CLASSIFIER_HYPERPARAMETERS, words)
+    assert without_effect(DETECTION, hyp) == ["randaugment"]
+    assert without_effect(CLASSIFICATION, hyp) == [
+        "box", "cls", "fl_gamma", "anchors", "translate", "mosaic",
+    ]  # fmt: skip
+
+
+def test_the_hyperparameters_of_a_task_are_without_idle_ones():
+    for task in TASKS.values():
+        hyp = read_hyperparameters(task.defaults.get("hyp", "hyp.scratch-low.yaml"))
+        assert without_effect(task, hyp) == []
+    assert read_hyperparameters(CLASSIFIER_HYPERPARAMETERS).scale == 0.5

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from backend import openmp
+from backend import cores
 from models.detection.pipeline import num_lanes
 from tests.onnx_files import ROW, SIDE, write_detector
 from tests.tiny_weights import write_tiny_weights
@@ -75,7 +75,7 @@ def test_an_absent_file_and_a_folder_are_refused(tmp_path):
 
 @pytest.mark.parametrize("asked, expected", [("3", 3), ("64", 20), ("0", 20), ("x", 20), ("", 20)])
 def test_fewer_threads_can_be_asked_for(monkeypatch, asked, expected):
-    for module in (openmp, opening):
+    for module in (cores, opening):
         monkeypatch.setattr(module, "cores_of_rank", lambda: 20)
     monkeypatch.setenv("OMP_NUM_THREADS", asked)
     assert opening.usable_threads() == expected

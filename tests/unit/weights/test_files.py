@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import struct
 import time
 import tracemalloc
@@ -319,36 +318,12 @@ def test_a_tensor_that_does_not_fit_its_storage_is_refused(tmp_path, changes, le
     assert peak < 1_000_000  # what an open zip and a few records take
 
 
-@pytest.mark.parametrize("legacy", [False, True])
-def test_one_storage_under_many_names_stays_within_the_files_size(tmp_path, legacy):
-    file = TorchFile()
-    tensor = file.tensor(np.ones(100_000, np.float32))
-    state = {f"weight{index}": tensor for index in range(1000)}  # 400 MB if all were copied
-    path = (file.write_legacy if legacy else file.write_zip)(tmp_path / "shared.pt", state)
-    tracemalloc.start()
-    with pytest.raises(UserError, match="over 2 times the file's bytes"):
-        load_weights(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 10 * path.stat().st_size
-
-
 def test_a_view_of_a_storage_is_read_as_it_is_strided(tmp_path):
     file = TorchFile()
     storage = np.arange(12, dtype=np.float32)
     state = {"weight": file.tensor(storage, offset=1, shape=(2, 3), strides=(1, 4))}
     path = file.write_zip(tmp_path / "view.pt", state)
     assert load_weights(path).ema["weight"].tolist() == [[1, 5, 9], [2, 6, 10]]
-
-
-def test_a_zip_bomb_is_refused_before_it_is_expanded(tmp_path):
-    bomb = write_zip(tmp_path / "bomb.pt", dump({}), {"0": bytes(50_000_000)}, zipfile.ZIP_DEFLATED)
-    tracemalloc.start()
-    with pytest.raises(UserError, match="would expand to 50,000,0"):
-        load_weights(bomb)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 1_000_000  # 50 times less than the bomb
 
 
 def test_a_bomb_that_lies_about_its_size_is_cut_there(tmp_path):
@@ -443,32 +418,3 @@ def test_every_truncation_is_refused(tmp_path, legacy):
     for keep in range(0, len(whole), max(1, len(whole) // 97)):
         path.write_bytes(whole[:keep])
         assert not read_or_refuse(path), keep
-
-
-@pytest.mark.parametrize("legacy", [False, True])
-def test_flipped_bits_end_in_weights_or_in_a_user_error(tmp_path, legacy):
-    whole = write_small(tmp_path / "whole.pt", legacy).read_bytes()
-    draw, path = random.Random(0), tmp_path / "flipped.pt"
-    started, outcomes = time.perf_counter(), []
-    for _ in range(300):
-        data = bytearray(whole)
-        for _ in range(draw.choice((1, 1, 8))):
-            data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
-        path.write_bytes(data)
-        outcomes.append(read_or_refuse(path))
-    assert time.perf_counter() - started < 60  # measured 1 to 3 s
-    # A zip has checksums, so that only flips in unused fields pass; a legacy file has none.
-    assert outcomes.count(False) > (150 if legacy else 200)
-
-
-def test_flipped_bits_of_a_real_pickle_inside_a_valid_archive(tmp_path):
-    source = shared_path("golden/yolov5n/yolov5n_fp16.pt")
-    with zipfile.ZipFile(source) as archive:
-        name = next(name for name in archive.namelist() if name.endswith("data.pkl"))
-        whole = archive.read(name)
-    draw, path = random.Random(1), tmp_path / "flipped.pt"
-    for _ in range(60):
-        data = bytearray(whole)
-        data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
-        # Its storages are absent, so that it cannot be read even where the flip does no harm.
-        assert not read_or_refuse(write_zip(path, bytes(data)))

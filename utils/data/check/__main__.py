@@ -25,7 +25,7 @@ from utils.errors import DatasetError, UserError
 from utils.image_limits import MAX_PIXELS
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED
-from utils.state.folder import create_run_folder
+from utils.run_folder import create_run_folder
 from utils.text import say
 
 FOLDER = Path("runs/check")

@@ -78,7 +78,6 @@ class ImageHeader(NamedTuple):
     size: tuple[int, int]  # (height, width) in pixels, upright
     orientation: int  # EXIF's, from which the decoded image is turned upright
     other_view: int  # the same for points of a program that does not turn it, or turns a WebP
-    by_opencv: bool  # decoded by OpenCV, which takes half of Pillow's time, else by Pillow
 
 
 def read_image_size(path: Path, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
@@ -193,27 +192,10 @@ def read_header(file: BinaryIO) -> ImageHeader:
             "convert it to unsigned integers of 8 or 16 bits"
         )
     turns = kind not in _NEVER_TURNED
-    by_us = turns and kind not in _TURNED_BY_DECODER
-    exchanged = by_us and asked in EXCHANGES_SIDES
-    return ImageHeader(
-        kind,
-        (image.width, image.height) if exchanged else (image.height, image.width),
-        asked if by_us else UPRIGHT,
-        asked if turns else undone_by(asked),
-        kind == "JPEG" or (isinstance(image, PngImageFile) and _is_plain(image)),
-    )
-
-
-def _is_plain(image: PngImageFile) -> bool:
-    """Return whether OpenCV decodes a PNG as Pillow does, and prints nothing.
-
-    OpenCV 4.11 ends the process on some damaged animations and deepens 16 bits otherwise; its
-    libpng prints warnings of common colour profiles.
-    """
-    has_data = bool(image.tile)
-    is_eight_bits = has_data and image.mode in ("L", "RGB") and image.tile[0].args == image.mode
-    has_extras = "icc_profile" in image.info or "transparency" in image.info
-    return is_eight_bits and not image.is_animated and not has_extras
+    by_us = asked if turns and kind not in _TURNED_BY_DECODER else UPRIGHT
+    sides = image.height, image.width
+    size = sides[::-1] if by_us in EXCHANGES_SIDES else sides
+    return ImageHeader(kind, size, by_us, asked if turns else undone_by(asked))
 
 
 def recognise(start: bytes) -> str:

@@ -59,9 +59,9 @@ class SourceImage(NamedTuple):
     size: tuple[int, int]  # (height, width) of the file
     class_index: np.ndarray  # (M,) int64
     boxes_xyxy: np.ndarray  # (M, 4) float64, in pixels of the file
+    polygons: Polygons | None  # float64, in pixels of the file, of the M objects, if any has one
     reduction: int  # 1, 2, 4 or 8: the decoded image is so many times smaller
     decode: Callable[[], np.ndarray]  # returns (H, W, 3) uint8, of decoded_size
-    polygons: Polygons | None = None  # float64, pixels of the file, of the M objects, if any
 
     @property
     def decoded_size(self) -> tuple[int, int]:

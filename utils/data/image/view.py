@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from utils.data.image.letterbox import Letterbox, fit_letterbox, letterbox, resize_to_detect
+from utils.data.image.letterbox import (
+    Letterbox,
+    centre_region,
+    crop,
+    fit_letterbox,
+    letterbox,
+    resize_to_detect,
+)
 
 
 class View(NamedTuple):
@@ -39,6 +47,29 @@ def whole_view(
     """Return an image (H, W, 3) with its long side resized to long_side, and the least padding."""
     placement = place(image.shape[:2], long_side, stride, fixed_size)
     return View(letterbox(image, placement, resize_to_detect), placement)
+
+
+def centre_view(
+    image: np.ndarray, image_size: int, stride: int, fixed_size: tuple[int, int] | None = None
+) -> View:
+    """Return the middle of an image, of the shape of the network's input: a square of image_size,
+    or of fixed_size.
+    """
+    output_size = fixed_size or (image_size, image_size)
+    region = centre_region(image.shape[:2], output_size)
+    pixels, placement = crop(image, region, output_size), region.placement(output_size)
+    return View(pixels, placement, (region.top, region.left))
+
+
+# As `whole_view` and `centre_view`: an image (H, W, 3) uint8 RGB of no dataset, the size of --img,
+# the stride whose multiples the network takes, and the only size that it takes, if it takes one.
+Viewing = Callable[[np.ndarray, int, int, tuple[int, int] | None], View]
+VIEWS: dict[str, Viewing] = {"classify": centre_view}
+
+
+def view_of(task: str) -> Viewing:
+    """Return how the network of a task, by its name, sees an image: by default all of it."""
+    return VIEWS.get(task, whole_view)
 
 
 def place(

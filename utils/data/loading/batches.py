@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 
-from backend.processes import Process
 from utils.data.image.labelled import LabelledImage, SourceImage
 from utils.data.image.letterbox import Letterbox, reduced_size
 from utils.data.loading.batch import Batch, Targets, join_targets
@@ -20,11 +20,20 @@ from utils.data.loading.image_cache import ImageCache
 from utils.data.loading.items import BOXES, BoxItems
 from utils.data.loading.order import SQUARE, BatchRecipe, Epoch, aspect_order, draws_of, rectangle
 from utils.data.loading.quads import QUAD, draw_enlarged, join_quads
-from utils.data.loading.reading import decode, pixel_boxes, pixel_polygons
+from utils.data.loading.reading import decode, objects_of
 from utils.data.randomness import sample_generator
 from utils.data.sources.samples import Sample, SampleTable
 from utils.errors import DatasetError, UserError
 from utils.strengths import AugmentConfig
+
+# A rank's contiguous part of a sequence: that of the images of a batch, for its shard.
+Shard = Callable[[Any], Any]
+
+
+def all_of(items: Any) -> Any:
+    """Return the shard of the only rank."""
+    return items
+
 
 # The public recipe's margin around rectangular validation images, in strides.
 RECTANGLE_MARGIN = 0.5
@@ -53,7 +62,7 @@ class TrainBatches:
 
     samples: SampleTable
     recipe: TrainRecipe
-    process: Process = Process()
+    shard: Shard = all_of
     stride: int = 32
     cache: ImageCache | None = None  # made for `image_sizes`
     num_recent: int = 0  # images that are kept decoded, those that were used last
@@ -78,7 +87,7 @@ class TrainBatches:
         num_images = min(self.recipe.batch_size, self.num_images - num_before) // self._group
         side = 2 if self.recipe.order.quad else 1
         height, width = (side * x for x in self._image_shape(batch_index))
-        return len(self.process.shard(range(num_images))), 3, height, width
+        return len(self.shard(range(num_images))), 3, height, width
 
     def _image_shape(self, batch_index: int) -> tuple[int, int]:
         """Return (height, width) of one sample."""
@@ -92,7 +101,7 @@ class TrainBatches:
         """Fill `images`, uint8 of `shape`, and return the shard of the batch around it."""
         draws = self._draws(epoch)
         positions = self._positions(batch_index)
-        mine = self.process.shard(positions.reshape(-1, self._group))
+        mine = self.shard(positions.reshape(-1, self._group))
         make_item = partial(self._item, epoch.number, draws, self._image_shape(batch_index))
         if self.recipe.order.quad:
             _, channels, height, width = images.shape
@@ -155,20 +164,13 @@ class TrainBatches:
         sample = self.samples[index]
         size = sample.height, sample.width
         reduction = self.recipe.items.reduction(size, self.recipe.image_size)
-        return SourceImage(
-            size,
-            sample.class_index,
-            pixel_boxes(sample),
-            reduction,
-            partial(self._decode, index, sample, reduction),
-            pixel_polygons(sample),
-        )
+        read = partial(self._decode, index, sample, reduction)
+        return SourceImage(size, *objects_of(sample), reduction, read)
 
     def _decode(self, index: int, sample: Sample, reduction: int) -> np.ndarray:
         image = self._recent.pop(index, None)
         if image is None:
-            with _naming_image(sample.image_path):  # any tile of a mosaic may fail
-                image = _cached(self.cache, index, partial(decode, sample, reduction))
+            image = _cached(self.cache, index, partial(decode, sample, reduction))
         if self.num_recent:
             self._recent[index] = image
             if len(self._recent) > self.num_recent:
@@ -196,7 +198,7 @@ class ValBatches:
     batch_size: int  # over all ranks
     stride: int
     rectangular: bool
-    process: Process = Process()
+    shard: Shard = all_of
     cache: ImageCache | None = None  # made for `image_sizes`
     fixed_size: tuple[int, int] | None = None  # (height, width)
     items: BoxItems = BOXES
@@ -213,12 +215,12 @@ class ValBatches:
             sizes = [(height, width) for height, width in self.samples.sizes[indices].tolist()]
             height, width = rectangle(sizes, self.image_size, self.stride, RECTANGLE_MARGIN)
         height, width = self.fixed_size or (height, width)
-        return len(self.process.shard(indices)), 3, height, width
+        return len(self.shard(indices)), 3, height, width
 
     def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
         """Fill `images`, uint8 of `shape`, and return the shard of the batch around it."""
         global_indices = self._indices(batch_index)
-        indices = self.process.shard(global_indices)
+        indices = self.shard(global_indices)
         input_size = images.shape[2], images.shape[3]
         letterboxes = tuple(self._letterbox(index, input_size) for index in indices)
         targets = fill_images(images, indices, partial(self._item, input_size), self.items)
@@ -249,11 +251,7 @@ class ValBatches:
         sample, placement = self.samples[index], self._letterbox(index, input_size)
         with _naming_image(sample.image_path):
             image = _cached(self.cache, index, lambda: self.items.resize(decode(sample), placement))
-            labels = sample.class_index, pixel_boxes(sample), pixel_polygons(sample)
-            return self.items.fit(LabelledImage(image, *labels), placement)
-
-
-BatchSource = TrainBatches | ValBatches
+            return self.items.fit(LabelledImage(image, *objects_of(sample)), placement)
 
 
 def _cached(cache: ImageCache | None, index: int, make: Callable[[], np.ndarray]) -> np.ndarray:
@@ -287,18 +285,14 @@ def fill_images(
     return join_targets(targets)
 
 
-class _NamedError(RuntimeError):
-    """A failure that names its image."""
-
-
 @contextmanager
 def _naming_image(image_path: Path) -> Iterator[None]:
-    """Add the image's path to any failure inside that does not name an image yet."""
+    """Add the image's path to any failure inside that does not name an image."""
     try:
         yield
-    except (DatasetError, _NamedError):
+    except DatasetError:
         raise
     except UserError as error:
         raise DatasetError(f"{image_path}: {error}") from error
     except Exception as error:
-        raise _NamedError(f"{image_path}: {type(error).__name__}: {error}") from error
+        raise RuntimeError(f"{image_path}: {type(error).__name__}: {error}") from error

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from utils.data.loading.memory import free_memory
 from utils.errors import DatasetError
+from utils.memory import free_memory
 from utils.processes.world import ALONE, World
 from utils.text import count
 
@@ -49,10 +49,6 @@ class NamelessFile:
     def memory(self) -> mmap.mmap:
         """The bytes of the file, shared with every process that maps them."""
         return mmap.mmap(self.descriptor, 0)
-
-    def array(self, dtype: Any, shape: tuple[int, ...], offset: int) -> np.ndarray:
-        """Return an array that lies in the file, `offset` bytes from its start; writable."""
-        return np.ndarray(shape, dtype, self.memory, offset)
 
 
 def _reopen(duplicate: Any) -> NamelessFile:
@@ -97,7 +93,7 @@ class ImageCache:
             self._write(_PRESENT, index)
             return image
         height, width = self._shapes[index].tolist()
-        kept = self._file.array(np.uint8, (height, width, 3), start)
+        kept: np.ndarray = np.ndarray((height, width, 3), np.uint8, self._file.memory, start)
         kept.flags.writeable = False
         return kept
 

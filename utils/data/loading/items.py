@@ -28,8 +28,13 @@ from utils.data.image.letterbox import (
     resize,
 )
 from utils.data.loading.batch import TargetMasks, Targets
+from utils.data.loading.reading import ground_truth, objects_of
 from utils.data.masks.raster import index_map, separate
+from utils.data.masks.runs import areas, runs_of_polygons
+from utils.data.sources.samples import Sample
+from utils.detections import GroundTruth
 from utils.polygons import Polygons, starts_of, without_outlines
+from utils.ragged import Ragged
 from utils.strengths import AugmentConfig
 
 
@@ -44,6 +49,10 @@ class BoxItems:
     """
 
     has_rectangles = True
+
+    def with_masks(self, ratio: int, overlap: bool) -> BoxItems:
+        """Return items with masks as --mask-ratio and --no-overlap ask for, if they have any."""
+        return self
 
     def reduction(self, size: tuple[int, int], image_size: int) -> int:
         """Return how many times smaller an image may be decoded for training: 1, 2, 4 or 8."""
@@ -101,6 +110,10 @@ class BoxItems:
         image_index = np.zeros(len(item.class_index), np.int64)
         return Targets(image_index, item.class_index, boxes.astype(np.float32))
 
+    def ground_truth(self, sample: Sample) -> GroundTruth:
+        """Return a sample's labels as the evaluator takes them, in pixels of its image."""
+        return ground_truth(sample)
+
 
 @dataclass(frozen=True)
 class MaskItems(BoxItems):
@@ -108,6 +121,9 @@ class MaskItems(BoxItems):
 
     ratio: int = 4  # the maps are so many times smaller than the images
     overlap: bool = True  # one map an image, the smaller objects on top; else one an object
+
+    def with_masks(self, ratio: int, overlap: bool) -> MaskItems:
+        return MaskItems(ratio, overlap)
 
     def draw(
         self, strengths: AugmentConfig, generator: np.random.Generator, index: int, num_samples: int
@@ -126,6 +142,17 @@ class MaskItems(BoxItems):
             maps = separate(outlines, item.size, self.ratio)
             masks = TargetMasks(maps, np.arange(num_objects), np.ones(num_objects, np.int64))
         return targets._replace(masks=masks)
+
+    def ground_truth(self, sample: Sample) -> GroundTruth:
+        """Return the labels with the pixels that pycocotools gives their outlines; an object
+        without one is its box.
+        """
+        labels = super().ground_truth(sample)
+        outlines = complete_outlines(objects_of(sample).polygons, labels.boxes_xyxy)
+        size = sample.height, sample.width
+        rows = [runs_of_polygons([outlines.outline(i)], size) for i in range(len(outlines))]
+        masks = Ragged.of(rows, np.uint32)
+        return labels._replace(area=areas(masks), masks=masks)
 
 
 def complete_outlines(polygons: Polygons | None, boxes_xyxy: np.ndarray) -> Polygons:
@@ -194,3 +221,9 @@ class ClassItems(BoxItems):
 
 BOXES = BoxItems()
 CLASSES = ClassItems()
+ITEMS: dict[str, BoxItems] = {"segment": MaskItems(), "classify": CLASSES}
+
+
+def items_of(task: str) -> BoxItems:
+    """Return the items of a task by its name: those with boxes where it has none of its own."""
+    return ITEMS.get(task, BOXES)

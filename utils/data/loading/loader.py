@@ -11,12 +11,12 @@ from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, TrainRecipe, ValBatches
 from utils.data.loading.image_cache import create_cache
 from utils.data.loading.items import BOXES, BoxItems
-from utils.data.loading.memory import require_memory
 from utils.data.loading.order import Epoch
 from utils.data.loading.quads import QUAD
 from utils.data.loading.workers import SLOTS_PER_WORKER, NewArray, WorkerPool, new_bytes
 from utils.data.sources.samples import Sample, table_of
 from utils.errors import UserError
+from utils.memory import require_memory
 from utils.processes.world import ALONE, World
 from utils.text import count
 
@@ -150,7 +150,7 @@ class TrainLoader(_Loader):
         if recipe.order.rectangular:
             augment = dataclasses.replace(recipe.augment, mosaic=0.0)
             recipe = dataclasses.replace(recipe, augment=augment)
-        source = TrainBatches(table_of(samples), recipe, world.process)
+        source = TrainBatches(table_of(samples), recipe, world.process.shard)
         source = _with_cache(source, cache, TRAIN_CACHE_FRACTION, "training", world)
         super().__init__(_with_recent_images(source, workers), workers, world)
 
@@ -218,7 +218,7 @@ class ValLoader(_Loader):
             batch_size,
             stride,
             rectangular,
-            world.process,
+            world.process.shard,
             fixed_size=fixed_size,
             items=items,
         )

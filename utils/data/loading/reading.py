@@ -1,4 +1,4 @@
-"""A sample -> its image with boxes, read and decoded."""
+"""A sample -> its image, read and decoded, and its objects in pixels."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ import numpy as np
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.image.decoding import OtherSizeError, decode_bytes, read_as
 from utils.data.image.header import BrokenImageError
-from utils.data.image.labelled import LabelledImage
+from utils.data.image.labelled import Objects
 from utils.data.sources.image_source import read_image_bytes
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.errors import DatasetError
-from utils.polygons import Polygons
 
 
 def pixel_boxes(sample: Sample) -> np.ndarray:
@@ -26,25 +25,16 @@ def pixel_boxes(sample: Sample) -> np.ndarray:
     return cxcywh_to_xyxy(sample.boxes_cxcywh_norm * size)
 
 
-def pixel_polygons(sample: Sample) -> Polygons | None:
-    """Return the polygons in pixels of the file, float64, if any object has one."""
+def objects_of(sample: Sample) -> Objects:
+    """Return the objects in pixels of the file, float64."""
     polygons = sample.polygons_norm
-    return None if polygons is None else polygons.moved((sample.width, sample.height))
+    moved = None if polygons is None else polygons.moved((sample.width, sample.height))
+    return Objects(sample.class_index, pixel_boxes(sample), moved)
 
 
 def ground_truth(sample: Sample) -> GroundTruth:
     """Return a sample's labels in pixels of its image: classes and boxes."""
     return GroundTruth(sample.class_index, pixel_boxes(sample))
-
-
-def read_image(sample: Sample) -> LabelledImage:
-    """Decode a sample's image and convert its boxes and polygons to pixels.
-
-    Raises:
-        DatasetError: the image cannot be read or decoded, or no longer has the size of the scan.
-    """
-    labels = sample.class_index, pixel_boxes(sample), pixel_polygons(sample)
-    return LabelledImage(decode(sample), *labels)
 
 
 def decode(sample: Sample, reduction: int = 1) -> np.ndarray:

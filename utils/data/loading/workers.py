@@ -8,7 +8,8 @@ worker's own pipe. If a process dies on either side, the pipe ends the other's w
 from __future__ import annotations
 
 import atexit
-import dataclasses
+import io
+import itertools
 import math
 import mmap
 import os
@@ -19,15 +20,15 @@ from collections.abc import Callable, Iterator
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import cv2
 import numpy as np
 
 from utils.data.image.decoding import note_each
 from utils.data.loading.batch import Batch
-from utils.data.loading.batches import BatchSource
 from utils.data.loading.image_cache import NamelessFile
 from utils.data.loading.order import Epoch
 from utils.errors import DatasetError, LoaderError
@@ -62,7 +63,7 @@ class SharedSlots(NamedTuple):
         """Return the uint8 array of a batch's images; a worker's batches take its slots in turn."""
         assert math.prod(shape) <= self.slot_bytes
         slot = batch_index // workers % SLOTS_PER_WORKER
-        return self.file.array(np.uint8, shape, _NOTE_BYTES + slot * self.slot_bytes)
+        return np.ndarray(shape, np.uint8, self.file.memory, _NOTE_BYTES + slot * self.slot_bytes)
 
     def note(self, path: Path | None) -> None:
         """Keep the path of the image that the worker reads, None for no image."""
@@ -75,61 +76,53 @@ class SharedSlots(NamedTuple):
         return Path(os.fsdecode(text)) if text else None
 
 
-class _Place(NamedTuple):
-    """Where an array lies in a file."""
+class BatchSource(Protocol):
+    """What builds batches, in whichever process."""
 
-    dtype: str
-    shape: tuple[int, ...]
-    offset: int
+    def __len__(self) -> int: ...
+    def shape(self, batch_index: int) -> tuple[int, ...]:
+        """Return that of the images of a batch."""
+
+    def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
+        """Fill images of this shape, and return the batch around them."""
+
+    def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
+        """Return the sample indices of a batch, over all ranks."""
 
 
 class SharedSource:
-    """A batch source for spawned processes; what they get is equal to it, its samples read-only.
+    """A batch source for spawned processes; what they get is equal to it, its arrays read-only.
 
-    The arrays of its samples lie in memory that all of them share: a copy of a million samples
-    would take 200 MB or more per worker.
+    The arrays lie in memory that all of them share: a copy of a million samples would take 200 MB
+    or more per worker.
     """
 
     def __init__(self, source: BatchSource):
-        self._size = 0  # of the arrays in the file, bytes
-        self._arrays: list[tuple[np.ndarray, _Place]] = []
-        samples = _mapped(source.samples, np.ndarray, self._place)
-        self._empty = dataclasses.replace(source, samples=samples)
-        self._file: NamelessFile | None = None  # from the first worker on
-
-    def _place(self, array: np.ndarray) -> _Place:
-        place = _Place(array.dtype.str, array.shape, self._size)
-        self._arrays.append((array, place))
-        self._size += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
-        return place
+        self._source = source
+        self._file: NamelessFile | None = None  # of the arrays, from the first worker on
 
     def __reduce__(self) -> tuple[Any, ...]:
+        rest, arrays = io.BytesIO(), []
+        ForkingPickler(rest, 5, True, lambda array: arrays.append(array.raw())).dump(self._source)
+        sizes = [-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays]
+        places = [
+            (start, start + array.nbytes)
+            for start, array in zip(itertools.accumulate(sizes, initial=0), arrays, strict=False)
+        ]
         if self._file is None:
-            self._file = NamelessFile(self._size)
+            self._file = NamelessFile(sum(sizes))
             with mmap.mmap(self._file.descriptor, 0) as memory:  # this process has its own arrays
-                for array, (dtype, shape, offset) in self._arrays:
-                    np.ndarray(shape, dtype, memory, offset)[...] = array
-        return _attach, (self._empty, self._file)
+                for (start, end), array in zip(places, arrays, strict=True):
+                    memory[start:end] = array
+        return _attach, (rest.getvalue(), self._file, places)
 
 
-def _attach(empty: BatchSource, file: NamelessFile) -> BatchSource:
-    def array_at(place: _Place) -> np.ndarray:
-        array = file.array(*place)
-        array.flags.writeable = False
-        return array
-
-    return dataclasses.replace(empty, samples=_mapped(empty.samples, _Place, array_at))
-
-
-def _mapped(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
-    """Return a dataclass after a change of all fields of a kind, also of dataclasses inside it."""
-    if isinstance(value, kind):
-        return change(value)
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return value
-    names = [field.name for field in dataclasses.fields(value)]
-    changed = {name: _mapped(getattr(value, name), kind, change) for name in names}
-    return dataclasses.replace(value, **changed)
+def _attach(rest: bytes, file: NamelessFile, places: list[tuple[int, int]]) -> BatchSource:
+    memory = memoryview(file.memory).toreadonly()
+    source: BatchSource = ForkingPickler.loads(
+        rest, buffers=[memory[start:end] for start, end in places]
+    )
+    return source
 
 
 class _Worker(NamedTuple):

@@ -6,6 +6,7 @@ needs and no others, and follows no playlist.
 
 from __future__ import annotations
 
+import re
 import ssl
 import time
 from collections.abc import Iterator
@@ -75,13 +76,13 @@ def _camera_frames(capture: cv2.VideoCapture, max_pixels: int) -> Iterator[Frame
 
 def parse_screen(argument: str) -> int:
     """Return the monitor that --source screen ... names, 0 for all; UserError for another form."""
-    numbers = argument.split()[1:]
-    if len(numbers) > 1 or not all(number.isdecimal() for number in numbers):
+    named = re.fullmatch(r"screen(?: ([0-9]{1,2}))?", argument)
+    if not named:
         raise UserError(
             f"--source {argument}: accepted are screen, for all monitors, and screen 1, for the "
             "first one"
         )
-    return int(numbers[0]) if numbers else 0
+    return int(named[1] or 0)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from utils.data.image.image_file import save_image
 from utils.detect.media.source import Frame
 from utils.optional import import_optional
 from utils.text import printable
+
+AnyResult = TypeVar("AnyResult", bound="ImageResult")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,6 +33,21 @@ class ImageResult(ABC):
     frame: Frame
     found: Any  # what `Head.finish` returned
     class_names: tuple[str, ...]  # of every class that the model knows
+
+    @classmethod
+    def of(
+        cls: type[AnyResult],
+        frame: Frame,
+        found: Any,
+        class_names: tuple[str, ...],
+        track_ids: np.ndarray | None = None,
+    ) -> AnyResult:
+        """Return what `Head.finish` found in a frame as a result.
+
+        Args:
+            track_ids: (K,) int64; None if nothing is tracked.
+        """
+        return cls(frame, found, class_names)
 
     @property
     def image(self) -> np.ndarray:

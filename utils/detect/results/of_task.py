@@ -1,37 +1,13 @@
-"""What a model finds in a frame -> the result of its task."""
+"""The result of each task, by its name."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from utils.detect.media.source import Frame
 from utils.detect.results.class_result import ClassResult
 from utils.detect.results.image_result import ImageResult
 from utils.detect.results.result import MaskResult, Result
 
-RESULTS: dict[str, type[Result]] = {"detect": Result, "segment": MaskResult}
-
-
-def result_of(
-    task: str,
-    frame: Frame,
-    found: Any,
-    class_names: tuple[str, ...],
-    track_ids: np.ndarray | None = None,
-) -> ImageResult:
-    """Return what `Head.finish` found in a frame as a result.
-
-    A box that is not finite, as float16 may give it, is left out.
-
-    Args:
-        task: the name of the head's task.
-        class_names: of every class that the model knows.
-        track_ids: (K,) int64; None if nothing is tracked.
-    """
-    if task == "classify":
-        return ClassResult(frame, found, class_names)
-    rows = np.flatnonzero(np.isfinite(found.boxes_xyxy).all(axis=1))
-    ids = None if track_ids is None else track_ids[rows]
-    return RESULTS[task](frame, found.take(rows), class_names, ids)
+RESULTS: dict[str, type[ImageResult]] = {
+    "detect": Result,
+    "segment": MaskResult,
+    "classify": ClassResult,
+}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from utils.boxes import clip_boxes, cxcywh_to_xyxy, xyxy_to_cxcywh
 from utils.data.masks.runs import mask_of_runs, outline_of_runs, to_text
 from utils.data.sources.label_lines import label_lines
+from utils.detect.media.source import Frame
 from utils.detect.results.image_result import ImageResult, as_utf8
 from utils.detections import Detections, Segmentations
 from utils.ragged import Ragged
@@ -20,6 +21,7 @@ from utils.report.drawing.fonts import drawable_name
 
 CROP_GAIN, CROP_PIXELS = 1.02, 10  # of the sides of a box
 CORNERS = ("xmin", "ymin", "xmax", "ymax")
+AnyResult = TypeVar("AnyResult", bound="Result")
 
 
 class Detection(NamedTuple):
@@ -38,6 +40,19 @@ class Result(ImageResult):
 
     found: Detections | Segmentations  # in pixels of the frame
     track_ids: np.ndarray | None = None  # (K,) int64, one for an object in all frames; -1: none
+
+    @classmethod
+    def of(
+        cls: type[AnyResult],
+        frame: Frame,
+        found: Any,
+        class_names: tuple[str, ...],
+        track_ids: np.ndarray | None = None,
+    ) -> AnyResult:
+        """Return the finite boxes, which float16 may not give, as a result."""
+        rows = np.flatnonzero(np.isfinite(found.boxes_xyxy).all(axis=1))
+        ids = None if track_ids is None else track_ids[rows]
+        return cls(frame, found.take(rows), class_names, ids)
 
     @property
     def detections(self) -> Detections | Segmentations:

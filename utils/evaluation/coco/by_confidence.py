@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -12,43 +11,21 @@ from utils.evaluation.coco.matching import position_in_run
 CONFIDENCE_GRID = np.linspace(0.0, 1.0, 501)
 
 
-@dataclass(frozen=True, eq=False)
-class ByConfidence:
+class ByConfidence(NamedTuple):
     """The figures of each class if only detections of at least a confidence count.
 
-    Each array of figures is (C, 501) float64, column per CONFIDENCE_GRID. Classes without ground
-    truth are NaN in it.
+    Each is (C, 501) float64, column per CONFIDENCE_GRID; classes without ground truth are NaN.
     """
 
-    num_found: np.ndarray  # (C, 501) int32 detections of at least this confidence
-    num_correct: np.ndarray  # (C, 501) int32 of these, with an object at IoU 0.50
-    num_ground_truth: np.ndarray  # (C,) int64
-
-    @property
-    def precision(self) -> np.ndarray:
-        """NaN too where nothing is left."""
-        return self.num_correct / self._known(self.num_found)
-
-    @property
-    def recall(self) -> np.ndarray:
-        """The fraction of the objects that is found."""
-        return self.num_correct / self._known(self.num_ground_truth[:, None])
-
-    @property
-    def f1(self) -> np.ndarray:
-        """The harmonic mean of both; 0 if nothing is left."""
-        total = self.num_found + self.num_ground_truth[:, None]
-        return 2 * self.num_correct / self._known(total)
-
-    def _known(self, denominator: np.ndarray) -> np.ndarray:
-        is_known = (self.num_ground_truth[:, None] > 0) & (denominator > 0)
-        return np.where(is_known, denominator, np.nan)
+    precision: np.ndarray  # NaN too where nothing is left
+    recall: np.ndarray
+    f1: np.ndarray  # 0 where nothing is left
 
 
-def count_by_confidence(
+def curves_by_confidence(
     scores: np.ndarray, class_index: np.ndarray, correct: np.ndarray, num_ground_truth: np.ndarray
 ) -> ByConfidence:
-    """Count the detections (D,) that are left at each confidence, and the correct ones of them."""
+    """Return the figures by the detections (D,) that are left, at IoU 0.50."""
     step = np.searchsorted(CONFIDENCE_GRID, scores, side="right") - 1
     shape = len(num_ground_truth), len(CONFIDENCE_GRID)
     place = class_index * shape[1] + step
@@ -56,8 +33,10 @@ def count_by_confidence(
         np.bincount(places, minlength=shape[0] * shape[1]).reshape(shape)
         for places in (place, place[correct])
     ]
-    found, right = (np.cumsum(count[:, ::-1], axis=1, dtype=np.int32)[:, ::-1] for count in counts)
-    return ByConfidence(found, right, num_ground_truth)
+    found, right = (np.cumsum(count[:, ::-1], axis=1)[:, ::-1] for count in counts)
+    objects = np.where(num_ground_truth > 0, num_ground_truth, np.nan)[:, None]
+    precision = right / np.where((found > 0) & (objects > 0), found, np.nan)
+    return ByConfidence(precision, right / objects, 2 * right / (found + objects))
 
 
 class OperatingPoint(NamedTuple):

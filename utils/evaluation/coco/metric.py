@@ -15,7 +15,7 @@ from utils.detections import Detections, GroundTruth, Segmentations
 from utils.evaluation.coco.by_confidence import (
     ByConfidence,
     best_operating_point,
-    count_by_confidence,
+    curves_by_confidence,
 )
 from utils.evaluation.coco.confusion import CONFIDENCE_ABOVE, Confusion, ConfusionCounter
 from utils.evaluation.coco.matching import (
@@ -189,7 +189,7 @@ class ObjectMetric:
             precision=point.precision,
             recall=point.recall,
             sizes=sizes,
-            by_confidence=count_by_confidence(*found, num_ground_truth),
+            by_confidence=curves_by_confidence(*found, num_ground_truth),
         )
 
 

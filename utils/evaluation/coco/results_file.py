@@ -17,25 +17,11 @@ from utils.atomic_files import atomic_text_file
 from utils.data.masks.runs import to_text
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
+from utils.project import PROJECT
+from utils.yaml_files import read_yaml
 
-# fmt: off
-COCO_CATEGORY_IDS = {
-    "person": 1, "bicycle": 2, "car": 3, "motorcycle": 4, "airplane": 5, "bus": 6, "train": 7,
-    "truck": 8, "boat": 9, "traffic light": 10, "fire hydrant": 11, "stop sign": 13,
-    "parking meter": 14, "bench": 15, "bird": 16, "cat": 17, "dog": 18, "horse": 19, "sheep": 20,
-    "cow": 21, "elephant": 22, "bear": 23, "zebra": 24, "giraffe": 25, "backpack": 27,
-    "umbrella": 28, "handbag": 31, "tie": 32, "suitcase": 33, "frisbee": 34, "skis": 35,
-    "snowboard": 36, "sports ball": 37, "kite": 38, "baseball bat": 39, "baseball glove": 40,
-    "skateboard": 41, "surfboard": 42, "tennis racket": 43, "bottle": 44, "wine glass": 46,
-    "cup": 47, "fork": 48, "knife": 49, "spoon": 50, "bowl": 51, "banana": 52, "apple": 53,
-    "sandwich": 54, "orange": 55, "broccoli": 56, "carrot": 57, "hot dog": 58, "pizza": 59,
-    "donut": 60, "cake": 61, "chair": 62, "couch": 63, "potted plant": 64, "bed": 65,
-    "dining table": 67, "toilet": 70, "tv": 72, "laptop": 73, "mouse": 74, "remote": 75,
-    "keyboard": 76, "cell phone": 77, "microwave": 78, "oven": 79, "toaster": 80, "sink": 81,
-    "refrigerator": 82, "book": 84, "clock": 85, "vase": 86, "scissors": 87, "teddy bear": 88,
-    "hair drier": 89, "toothbrush": 90,
-}
-# fmt: on
+COCO = PROJECT / "data" / "coco.yaml"
+UNUSED_IDS = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}  # of 1 to 90; they have no class
 
 ImageId = int | str
 
@@ -104,8 +90,11 @@ class CocoMaskResults(CocoResults):
 
 def category_ids(class_names: Sequence[str]) -> list[int]:
     """Return COCO's ids, 1 to 90 with gaps, for its 80 names in any order; else class indices."""
-    if len(class_names) == len(COCO_CATEGORY_IDS) == len(COCO_CATEGORY_IDS.keys() & class_names):
-        return [COCO_CATEGORY_IDS[name] for name in class_names]
+    names = read_yaml("--save-json", COCO, "the file is a part of the project")["names"].values()
+    ids = [number for number in range(1, 91) if number not in UNUSED_IDS]
+    if len(class_names) == len(ids) == len(set(class_names) & set(names)):
+        of_class = dict(zip(names, ids, strict=True))
+        return [of_class[name] for name in class_names]
     return list(range(len(class_names)))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from utils.boxes import clip_boxes
-from utils.colours import RGB, class_colour, ink_on
+from utils.colours import NUM_COLOURS, RGB, class_colour, ink_on
 from utils.data.masks.runs import window_of_runs
 from utils.ragged import Ragged
 from utils.report.drawing.fonts import font_files, font_for, one_line, sized
@@ -99,7 +99,6 @@ def label_height(font_size: int) -> int:
     return round(ABOVE_BASELINE * font_size) + round(BELOW_BASELINE * font_size)
 
 
-@lru_cache(maxsize=1024)  # few texts come again and again
 def label_image(text: str, font_size: int, colour: RGB, max_width: int) -> np.ndarray:
     """Return one line of text in black or white on a colour: (h, w, 3) uint8 RGB.
 
@@ -108,17 +107,34 @@ def label_image(text: str, font_size: int, colour: RGB, max_width: int) -> np.nd
         max_width: pixels; a wider text ends in "..".
     """
     text = one_line(text[:LONGEST_TEXT])
-    font = sized(font_for(text) or font_files()[0], font_size)
+    path = font_for(text) or font_files()[0]
     margin = max(round(BESIDE * font_size), 1)
-    room = max_width - 2 * margin
+    room, font = max_width - 2 * margin, sized(path, font_size)
     if font.getlength(text) > room:
         starts = (f"{text[:end]}.." for end in range(len(text) - 1, 0, -1))
         text = next((start for start in starts if font.getlength(start) <= room), "")
-    size_wh = min(round(font.getlength(text)) + 2 * margin, max_width), label_height(font_size)
-    label = Image.new("RGB", size_wh, colour)
+    beside = np.zeros((label_height(font_size), margin), np.uint8)
+    words = [_word_mask(word, path, font_size) for word in text.split(" ")]
+    parts = [part for word in words for part in (beside, word)]
+    mask = np.concatenate([*parts, beside], axis=1)[:, :max_width]
+    return np.take(_shades(colour), mask, axis=0)
+
+
+@lru_cache(maxsize=512)
+def _word_mask(word: str, path: str, font_size: int) -> np.ndarray:
+    """Return how much ink is in each pixel of a word, which comes again: (h, w) uint8."""
+    font = sized(path, font_size)
+    mask = Image.new("L", (round(font.getlength(word)), label_height(font_size)))
     baseline = round(ABOVE_BASELINE * font_size)
-    ImageDraw.Draw(label).text((margin, baseline), text, ink_on(colour), font, anchor="ls")
-    return np.array(label).reshape(*size_wh[::-1], 3)  # an empty image has no shape
+    ImageDraw.Draw(mask).text((0, baseline), word, fill=255, font=font, anchor="ls")
+    return np.array(mask).reshape(mask.height, mask.width)  # an empty image has no shape
+
+
+@lru_cache(maxsize=NUM_COLOURS)
+def _shades(colour: RGB) -> np.ndarray:
+    """Return (256, 3) uint8 RGB: from a colour to the ink on it."""
+    field, ink = np.array(colour), np.array(ink_on(colour))
+    return (field + np.linspace(0, 1, 256)[:, None] * (ink - field)).round().astype(np.uint8)
 
 
 def _side(image_size: tuple[int, int]) -> float:

@@ -31,14 +31,6 @@ class TensorBoardLogger:
             purge_step=event.epochs_done + 1,
             filename_suffix=f".{event.epochs_done}",  # two parts may begin in one second
         )
-        if not event.epochs_done:
-            for title, values in (
-                ("settings", event.settings),
-                ("hyperparameters", event.hyperparameters),
-            ):
-                rows = [f"| {name} | {value} |" for name, value in values.items()]
-                table = "\n".join(["| name | value |", "|---|---|", *rows])
-                self._writer.add_text(title, table, 0)
 
     def epoch_ends(self, event: EpochEnds) -> None:
         for name, value in event.values.items():

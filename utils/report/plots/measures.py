@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from utils.colours import COLOURS
-from utils.evaluation.coco.by_confidence import CONFIDENCE_GRID, ByConfidence
+from utils.evaluation.coco.by_confidence import CONFIDENCE_GRID
 from utils.evaluation.coco.confusion import CONFIDENCE_ABOVE, IOU_ABOVE, Confusion
 from utils.evaluation.coco.metric import MetricResult
 from utils.evaluation.coco.precision import RECALL_GRID
@@ -35,23 +34,13 @@ DARK = 0.55  # from here on a cell's number is white
 CELL, MOST = 0.44, 11.5  # inches: of a cell, and of all cells at most
 
 
-class Curves(NamedTuple):
-    """What a figure of curves shows."""
-
-    x: np.ndarray  # (N,)
-    y: np.ndarray  # (C, N), NaN for classes without ground truth
-    figures: np.ndarray  # (C,) one a class, for the legend
-    mean: float  # of the figures
-    figure_title: str
-
-
 def plot_precision_recall(result: MetricResult, path: Path) -> None:
     """Draw precision over recall at IoU 0.50, per class and as the mean of the classes.
 
     Of more than seven classes those with the most labels have a name, the others are grey.
     """
-    curves = Curves(RECALL_GRID, result.precision_curves[:, 0], result.ap50, result.map50, "AP50")
-    figure, axes = _draw(result, curves)
+    curves = result.precision_curves[:, 0]
+    figure, axes = _draw(result, RECALL_GRID, curves, result.ap50, "AP50")
     axes.set(title="Precision over recall at IoU 0.50", xlabel="recall", ylabel="precision")
     save_figure(figure, path)
 
@@ -65,55 +54,54 @@ def plot_over_confidence(result: MetricResult, folder: Path, of: str = "") -> No
     """
     both = result.precision + result.recall
     f1 = np.divide(2 * result.precision * result.recall, both, out=0 * both, where=both > 0)
-    shown = result.num_ground_truth > 0
-    figures: dict[str, tuple[Callable[[ByConfidence], np.ndarray], np.ndarray]] = {
-        "Precision": (lambda by: by.precision, result.precision),
-        "Recall": (lambda by: by.recall, result.recall),
-        "F1": (lambda by: by.f1, f1),
-    }
-    for name, (curve, at_best) in figures.items():
-        mean = float(at_best[shown].mean()) if shown.any() else 0.0
+    for name, curves, figures in zip(
+        ("Precision", "Recall", "F1"),
+        result.by_confidence,
+        (result.precision, result.recall, f1),
+        strict=True,
+    ):
         title = f"{name} at {result.confidence:.3f}"
-        curves = Curves(CONFIDENCE_GRID, curve(result.by_confidence), at_best, mean, title)
-        figure, axes = _draw(result, curves)
-        if shown.any():
+        figure, axes = _draw(result, CONFIDENCE_GRID, curves, figures, title)
+        if result.num_ground_truth.any():
             axes.axvline(result.confidence, color=INK, linewidth=0.8, linestyle=":")
         axes.set(title=f"{name} over confidence, at IoU 0.50", xlabel="confidence")
         axes.set_ylabel(name if name == "F1" else name.lower())
         save_figure(figure, folder / f"{of}{name[0] if name != 'F1' else name}_curve.png")
 
 
-def _draw(result: MetricResult, curves: Curves) -> tuple[Any, Any]:
-    """Return a figure with its axes: a curve per class, their mean, and a legend beside them."""
+def _draw(
+    result: MetricResult, x: np.ndarray, curves: np.ndarray, figures: np.ndarray, title: str
+) -> tuple[Any, Any]:
+    """Return a figure with its axes: a curve per class, their mean, and a legend beside them.
+
+    Args:
+        x: (N,); curves: (C, N), NaN for classes without ground truth.
+        figures: (C,) one a class, for the legend; title: of the legend.
+    """
     from matplotlib.collections import LineCollection
 
     evaluated = np.flatnonzero(result.num_ground_truth)
     named = named_classes(result.num_ground_truth)
     others = [index for index in evaluated.tolist() if index not in named]
     figure, axes = new_figure(1, 1, width=8.5, height=6)
-    lines = [np.stack((curves.x, curves.y[index]), axis=1) for index in others]
+    lines = [np.stack((x, curves[index]), axis=1) for index in others]
     axes.add_collection(LineCollection(lines, colors=FAINT, linewidths=THIN))
     for index in named:
-        label = f"{curves.figures[index]:.3f}  {figure_name(result.class_names, index)}"
-        axes.plot(curves.x, curves.y[index], color=line_colour(index), linewidth=1.6, label=label)
+        label = f"{figures[index]:.3f}  {figure_name(result.class_names, index)}"
+        axes.plot(x, curves[index], color=line_colour(index), linewidth=1.6, label=label)
     if others:
         axes.plot([], [], color=FAINT, label=count(len(others), "other class", "other classes"))
     if len(evaluated):
-        label = f"{curves.mean:.3f}  mean of {count(len(evaluated), 'class', 'classes')}"
-        axes.plot(curves.x, _mean(curves.y[evaluated]), color=INK, linewidth=3, label=label)
+        mean = np.ma.masked_invalid(curves[evaluated]).mean(axis=0).filled(np.nan)
+        label = f"{figures[evaluated].mean():.3f}  mean of "
+        label += count(len(evaluated), "class", "classes")
+        axes.plot(x, mean, color=INK, linewidth=3, label=label)
         legend = figure.legend(
-            title=curves.figure_title, frameon=False, loc="outside right upper", alignment="left"
+            title=title, frameon=False, loc="outside right upper", alignment="left"
         )
         set_fonts(legend.get_texts())
     axes.set(xlim=(0, 1), ylim=(0, 1.02))
     return figure, axes
-
-
-def _mean(curves: np.ndarray) -> np.ndarray:
-    """Return the mean of (K, N) over the classes that have a figure there; NaN where none has."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of a column of NaN
-        return np.nanmean(curves, axis=0)
 
 
 def plot_confusion(
@@ -162,18 +150,13 @@ def _shown_classes(confusion: Confusion) -> list[int]:
     return sorted(np.argsort(-objects, kind="stable")[:MAX_CLASSES].tolist())
 
 
-def _letter_size(names: Sequence[str]) -> float:
-    """Return the size of the letters at the cells, points."""
-    return min(9.0, 0.8 * 72 * MOST / len(names))
-
-
 def _draw_cells(axes: Any, parts: np.ndarray, names: Sequence[str]) -> None:
     """Draw the fractions (N, N) as colours, with names at the left and below."""
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("parts", ["#FFFFFF", COLOURS[0]])
     axes.imshow(parts, cmap=colours, vmin=0, vmax=1)
-    size = _letter_size(names)
+    size = min(9.0, 0.8 * 72 * MOST / len(names))  # of letters, points
     axes.set_xticks(range(len(names)), names, rotation=90, fontsize=size)
     axes.set_yticks(range(len(names)), names, fontsize=size)
     set_fonts([*axes.get_xticklabels(), *axes.get_yticklabels()])

@@ -16,11 +16,10 @@ from utils.errors import UserError
 from utils.report.plots.style import (
     GREY,
     INK,
-    figure_text,
+    cut,
     new_figure,
     panel_grid,
     save_figure,
-    set_fonts,
     whole_numbers,
 )
 from utils.report.results import read_results
@@ -190,14 +189,14 @@ def plot_study(rows: Sequence[StudyRow], folder: Path) -> None:
     """Draw the last figure by milliseconds per image into study.png, a line for each weights."""
     figure_name = list(rows[0].figures)[-1]
     figure, axes = new_figure(1, 1, 7, 4.5)
-    for number, weights in enumerate(dict.fromkeys(row.weights for row in rows), 1):
+    for weights in dict.fromkeys(row.weights for row in rows):
         own = [row for row in rows if row.weights == weights]
         times = [row.milliseconds for row in own]
         values = [row.figures[figure_name] for row in own]
-        label = figure_text(Path(weights).name, f"weights {number}")
+        label = cut(ascii(Path(weights).name)[1:-1]).replace("$", r"\$")
         axes.plot(times, values, marker="o", label=label)
         for row, x, y in zip(own, times, values, strict=True):
             axes.annotate(str(row.image_size), (x, y), (4, -10), textcoords="offset points")
     axes.set(xlabel="ms per image", ylabel=figure_name, ylim=(0, None), xlim=(0, None))
-    set_fonts(axes.legend(loc="lower right").get_texts())
+    axes.legend(loc="lower right")
     save_figure(figure, folder / "study.png")

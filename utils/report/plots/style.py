@@ -15,8 +15,7 @@ import numpy as np
 
 from utils.atomic_files import atomic_file
 from utils.colours import COLOURS, class_colour
-from utils.report.drawing.fonts import font_for, warn_missing
-from utils.text import printable
+from utils.report.drawing.fonts import drawable_name, font_for
 
 GREY, INK, GRID = "#C8C8C8", "#303030", "#E4E4E4"
 DOTS_PER_INCH = 110
@@ -96,23 +95,8 @@ def named_classes(num_labels: np.ndarray) -> list[int]:
 
 
 def figure_name(class_names: Sequence[str], index: int) -> str:
-    """Return the name of a class as `figure_text`, or its number."""
-    return figure_text(class_names[index], f"class {index}")
-
-
-def figure_text(text: str, otherwise: str) -> str:
-    """Return a text that matplotlib can draw in one font, cut if it is long.
-
-    Dollar signs are escaped: matplotlib would read a formula between them.
-
-    Args:
-        otherwise: what is returned if no font has all its letters, which is logged.
-    """
-    name = cut(unicodedata.normalize("NFC", printable(text)))
-    if not font_for(name + BESIDE_NAMES):
-        warn_missing(name)
-        name = otherwise
-    return name.replace("$", r"\$")
+    r"""Return the name of a class, or its number, for matplotlib: a $ would begin a formula."""
+    return cut(drawable_name(class_names[index], index)).replace("$", r"\$")
 
 
 def cut(name: str) -> str:

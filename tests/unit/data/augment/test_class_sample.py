@@ -36,7 +36,7 @@ def drawn(config: AugmentConfig, number: int):
 def source(image: np.ndarray, reduction: int = 1, size=None) -> SourceImage:
     size = size or image.shape[:2]
     boxes = np.array([[0, 0, size[1], size[0]]], np.float64)
-    return SourceImage(size, np.array([3]), boxes, reduction, lambda: image)
+    return SourceImage(size, np.array([3]), boxes, None, reduction, lambda: image)
 
 
 def noise(height: int, width: int) -> np.ndarray:

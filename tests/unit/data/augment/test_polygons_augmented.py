@@ -48,7 +48,7 @@ def source_of(item: LabelledImage, image_size: int) -> SourceImage:
     reduction = choose_reduction(item.size, image_size)
     reduced = item.image if reduction == 1 else average_squares(item.image, reduction)
     labels = item.class_index, item.boxes_xyxy
-    return SourceImage(item.size, *labels, reduction, lambda: reduced, item.polygons)
+    return SourceImage(item.size, *labels, item.polygons, reduction, lambda: reduced)
 
 
 def drawn(kind: str, number: int) -> Augmentation:

@@ -64,7 +64,7 @@ class Reader:
             self.decoded.add(index)
             return reduced
 
-        return SourceImage(item.size, item.class_index, item.boxes_xyxy, reduction, decode)
+        return SourceImage(item.size, item.class_index, item.boxes_xyxy, None, reduction, decode)
 
 
 def both(kind: str, images: list[LabelledImage], image_size: int, number: int):

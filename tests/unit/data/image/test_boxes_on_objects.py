@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.data.image.kinds_of_images import turned
-from utils.data.loading.reading import read_image
+from utils.data.loading.reading import decode, objects_of
 from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.formats.format import (
     Annotations,
@@ -85,8 +85,7 @@ def scanned(annotations: Annotations) -> list[Sample]:
 
 def check_on_objects(sample: Sample) -> None:
     """Each box holds all pixels of its object in the decoded image, and nothing else."""
-    item = read_image(sample)
-    image = item.image[..., ::-1]
+    item, image = objects_of(sample), decode(sample)[..., ::-1]
     assert image.shape[:2] == (sample.height, sample.width)
     found = boxes_in(image)
     for index, name in ((0, "red"), (1, "green")):
@@ -117,7 +116,7 @@ def test_what_was_labelled_upright_stays_on_its_object(form, orientation, tmp_pa
         assert (sample.height, sample.width) == SIZE
         check_on_objects(sample)
     (frame,) = ImageFile(path, 10**6).frames()  # as detect.py sees it
-    np.testing.assert_array_equal(frame.image, read_image(sample).image[..., ::-1])
+    np.testing.assert_array_equal(frame.image, decode(sample)[..., ::-1])
 
 
 @pytest.mark.parametrize("orientation", QUARTERS)

@@ -1,8 +1,9 @@
-"""Tiles cover an image, overlap enough, and none lies beyond it."""
+"""What a network sees: tiles that cover an image, its middle, or all of it."""
 
 import numpy as np
 import pytest
 
+from utils.data.image.view import view_of
 from utils.tiling import MAX_OVERLAP, MIN_OVERLAP, Tiling
 
 
@@ -38,3 +39,21 @@ def test_tiles_go_row_by_row():
         (6, 66),
     ]
     assert Tiling(64, 0.2).corners((64, 64)) == [(0, 0)]
+
+
+@pytest.mark.parametrize("fixed_size", [None, (24, 48)])
+def test_a_classifier_sees_the_middle_of_an_image(fixed_size):
+    image = np.random.default_rng(0).integers(0, 256, (64, 96, 3), np.uint8)
+    view = view_of("classify")(image, 64, 32, fixed_size)
+    if fixed_size is None:
+        np.testing.assert_array_equal(view.pixels, image[:, 16:80])
+        assert view.region_xyxy == (16, 0, 80, 64)
+    else:
+        assert view.pixels.shape == (24, 48, 3)
+        assert view.region_xyxy == (0, 8, 96, 56)
+
+
+def test_others_see_all_of_it():
+    image = np.full((64, 96, 3), 200, np.uint8)
+    view = view_of("detect")(image, 96, 32, None)
+    assert view.pixels.shape == (64, 96, 3) and view.region_xyxy == (0, 0, 96, 64)

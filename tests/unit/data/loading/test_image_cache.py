@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from tests.rank_threads import run_rank_threads
-from utils.data.loading import image_cache, memory
+from utils import memory
+from utils.data.loading import image_cache
 from utils.data.loading.image_cache import create_cache
-from utils.data.loading.memory import free_memory
 from utils.errors import DatasetError
+from utils.memory import free_memory
 from utils.project import PROJECT
 
 SIZES = [(3, 5), (7, 2), (4, 4)]

@@ -9,11 +9,8 @@ import pytest
 
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from utils.boxes import cxcywh_to_xyxy
-from utils.data.loading.batches import TrainBatches, TrainRecipe
+from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.loader import TrainLoader, ValLoader
-from utils.data.loading.order import Epoch
-from utils.data.loading.reading import decode
-from utils.data.sources.samples import table_of
 from utils.errors import DatasetError, LoaderError, UserError
 from utils.strengths import AugmentConfig
 
@@ -195,13 +192,13 @@ def test_batches_that_cannot_fit_into_memory_are_refused_before_any_is_made(
 ):
     batch_bytes = 4 * 3 * 64 * 64
     needed = (1 + 2 * workers) * batch_bytes  # two in the making by each worker
-    monkeypatch.setattr("utils.data.loading.memory.free_memory", lambda: needed - 1)
+    monkeypatch.setattr("utils.memory.free_memory", lambda: needed - 1)
     message = "batches of 4 images of 64 x 64 px, .* GiB are free; use a smaller --img"
     with pytest.raises(UserError, match=message):
         train_loader(samples, workers)
     with pytest.raises(UserError, match=message):
         ValLoader(samples, 64, 4, workers, rectangular=False)
-    monkeypatch.setattr("utils.data.loading.memory.free_memory", lambda: needed)
+    monkeypatch.setattr("utils.memory.free_memory", lambda: needed)
     train_loader(samples, workers).close()
 
 
@@ -224,23 +221,3 @@ def test_any_other_failure_names_the_image(samples, workers, kind):
         pytest.raises(kind, match=f"{wrong.image_path}: ValueError"),
     ):
         list(loader.epoch(0))
-
-
-def test_a_failure_of_another_tile_names_the_image_of_that_tile(samples, monkeypatch):
-    broken = samples[5].image_path
-
-    def decode_or_fail(sample, *arguments):
-        if sample.image_path == broken:
-            raise ValueError("no such pixels")
-        return decode(sample, *arguments)
-
-    monkeypatch.setattr("utils.data.loading.batches.decode", decode_or_fail)
-    source = TrainBatches(table_of(samples), TrainRecipe(64, 1, AugmentConfig(mosaic=1.0)))
-    messages = []
-    for batch_index in range(len(source)):
-        try:
-            source.build(Epoch(0), batch_index, np.empty(source.shape(batch_index), np.uint8))
-        except RuntimeError as error:
-            messages.append(str(error))
-    assert set(messages) == {f"{broken}: ValueError: no such pixels"}
-    assert len(messages) > 1  # once as itself, then as a partner of others

@@ -12,9 +12,10 @@ import pytest
 
 from tests.shared_files import shared_path
 from tests.unit.data.batch_digest import EVERYTHING, digest
+from utils import memory
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import TrainConfig, read_train_flags
-from utils.data.loading import batches, memory
+from utils.data.loading import batches
 from utils.data.loading.batches import TrainBatches, TrainRecipe
 from utils.data.loading.loader import TrainLoader
 from utils.data.loading.order import SQUARE, BatchRecipe, Epoch

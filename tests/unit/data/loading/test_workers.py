@@ -137,48 +137,6 @@ def test_a_worker_that_dies_names_the_image_that_it_read(samples, batches, name,
     assert worker_ids() == []
 
 
-DIE_HERE = """
-import sys
-import backend
-from tests.unit.data.loading.test_workers import CRASHING_INDEX, CrashingBatches
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.order import Epoch
-from utils.data.sources.samples import SampleTable, table_of
-from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import scan_samples
-from utils.processes.command import run_command
-import numpy as np, pathlib, signal
-from utils.data.sources import image_source
-read_image_size = image_source.read_image_size
-def crash_or_read(path, max_pixels):
-    if path.stem == "00003":
-        signal.raise_signal(signal.SIGSEGV)
-    return read_image_size(path, max_pixels)
-def main():
-    if sys.argv[2] == "scan":
-        image_source.read_image_size = crash_or_read
-    samples = scan_samples(list_images([pathlib.Path(sys.argv[1])]), num_classes=5).samples
-    backend.use(None)
-    print(samples[CRASHING_INDEX].image_path, flush=True)
-    source = CrashingBatches(table_of(samples), TrainRecipe(64, 2))
-    for index in range(len(source)):
-        source.build(Epoch(0), index, np.empty(source.shape(index), np.uint8))
-run_command(main)
-"""
-
-
-@pytest.mark.parametrize("work", ["scan", "decode"])
-def test_a_process_without_workers_that_crashes_names_the_image_that_it_read(dataset_yaml, work):
-    folder = dataset_yaml.parent / "images/train"
-    ended = subprocess.run(
-        [sys.executable, "-c", DIE_HERE, folder, work],
-        cwd=PROJECT, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert ended.returncode == -signal.SIGSEGV
-    path = ended.stdout.strip() if work == "decode" else f"{folder}/00003.jpg"
-    assert f"<image {path}>" in ended.stderr.partition("Current thread")[2]
-
-
 def test_the_name_of_an_image_may_be_any_that_the_system_has(tmp_path):
     slots = SharedSlots.of(100)
     for path in (Path("a"), Path("größe\udcff"), Path("/", "x" * 4000), None, Path("b")):

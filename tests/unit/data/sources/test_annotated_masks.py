@@ -8,12 +8,12 @@ import pytest
 from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 
+from models.evaluation.val_files import VAL_FILES
 from tests.mask_reference import runs_of
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.label_file import MOST_CROSSINGS
 from utils.data.sources.samples import Sample
 from utils.errors import UserError
-from utils.tasks.segmentation import SEGMENTATION
 
 HEIGHT, WIDTH = 60, 90
 NO_LABELS = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
@@ -113,11 +113,11 @@ def test_a_file_of_boxes_alone_is_refused_where_masks_are_measured(tmp_path):
     path = write(tmp_path, [[], None, [[1, 2, 3, 4]]])
     text = "instances.json: none of its 3 objects has a segmentation, and masks need them"
     with pytest.raises(UserError, match=text):
-        SEGMENTATION.annotations(path, SAMPLES, ["cat"])
+        VAL_FILES["segment"].annotations(path, SAMPLES, ["cat"])
     runs = {"size": [HEIGHT, WIDTH], "counts": [HEIGHT * WIDTH]}
     for one in ([[1, 1, 9, 1, 9, 9]], runs):
-        assert SEGMENTATION.annotations(write(tmp_path, [[], one]), SAMPLES, ["cat"])
-    assert len(SEGMENTATION.annotations(write(tmp_path, []), SAMPLES, ["cat"]).objects) == 2
+        assert VAL_FILES["segment"].annotations(write(tmp_path, [[], one]), SAMPLES, ["cat"])
+    assert len(VAL_FILES["segment"].annotations(write(tmp_path, []), SAMPLES, ["cat"]).objects) == 2
 
 
 def test_pieces_that_go_to_and_fro_without_an_end_are_refused(tmp_path):

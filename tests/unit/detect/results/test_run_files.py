@@ -15,7 +15,7 @@ import pytest
 from tests.unit.detect.results.made import CLASS_NAMES, make_detections, make_result
 from utils.detect.config import DetectConfig
 from utils.detect.media.video import VideoFile
-from utils.detect.results.of_task import result_of
+from utils.detect.results.result import Result
 from utils.detect.results.run_files import RunFiles
 from utils.errors import UserError
 
@@ -198,7 +198,7 @@ def test_a_box_that_is_not_finite_is_in_no_result():
     """Half precision can give one."""
     rows = (float("nan"), 0, 9, 9, 0.9, 1), (0, 0, float("inf"), 9, 0.8, 1), PERSON
     frame = make_result(Path("a.png")).frame
-    result = result_of("detect", frame, make_detections(*rows), CLASS_NAMES, np.array([1, 2, 3]))
+    result = Result.of(frame, make_detections(*rows), CLASS_NAMES, np.array([1, 2, 3]))
     assert result.table_lines("a.png") == "a.png,person,0.50,3\n"
 
 

@@ -11,7 +11,6 @@ from backend import amp, autograd, ops
 from models.heads.classify.head import ClassificationLoss
 from tests.losses import arrays_of
 from tests.unit.models.heads.anchor import test_loss as boxes
-from tests.unit.models.heads.anchor.test_rows_and_column import CROWDED
 from tests.unit.models.heads.classify.test_loss import drawn, targets_of
 from tests.unit.models.heads.mask import test_loss as masks
 
@@ -20,7 +19,7 @@ TOLERANCE = 12 * 2.0**-9
 
 
 def detection() -> tuple[Any, list[np.ndarray], Any]:
-    return boxes.make_loss(3), [ops.to_numpy(x) for x in boxes.raw_maps(3)], CROWDED
+    return boxes.make_loss(3), [ops.to_numpy(x) for x in boxes.raw_maps(3)], boxes.CROWDED
 
 
 def segmentation() -> tuple[Any, list[np.ndarray], Any]:

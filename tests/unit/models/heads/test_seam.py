@@ -15,10 +15,9 @@ from models.heads.anchor.head import AnchorHead
 from models.heads.base import Head
 from models.training.outputs import columns_of
 from tests import presence_head
-from tests.losses import arrays_of
+from tests.losses import arrays_of, loss_settings
 from tests.presence_head import PresenceHead
 from tests.small import RESULT_COLUMNS, TINY
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.image.letterbox import Letterbox
 from utils.data.loading.batch import Targets
 from utils.data.sources.samples import Sample
@@ -26,6 +25,7 @@ from utils.detections import GroundTruth
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
 from utils.report.stage_timer import StageTimer
+from utils.report.task_reports import REPORTS
 
 TARGETS = Targets(
     np.array([0, 1, 1]),
@@ -47,7 +47,7 @@ def build(kind, **changes):
 
 
 def make_loss(model):
-    return model.head.make_loss(read_hyperparameters(DEFAULT_HYPERPARAMETERS), 64)
+    return model.head.make_loss(loss_settings(64))
 
 
 def images():
@@ -77,8 +77,11 @@ def test_only_a_head_with_anchors_asks_for_them():
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([[-1, 1, "Conv", [8]]], r"layers \[\] are .*Detect.* or Presence; the last layer"),
-        ([[-1, 1, "Presence", ["nc"]]] * 2, r"layers \[2, 3\] are .*Detect.* or Presence"),
+        (
+            [[-1, 1, "Conv", [8]]],
+            r"layers \[\] are .*Detect or Presence or Segment; the last layer",
+        ),
+        ([[-1, 1, "Presence", ["nc"]]] * 2, r"layers \[2, 3\] are .*Detect or Presence"),
         ([[-1, 1, "Presence", [4]]], r"Presence \[4\]: its first arg must be nc, 5"),
     ],
 )
@@ -117,14 +120,15 @@ def test_what_is_found_is_scored_named_and_drawn(kind, tmp_path):
     figures = model.head.figures(result)
     assert list(figures) == list(kind.figure_names)
     assert 0 <= model.head.fitness(result) <= 1
-    assert all(f"{figure:.4f}" in model.head.table(result) for figure in figures.values())
+    report = REPORTS[kind.task.name]
+    assert all(f"{figure:.4f}" in report.table(result) for figure in figures.values())
     samples = []
     for index in range(2):
         path = tmp_path / f"{index}.png"
         cv2.imwrite(str(path), np.full((64, 64, 3), 99, np.uint8))
         samples.append(Sample(path, 64, 64, truth.class_index, truth.boxes_xyxy / 64))
     (tmp_path / "plots").mkdir()
-    model.head.plot(result, samples, tmp_path / "plots")
+    report.plot(result, samples, tmp_path / "plots")
     drawn = {
         PresenceHead: {"accuracy.txt"},
         AnchorHead: {"PR_curve.png", "P_curve.png", "R_curve.png", "F1_curve.png",
@@ -151,7 +155,9 @@ def test_detection_has_the_public_columns_and_fitness():
 
 
 def test_the_box_loss_is_fused_where_that_is_asked_for():
-    head, hyp = build(AnchorHead).head, read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    plain, fast = head.make_loss(hyp, 64), head.make_loss(hyp, 64, "cpu")
+    head = build(AnchorHead).head
+    plain, fast = (
+        head.make_loss(loss_settings(64, {"fused_on": device})) for device in (None, "cpu")
+    )
     assert plain.means == {"box_iou": "plain"} and plain.box_iou is complete_iou
     assert fast.means == {"box_iou": "fast"}

@@ -8,8 +8,8 @@ from backend import amp, autograd, nn, ops
 from models.blocks.conv import Conv
 from models.detector import Detector
 from models.graph import parse_model, read_model_yaml
-from models.heads.anchor.head import AnchorHead
-from models.heads.base import Pass, brought_back, used_levels
+from models.heads.anchor.head import AnchorHead, brought_back, used_levels
+from models.heads.base import Pass
 from models.inference.predictors import (
     Augmented,
     Ensemble,

@@ -15,6 +15,7 @@ from tests.shared_files import shared_path
 from utils.data.image.view import whole_view
 from utils.data.sources.samples import Sample
 from utils.evaluation.nms import SuppressionSettings
+from utils.tasks.table import DETECTION
 from utils.tiling import Tiling
 
 SETTINGS = SuppressionSettings(confidence_threshold=0.25, iou_threshold=0.45)
@@ -22,8 +23,7 @@ SETTINGS = SuppressionSettings(confidence_threshold=0.25, iou_threshold=0.45)
 
 def views_of(image, image_size, stride, tiling):
     """The views of an image that a predictor of any size and this stride takes."""
-    task = SimpleNamespace(view=whole_view)
-    head = SimpleNamespace(task=task)
+    head = SimpleNamespace(task=DETECTION)
     predictor = SimpleNamespace(head=head, stride=stride, fixed_size=None)
     return ImageDetector(predictor, "cpu", image_size, SETTINGS, tiling).views(image)
 

@@ -10,7 +10,7 @@ import backend
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.training.checkpointing import capture, differences, restore
-from models.training.state import build_state
+from models.training.start import build_state
 from tests.small import write_tiny_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags

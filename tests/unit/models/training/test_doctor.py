@@ -5,7 +5,6 @@ import pytest
 from models.training import doctor
 from models.training.doctor import choices, verdict
 from tests.small import write_small_dataset, write_small_model
-from tests.unit.models.training.small_tasks import write_small_task
 from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
 
@@ -60,13 +59,12 @@ def test_loader_and_model_are_measured_and_the_bottleneck_is_named(tmp_path, mon
 
 
 def test_flags_and_labels_that_cannot_be_measured_are_refused(tmp_path, monkeypatch):
-    data, _ = write_small_task(tmp_path, "detect")
-    _, model = write_small_task(tmp_path, "classify")
+    data = write_small_dataset(tmp_path)
     for flags, message in (
         ("--nproc 2 --batch 16", "--nproc 2: one process is measured.* --batch-size 8"),
         ("--batch-size -1", "--batch-size -1: give the number of images"),
         ("--data nowhere", "--data nowhere: no dataset YAML"),
-        (f"--data {data} --cfg {model} --device cpu", "a classifier needs one class"),
+        (f"--data {data} --cfg yolov5n-cls.yaml --device cpu", "a classifier needs one class"),
     ):
         monkeypatch.setattr("sys.argv", ["doctor", *flags.split()])
         with pytest.raises(UserError, match=message):

@@ -33,28 +33,26 @@ def test_epochs_are_best_and_runs_end_as_the_public_yolov5_decides():
             assert bool(why_ended(limits, state.epoch, state.best_epoch, 1e9)) == stop
 
 
-def test_without_any_figure_a_run_does_not_end():
-    state = SimpleNamespace(best_fitness=-1.0, best_epoch=0, epoch=1)
-    state.model = SimpleNamespace(head=SimpleNamespace(fitness=lambda fitness: fitness))
-    assert not found_best(state, math.nan)
-    assert why_ended(Limits(2, 0), 100, state.best_epoch, 0) == ""
+HALF_AN_HOUR = "--time 0.5: the limit of 0.5 hours is reached"
 
 
-@pytest.mark.parametrize(("seconds", "ends"), [(1799.9, False), (1800, True), (1e9, True)])
-def test_a_run_ends_with_the_epoch_in_which_its_hours_are_over(seconds, ends):
-    reason = why_ended(Limits(0, 0.5), 3, 1, seconds)
-    assert reason == ("--time 0.5: the limit of 0.5 hours is reached" if ends else "")
-
-
-def test_reasons_name_the_flag():
-    text = why_ended(Limits(2, 1.0), 7, 5, 9999)
-    assert text == "2 epochs without a better one (--patience 2)"
-    assert why_ended(Limits(1, 0), 2, 1, 0).startswith("1 epoch without")
-
-
-def test_a_run_without_validations_has_no_patience():
-    assert Limits.of({"no_val": True, "patience": 3, "hours": 2.0}) == (0, 2.0)
-    assert Limits.of({"no_val": False, "patience": 3, "hours": 2.0}) == (3, 2.0)
+@pytest.mark.parametrize(
+    ("limits", "epoch", "best_epoch", "seconds", "reason"),
+    [
+        (Limits(2, 1.0), 7, 5, 9999, "2 epochs without a better one (--patience 2)"),
+        (Limits(1, 0), 2, 1, 0, "1 epoch without a better one (--patience 1)"),
+        (Limits(2, 0), 100, 0, 0, ""),  # no figure was a number
+        (Limits(0, 0.5), 3, 1, 1799.9, ""),
+        (Limits(0, 0.5), 3, 1, 1800, HALF_AN_HOUR),
+        (Limits(0, 0.5), 3, 1, 1e9, HALF_AN_HOUR),
+        (Limits.of({"no_val": True, "patience": 3, "hours": 2.0}), 9, 1, 0, ""),
+        (Limits.of({"no_val": False, "patience": 3, "hours": 2.0}), 3, 1, 0, ""),
+    ],
+)
+def test_a_run_ends_by_patience_or_time_and_says_by_which(
+    limits, epoch, best_epoch, seconds, reason
+):
+    assert why_ended(limits, epoch, best_epoch, seconds) == reason
 
 
 @pytest.mark.parametrize("hours", ["-1", "nan", "inf"])

@@ -78,7 +78,4 @@ def test_sizes_of_one_cell_are_refused(size, stride, fitting):
     with pytest.raises(UserError, match=message):
         MultiScale.of_model(size, stride, 0)
     assert MultiScale.of_model(fitting, stride, 0).sizes()[0] >= 2 * stride
-
-
-def test_a_fine_stride_has_the_public_grid():
-    assert MultiScale.of_model(64, 8, 0).sizes() == [32, 64, 96]
+    assert MultiScale.of_model(64, 8, 0).sizes() == [32, 64, 96]  # a fine stride: the public grid

@@ -8,7 +8,6 @@ import pytest
 from backend import autograd, optim
 from models.training.optimizer import build_optimizer
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.recipe_config import OPTIMIZERS
 from utils.errors import UserError
 
 HYP = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
@@ -17,11 +16,6 @@ HYP = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 def choose(name, hyp=HYP):
     groups = [({"weight": autograd.variable(np.ones(2))}, 0.1)]
     return build_optimizer(name, groups, hyp)
-
-
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_the_flag_names_the_optimizer(name):
-    assert type(choose(name)) is getattr(optim, name)
 
 
 @pytest.mark.parametrize("field", ["momentum", "warmup_momentum"])

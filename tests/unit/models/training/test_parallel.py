@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from backend import device, nn, ops
-from models.training import state
+from models.training import start
 from utils.errors import UserError
 
 
 def norm_of(sync_bn=False, half_gradients=False):
     """A BatchNorm layer in training, as `parallelize` leaves it in this process."""
-    return state.parallelize(nn.BatchNorm2d(2).train(), sync_bn, half_gradients)
+    return start.parallelize(nn.BatchNorm2d(2).train(), sync_bn, half_gradients)
 
 
 def test_a_flag_for_several_processes_is_named_where_there_is_one(caplog):

@@ -8,7 +8,7 @@ import pytest
 from backend import autograd, nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.training.state import build_state
+from models.training.start import build_state
 from models.training.statistics import join_statistics, recommend, recompute_statistics
 from tests.small import write_small_dataset, write_tiny_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters

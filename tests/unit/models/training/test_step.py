@@ -8,7 +8,7 @@ import pytest
 from backend import nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.training.state import build_state
+from models.training.start import build_state
 from models.training.step import train_step
 from tests.small import write_tiny_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters

@@ -8,13 +8,12 @@ import backend
 
 backend.use()
 
-from backend import openmp  # noqa: E402
+from backend import cores  # noqa: E402
 from models.blocks.registry import count_gflops  # noqa: E402
 from models.graph import plan_layers, read_model_yaml  # noqa: E402
 from models.training.execution import choose_step_threads  # noqa: E402
-from models.training.job import images_at_a_time  # noqa: E402
+from models.training.start import images_at_a_time  # noqa: E402
 from utils.cli.train_config import parse_train_flags  # noqa: E402
-from utils.processes.launch import rank_variables  # noqa: E402
 
 SPEC = read_model_yaml("models/yolov5n.yaml")
 
@@ -23,7 +22,7 @@ SPEC = read_model_yaml("models/yolov5n.yaml")
 def chosen(monkeypatch):
     """Return the numbers of threads that were set, in a process that began with 4."""
     numbers = []
-    monkeypatch.setattr(openmp, "_are_asked_for", False)
+    monkeypatch.setattr(cores, "_are_asked_for", False)
     monkeypatch.setattr(backend.device, "host_threads", lambda: 4, raising=False)
     monkeypatch.setattr(backend.device, "set_host_threads", numbers.append, raising=False)
     return numbers
@@ -33,7 +32,8 @@ def choose(device="cpu", ranks=1, **flags):
     words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
     config = parse_train_flags(["--cfg", "F", *words])
     gflops = count_gflops(plan_layers(SPEC), config.image_size)
-    choose_step_threads(images_at_a_time(config, ranks) * gflops, device)
+    images = images_at_a_time(config.batch_size, config.micro_batch, ranks)
+    choose_step_threads(images * gflops, device)
 
 
 def test_a_small_step_has_one_thread_and_a_line_says_so(chosen, caplog):
@@ -58,31 +58,6 @@ def test_what_a_rank_computes_at_a_time_counts(chosen):
 
 def test_the_users_number_and_other_devices_are_left_alone(chosen, monkeypatch):
     choose(img=96, batch_size=8, device="cuda:0")
-    monkeypatch.setattr(openmp, "_are_asked_for", True)
+    monkeypatch.setattr(cores, "_are_asked_for", True)
     choose(img=96, batch_size=8)
     assert chosen == []
-
-
-@pytest.mark.parametrize("name", [None, *openmp.THREADS])
-def test_it_is_known_who_chose_the_threads(monkeypatch, name):
-    monkeypatch.setattr(openmp, "_are_asked_for", None)
-    for variable in openmp.THREADS:
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(openmp, "_chosen", lambda environment: {})
-    if name:
-        monkeypatch.setenv(name, "3")
-    openmp.choose_threads()
-    assert openmp.are_asked_for() == (name is not None)
-
-
-@pytest.mark.parametrize("users", [None, "2"])
-def test_a_number_that_only_divides_the_cores_is_nobodys_wish(monkeypatch, users):
-    monkeypatch.setattr(openmp, "_are_asked_for", None)
-    for variable in (*openmp.THREADS, openmp.DIVIDED):
-        monkeypatch.delenv(variable, raising=False)
-    if users:
-        monkeypatch.setenv("OMP_NUM_THREADS", users)
-    for name, value in rank_variables(2).items():
-        monkeypatch.setenv(name, value)
-    openmp.choose_threads()
-    assert openmp.are_asked_for() == (users is not None)

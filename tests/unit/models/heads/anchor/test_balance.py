@@ -7,10 +7,10 @@ import pytest
 
 from backend import ops
 from models.heads.anchor.balance import LevelBalance
+from tests.losses import loss_settings
 from tests.unit.models.heads.anchor.test_loss import ONE_TARGET, raw_maps
 from tests.unit.models.heads.anchor.test_padded import padded
 from tests.unit.models.heads.test_seam import AnchorHead, build
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 
 
 def follow(balance, losses):
@@ -67,8 +67,8 @@ def test_a_state_of_another_loss_is_refused(state):
 
 
 def test_a_validation_changes_no_weight_and_the_compiled_form_shares_them():
-    head, hyp = build(AnchorHead).head, read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    loss = head.make_loss(hyp, 64, autobalance=True)
+    head = build(AnchorHead).head
+    loss = head.make_loss(loss_settings(64, {"autobalance": True}))
     step_loss = padded(loss)
     maps = raw_maps(5)[:2]
     before = values_of(loss)

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from backend import autograd, ops
+from backend import autograd, fused, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.anchor.assign import last_claims
 from models.heads.anchor.ciou import complete_iou
-from models.heads.anchor.loss import DetectionLoss, LossGains
+from models.heads.anchor.loss import DetectionLoss
 from tests.conformance.checks_fused import trade_off, with_trade_off
 from tests.shared_files import shared_path
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
@@ -17,12 +17,19 @@ from utils.data.loading.batch import Targets
 NO_TARGETS = Targets(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
 ONE_TARGET = Targets(np.array([1]), np.array([2]), np.array([[0.5, 0.5, 0.2, 0.3]], np.float32))
 
+# Of one place and size: most of them claim cells that others claim, too.
+CROWDED = Targets(
+    np.repeat(np.arange(2), 6),
+    np.arange(12) % 3,
+    np.tile(np.array([[0.4, 0.6, 0.2, 0.3]], np.float32), (12, 1)),
+)
+
 
 def make_loss(num_classes, box_iou=complete_iou):
     model = Detector(read_model_yaml("models/yolov5n.yaml", num_classes))
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
     anchors = ops.to_numpy(model.head.anchors)
-    gains = LossGains.scaled(hyp, 3, num_classes, 64)
+    gains = hyp.loss_gains().scaled(3, num_classes, 64)
     return DetectionLoss(anchors, num_classes, gains, box_iou)
 
 
@@ -127,7 +134,7 @@ def test_of_equal_claims_on_a_cell_the_last_counts():
 
 def test_gains_follow_classes_levels_and_image_size():
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    gains = LossGains.scaled(hyp, num_levels=4, num_classes=20, image_size=320)
+    gains = hyp.loss_gains().scaled(num_levels=4, num_classes=20, image_size=320)
     assert gains.box == pytest.approx(0.05 * 3 / 4)
     assert gains.objectness == pytest.approx(1.0 * 3 / 4 / 4)
     assert gains.classification == pytest.approx(0.5 * 20 / 80 * 3 / 4)
@@ -146,10 +153,28 @@ def test_gains_follow_classes_levels_and_image_size():
 def test_objectness_of_each_level_has_its_weight(num_levels, balance):
     """A level of one cell whose logit is x costs log(1 + exp(x)) without targets."""
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    gains = LossGains.scaled(hyp, num_levels, 3, 640)
+    gains = hyp.loss_gains().scaled(num_levels, 3, 640)
     loss = DetectionLoss(np.ones((num_levels, 1, 2)), 3, gains)
     logits = np.linspace(-2, 2, num_levels)
     raw = [ops.tensor(np.full((1, 1, 1, 1, 8), logit)) for logit in logits]
     expected = gains.objectness * (np.log1p(np.exp(logits)) * balance).sum()
     found = loss(raw, NO_TARGETS).by_name["objectness"]
     assert float(ops.to_numpy(found)) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_and_a_column_as_one_operation_give_the_bits_of_two(dtype, monkeypatch):
+    loss, variables = make_loss(3), raw_maps(3, dtype)
+
+    def found():
+        terms = loss(variables, CROWDED)
+        gradients = autograd.gradients(terms.total, variables)
+        return [ops.to_numpy(x) for x in (*terms.by_name.values(), *gradients)]
+
+    as_one = found()
+    monkeypatch.setattr(
+        fused, "take_rows_and_column", lambda x, index, at: (ops.take_rows(x, index), x[:, at])
+    )
+    for one, two in zip(as_one, found(), strict=True):
+        assert np.abs(two).max() > 0
+        np.testing.assert_array_equal(one, two)

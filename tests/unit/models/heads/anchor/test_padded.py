@@ -9,7 +9,7 @@ from backend import autograd, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.anchor.assign import padded_size
-from models.heads.anchor.loss import DetectionLoss, LossGains
+from models.heads.anchor.loss import DetectionLoss
 from tests.losses import arrays_of
 from tests.shared_files import shared_path
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
@@ -19,7 +19,7 @@ from utils.data.loading.batch import Targets
 def make_loss(num_classes, image_size=640, **changes):
     model = Detector(read_model_yaml("models/yolov5n.yaml", num_classes))
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    gains = LossGains.scaled(hyp, 3, num_classes, image_size)
+    gains = hyp.loss_gains().scaled(3, num_classes, image_size)
     anchors = ops.to_numpy(model.head.anchors)
     return DetectionLoss(anchors, num_classes, dataclasses.replace(gains, **changes))
 

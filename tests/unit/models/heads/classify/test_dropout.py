@@ -12,10 +12,10 @@ from tests.small_classes import write_tiny_classifier
 
 
 def factors(seed=3, batch_number=5, batch_size=8, places=None, probability=0.25):
-    dropout = Dropout(probability, 1280)
+    dropout = Dropout(1280)
     places = np.arange(batch_size) if places is None else np.array(places, np.int64)
     like = ops.tensor(np.zeros(1, np.float32))
-    dropout.draw(PassImages(seed, batch_number, batch_size, places), like)
+    dropout.draw(probability, PassImages(seed, batch_number, batch_size, places), like)
     return ops.to_numpy(dropout.factors)
 
 
@@ -61,15 +61,15 @@ def logits(model, images):
 def test_dropout_changes_training_alone(classifier):
     images = ops.tensor(np.random.default_rng(0).random((2, 3, 32, 32)).astype(np.float32))
     plain_train, plain_eval = logits(classifier.train(), images), logits(classifier.eval(), images)
-    classifier.head.drop(0.5)
+    classifier.head.dropout = 0.5
     classifier.head.draw(PassImages(0, 0, 2, np.arange(2)))
     trained = logits(classifier.train(), images)
     assert (trained != plain_train).all()
     # What is left out is the mean map, before the product.
     state = nn.state_arrays(classifier.head.linear)
-    keeps = ops.to_numpy(classifier.head.dropout.factors)
+    keeps = ops.to_numpy(classifier.head._dropout.factors)
     assert ((keeps == 0).sum(1) > 0).all() and keeps.shape[1] == state["weight"].shape[1]
     running = logits(classifier.eval(), images)
     assert running.shape == plain_eval.shape
-    classifier.head.dropout = None
+    classifier.head._dropout.factors = None
     np.testing.assert_array_equal(running, logits(classifier.eval(), images))

@@ -11,7 +11,6 @@ from models.heads import base
 from models.heads.base import WholeBatch
 from models.heads.classify import head as loss_module
 from models.heads.classify.head import ClassificationLoss
-from tests.golden_models import stored
 from utils.data.loading.batch import Targets
 
 # Sums of a few hundred float32 numbers; OneFlow's logarithm of 1 is 1e-6.
@@ -55,23 +54,6 @@ def test_value_and_gradient_are_those_of_numpy(smoothing):
     target = np.eye(4)[classes] * (1 - smoothing) + smoothing / 4
     (gradient,) = autograd.gradients(terms.total, [variable])
     np.testing.assert_allclose(ops.to_numpy(gradient), (scores - target) / 6, atol=1e-6)
-
-
-@pytest.mark.parametrize("case", ["c0", "c1", "c2", "c3", "c4"])
-def test_the_mean_of_the_batches_means_is_the_stored_loss_of_a_validation(case):
-    """As `utils/evaluation/collector.py` takes it, whatever the sizes of the batches are."""
-    arrays = stored("classify/accuracy")
-    ends = np.cumsum(arrays[f"{case}_batch_sizes"])
-    means = [
-        value(ClassificationLoss()((ops.tensor(logits),), targets_of(targets))
-              .by_name["classification"])
-        for logits, targets in zip(
-            np.split(arrays[f"{case}_logits"], ends[:-1]),
-            np.split(arrays[f"{case}_targets"], ends[:-1]),
-            strict=True,
-        )
-    ]  # fmt: skip
-    assert np.mean(means) == pytest.approx(arrays[f"{case}_validation_loss"], rel=TOLERANCE)
 
 
 def test_pieces_add_up_to_the_batch():

@@ -13,6 +13,7 @@ import pytest
 from backend import autograd, nn, ops
 from models.detector import Detector, normalized
 from models.graph import plan_layers, read_model_yaml
+from models.heads.classify.head import ClassificationLoss
 from models.stored import fold_batch_norm
 from tests.golden_models import draw, drawn_input, info, stored
 from utils.data.loading.batch import Targets
@@ -77,8 +78,7 @@ def test_logits_and_layers_of_evaluation_are_the_stored_ones(size):
         [np.sqrt((x * x).sum()) for x in found], wanted["layer_l2"][:9], rtol=2e-5
     )  # stored as float32 sums
     for smoothing in ("0", "0.1", "0.2"):
-        loss = model.head.make_loss(None, 224)
-        loss.label_smoothing = float(smoothing)
+        loss = ClassificationLoss(float(smoothing))
         found = loss((logits,), targets_of(size)).by_name["classification"]
         assert_near(ops.to_numpy(found), wanted[f"loss_eval_smoothing{smoothing}"])
 
@@ -101,8 +101,7 @@ def test_logits_loss_and_gradients_of_training_are_the_stored_ones():
         seen.append(model(x))
         return seen[0]
 
-    loss = model.head.make_loss(None, 224)
-    loss.label_smoothing = 0.1
+    loss = ClassificationLoss(0.1)
     terms = autograd.value_and_backward(forward, loss, images, targets_of("n"), StageTimer())
     assert_near(ops.to_numpy(seen[0][0]), wanted["train_logits"], TRAINED_TOLERANCE)
     mean = float(ops.to_numpy(terms.by_name["classification"]))

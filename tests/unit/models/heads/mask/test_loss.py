@@ -6,7 +6,6 @@ import pytest
 from backend import autograd, ops
 from models.heads.anchor.anchors import anchors_in_cells
 from models.heads.anchor.assign import assign_targets
-from models.heads.anchor.loss import LossGains
 from models.heads.base import WholeBatch
 from models.heads.mask.loss import SegmentationLoss, cost_of_masks, pieces_of
 from tests.golden_models import stored
@@ -29,7 +28,7 @@ TARGETS_FLOAT32 = 1e-7
 def make_loss(**changes):
     """The loss whose hyper-parameters golden/segment/info.json tells: of images of 224 px."""
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    gains = LossGains.scaled(hyp, num_levels=3, num_classes=5, image_size=224)
+    gains = hyp.loss_gains().scaled(num_levels=3, num_classes=5, image_size=224)
     return SegmentationLoss(ANCHORS, 5, gains, **changes)
 
 
@@ -122,7 +121,7 @@ def small_loss():
         [[[2, 2], [3, 5], [6, 3]], [[1, 2], [3, 2], [2, 3]], [[1, 1], [2, 1], [1, 2]]]
     )
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    return SegmentationLoss(anchors.astype(np.float32), 2, LossGains.scaled(hyp, 3, 2, 64))
+    return SegmentationLoss(anchors.astype(np.float32), 2, hyp.loss_gains().scaled(3, 2, 64))
 
 
 def test_the_gradient_of_masks_agrees_with_finite_differences():

@@ -11,6 +11,7 @@ from tests.mask_reference import boxes_around, evaluate_masks, masked_truth, seg
 from tests.shared_files import shared_path
 from utils.evaluation.masks import MaskResult
 from utils.report.results import result_columns
+from utils.report.task_reports import REPORTS
 
 WHOLE, OTHER = np.zeros((2, 40, 60), bool)
 WHOLE[10:30, 10:30] = True
@@ -54,7 +55,8 @@ def test_the_score_of_a_class_is_the_mean_of_both(result):
 
 
 def test_the_table_has_boxes_and_masks_side_by_side(result):
-    lines = [line.split() for line in MaskHead.table(result).splitlines()]
+    table = REPORTS["segment"].table(result)
+    lines = [line.split() for line in table.splitlines()]
     assert lines[0] == [
         "class", "images", "labels", "P(B)", "R(B)", "mAP50(B)", "mAP50-95(B)",
         "P(M)", "R(M)", "mAP50(M)", "mAP50-95(M)",
@@ -65,11 +67,11 @@ def test_the_table_has_boxes_and_masks_side_by_side(result):
     assert lines[4][:4] == ["COCO", "summary", "of", "boxes,"]
     assert lines[7][:4] == ["COCO", "summary", "of", "masks,"]
     assert (lines[5][:2], lines[8][:2]) == (["AP", "0.5000"], ["AP", "0.0500"])
-    assert max(map(len, MaskHead.table(result).splitlines())) <= 120
+    assert max(map(len, table.splitlines())) <= 120
 
 
 def test_plots_have_the_names_of_the_public_ones(result, tmp_path, monkeypatch):
-    monkeypatch.setattr("models.heads.mask.head.plot_examples", lambda *arguments: None)
-    MaskHead.plot(result, [], tmp_path)
+    monkeypatch.setattr("utils.report.task_reports.plot_examples", lambda *arguments: None)
+    REPORTS["segment"].plot(result, [], tmp_path)
     curves = {f"{of}{name}_curve.png" for of in ("Box", "Mask") for name in ("PR", "P", "R", "F1")}
     assert {path.name for path in tmp_path.iterdir()} == {*curves, "confusion_matrix.png"}

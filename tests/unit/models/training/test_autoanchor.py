@@ -6,8 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from models.heads.anchor.anchors import choose_anchors
-from models.heads.anchor.head import AnchorHead
+from models.training.autoanchor import choose_anchors, with_anchors
 from tests.shared_files import shared_path
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags
@@ -106,14 +105,14 @@ def test_keeping_anchors_and_asking_for_new_ones_is_refused(anchors, override):
     config = parse_train_flags(["--noautoanchor", "--override", override])
     hyp = read_hyperparameters(config.hyp, config.override)
     with pytest.raises(UserError, match="--noautoanchor keeps the model's anchors, but"):
-        AnchorHead.fitted({"anchors": anchors}, STRIDES, THIN, hyp, config)
+        with_anchors({"anchors": anchors}, STRIDES, THIN, hyp, config)
 
 
 def test_noautoanchor_keeps_anchors_that_fit_badly():
     config = parse_train_flags(["--noautoanchor"])
     hyp = read_hyperparameters(config.hyp, config.override)
     document = {"anchors": YOLOV5, "nc": 3}
-    assert AnchorHead.fitted(document, STRIDES, THIN, hyp, config) == document
+    assert with_anchors(document, STRIDES, THIN, hyp, config) == document
 
 
 @pytest.mark.parametrize("value", ["0.3", "32.6", "1e9"])

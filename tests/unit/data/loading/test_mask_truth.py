@@ -11,15 +11,16 @@ from pycocotools import mask as coco_mask
 from tests.mask_reference import runs_of
 from tests.outlines import make_polygons
 from tests.shared_files import shared_path
+from utils.data.loading.items import items_of
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
 from utils.polygons import join_parts
-from utils.tasks.segmentation import SEGMENTATION
 
 # COCO's decoder warns of NumPy 2's keyword `copy`.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")
 HEIGHT, WIDTH = 60, 90
+ground_truth = items_of("segment").ground_truth
 
 
 def sample_of(outlines, boxes):
@@ -60,14 +61,12 @@ def test_real_outlines_have_the_pixels_of_pycocotools(tmp_path):
         size = sample.height, sample.width
         polygons = sample.polygons_norm
         pixels = [polygons.outline(i) * [sample.width, sample.height] for i in range(len(polygons))]
-        assert_masks(SEGMENTATION.ground_truth(sample), drawn(pixels, size))
+        assert_masks(ground_truth(sample), drawn(pixels, size))
 
 
 def test_an_object_without_an_outline_is_its_box():
     triangle = [5, 5, 40, 8, 20, 50]
-    truth = SEGMENTATION.ground_truth(
-        sample_of([[], triangle], [[45, 30, 20, 10], [20, 20, 30, 40]])
-    )
+    truth = ground_truth(sample_of([[], triangle], [[45, 30, 20, 10], [20, 20, 30, 40]]))
     box = np.zeros((HEIGHT, WIDTH), bool)
     box[25:35, 35:55] = True
     # Of the labels' float32, as the sample has them.
@@ -78,7 +77,7 @@ def test_an_object_without_an_outline_is_its_box():
 def test_pieces_joined_in_one_outline_have_the_pixels_of_both():
     left = np.array([[5, 5], [25, 5], [25, 40], [5, 40]])
     right = np.array([[60, 20], [80, 20], [70, 50]])
-    truth = SEGMENTATION.ground_truth(sample_of([join_parts([left, right])], [[40, 30, 75, 45]]))
+    truth = ground_truth(sample_of([join_parts([left, right])], [[40, 30, 75, 45]]))
     both = sum(drawn([left, right], (HEIGHT, WIDTH)))
     coded = {"size": [HEIGHT, WIDTH], "counts": truth.masks.values.tolist()}
     found = coco_mask.decode(coco_mask.frPyObjects(coded, HEIGHT, WIDTH))
@@ -94,7 +93,7 @@ def test_odd_outlines_are_drawn(outlines):
     sample = sample_of(outlines, [[45, 30, 20, 10]])
     size = [WIDTH, HEIGHT]
     pixels = [np.float32(np.reshape(x, (-1, 2)) / size) * size for x in outlines]
-    truth = SEGMENTATION.ground_truth(sample)
+    truth = ground_truth(sample)
     if len(pixels[0]) > 2:
         assert_masks(truth, drawn(pixels, (HEIGHT, WIDTH)))
     assert truth.masks.lengths.shape == (1,) and truth.masks.values.sum() == HEIGHT * WIDTH
@@ -102,5 +101,5 @@ def test_odd_outlines_are_drawn(outlines):
 
 def test_an_image_without_objects_has_no_masks():
     nothing = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
-    truth = SEGMENTATION.ground_truth(Sample(Path("a.jpg"), HEIGHT, WIDTH, *nothing))
+    truth = ground_truth(Sample(Path("a.jpg"), HEIGHT, WIDTH, *nothing))
     assert truth.masks.num_rows == 0 and truth.area.shape == (0,)

@@ -1,0 +1,73 @@
+"""The labels that a task needs, by its name, and the next step where a dataset lacks them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import numpy as np
+
+from utils.data.sources.class_folders import fill_images, refuse_classes
+from utils.data.sources.samples import SampleTable
+from utils.errors import DatasetError
+from utils.text import count
+
+log = logging.getLogger("data")
+
+
+def check_labels(task: str, samples: SampleTable, name: str, is_of_folders: bool = False) -> None:
+    """Raise DatasetError for samples whose labels are not those of a task.
+
+    Args:
+        task: its name; one that has no check takes any labels.
+        name: of the dataset.
+        is_of_folders: its images are labelled by the folders in which they lie.
+    """
+    if task in CHECKS:
+        CHECKS[task](samples, name, is_of_folders)
+
+
+def check_labels_to_score(
+    task: str, samples: SampleTable, name: str, weights: str, is_of_folders: bool = False
+) -> None:
+    """Raise DatasetError as `check_labels`, where weights of the task are to be scored."""
+    try:
+        check_labels(task, samples, name, is_of_folders)
+    except DatasetError as error:
+        raise DatasetError(
+            f"--weights {weights}: the model is to {task}; --data {error}"
+        ) from error
+
+
+def _boxes(samples: SampleTable, name: str, is_of_folders: bool) -> None:
+    refuse_classes(name, is_of_folders)
+
+
+def _outlines(samples: SampleTable, name: str, is_of_folders: bool) -> None:
+    refuse_classes(name, is_of_folders)
+    if samples.polygons_norm is None:
+        raise DatasetError(
+            f"{name}: its labels are boxes, and masks need polygons, a line 'class x1 y1 x2 y2 "
+            "x3 y3 ...' for each object; label them, or take a detector, which train.py makes "
+            "with --task detect, or --cfg yolov5s.yaml"
+        )
+    num_objects = len(samples.class_index)
+    if missing := num_objects - int(np.count_nonzero(samples.polygons_norm.num_points)):
+        total, text = count(num_objects, "object"), "their boxes count as their masks"
+        log.info("%s: %s of %s have no outline: %s", name, f"{missing:,}", total, text)
+
+
+def _classes(samples: SampleTable, name: str, is_of_folders: bool) -> None:
+    if not fill_images(samples):
+        raise DatasetError(
+            f"{name}: its labels are of objects in parts of images, and a classifier needs one "
+            "class for each image: folders named for classes, as train/cat and val/cat; or "
+            "take a detector, which train.py makes with --task detect, or --cfg yolov5s.yaml"
+        )
+
+
+CHECKS: dict[str, Callable[[SampleTable, str, bool], None]] = {
+    "detect": _boxes,
+    "segment": _outlines,
+    "classify": _classes,
+}

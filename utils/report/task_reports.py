@@ -1,0 +1,60 @@
+"""The figures of a validation as text and as plots, by the name of the task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from utils.data.sources.samples import Sample
+from utils.evaluation.accuracy import ClassificationResult, accuracy_table
+from utils.evaluation.coco.metric import EvaluationResult
+from utils.evaluation.masks import MaskResult
+from utils.report.console import metrics_table
+from utils.report.plots.images import plot_examples, plot_mistakes
+from utils.report.plots.measures import (
+    plot_confusion,
+    plot_over_confidence,
+    plot_precision_recall,
+)
+
+
+class TaskReport(NamedTuple):
+    """How the result of a task's evaluator is shown.
+
+    Attributes:
+        table: returns the figures as lines of text, over all classes and per class.
+        plot: draws the result, of the images of these samples, into files of a folder.
+    """
+
+    table: Callable[[Any], str]
+    plot: Callable[[Any, Sequence[Sample], Path], None]
+
+
+def _plot_boxes(result: EvaluationResult, samples: Sequence[Sample], folder: Path) -> None:
+    plot_precision_recall(result, folder / "PR_curve.png")
+    plot_over_confidence(result, folder)
+    plot_confusion(result.confusion, result.class_names, folder / "confusion_matrix.png")
+    plot_examples(result.examples, samples, result.class_names, folder)
+
+
+def _plot_masks(result: MaskResult, samples: Sequence[Sample], folder: Path) -> None:
+    for name, of in (("Box", result.boxes), ("Mask", result.masks)):
+        plot_precision_recall(of, folder / f"{name}PR_curve.png")
+        plot_over_confidence(of, folder, name)
+    boxes = result.boxes
+    plot_confusion(boxes.confusion, boxes.class_names, folder / "confusion_matrix.png")
+    plot_examples(boxes.examples, samples, boxes.class_names, folder)
+
+
+def _plot_classes(result: ClassificationResult, samples: Sequence[Sample], folder: Path) -> None:
+    path = folder / "confusion_matrix.png"
+    plot_confusion(result.confusion, result.class_names, path, has_background=False)
+    plot_mistakes(result.mistakes, samples, result.class_names, folder / "mistakes.jpg")
+
+
+REPORTS: dict[str, TaskReport] = {
+    "detect": TaskReport(metrics_table, _plot_boxes),
+    "segment": TaskReport(metrics_table, _plot_masks),
+    "classify": TaskReport(accuracy_table, _plot_classes),
+}
