@@ -54,10 +54,8 @@ def has_images(entry: Path) -> bool:
 
 def no_images_text(entry: Path) -> str:
     """Return the error text for an entry without images."""
-    if entry.suffix in record_kinds():
-        return f"{entry} holds no image; pack a dataset that has some"
     if entry.is_file():
-        return f"{entry} lists no image; write the path of one image on each line"
+        return f"{entry} has no image; a list has the path of one on each line"
     if not entry.is_dir():
         return f"{entry} is no folder and no file; name a folder of images, or a list of them"
     suffixes = " ".join([*IMAGE_SUFFIXES, *record_kinds()])
