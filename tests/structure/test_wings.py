@@ -1,0 +1,141 @@
+"""The core works without its wings: what hangs on it by a line of a table may be deleted."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import backend
+from tests.small import write_tiny_model
+from tests.structure.source_files import name_of
+from tests.structure.test_budgets import BUDGETS, room_of
+from tests.structure.test_imports import FILES, graph
+from utils.project import PROJECT
+
+# By what a user would miss: the folders and files that are deleted.
+WINGS = {
+    "comparison": ("utils/comparison", "compare.py"),
+    "further label formats": ("utils/data/formats",),
+    "records": ("utils/data/records",),
+    "check and audit": ("utils/data/check", "utils/data/audit", "models/evaluation/audit"),
+    "fetch": ("utils/data/fetch",),
+    "detection": ("utils/detect", "models/detection", "detect.py", "hubconf.py", "duet"),
+    "export": ("utils/export", "models/export", "backend/onnx", "export.py"),
+    "serving": ("utils/serve",),
+    "evolution": ("utils/evolution",),
+    "loggers": ("utils/report/loggers",),
+    "set-up": ("utils/setup",),
+    "NUMA": ("utils/processes/numa.py",),
+}
+# Served images are detected in; a comparison runs in the environments that set-up makes.
+STANDS_ON = {
+    ("serving", "detection"),
+    ("detection", "serving"),
+    ("comparison", "set-up"),
+}
+
+
+def wing_of(path: Path) -> str:
+    """The wing that a file belongs to; "" for a file of the core."""
+    name = name_of(path)
+    return next(
+        (
+            wing
+            for wing, places in WINGS.items()
+            if any(name == place or name.startswith(f"{place}/") for place in places)
+        ),
+        "",
+    )
+
+
+def test_wings_are_where_they_are_looked_for() -> None:
+    assert [
+        place for places in WINGS.values() for place in places if not (PROJECT / place).exists()
+    ] == []
+
+
+def test_neither_the_core_nor_another_wing_imports_a_wing() -> None:
+    product = {module: path for module, path in FILES.items() if room_of(path) in BUDGETS}
+    found = {
+        (name_of(path), name_of(product[other]))
+        for module, path in product.items()
+        for other in graph()[module] & product.keys()
+        if (wing := wing_of(product[other]))
+        and wing != wing_of(path)
+        and (wing_of(path), wing) not in STANDS_ON
+    }
+    assert found == set()
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the product without any wing."""
+    folder = tmp_path_factory.mktemp("core") / "duet"
+    for part in ("backend", "data", "models", "utils", "train.py", "val.py"):
+        copy(part, folder)
+    for place in (place for places in WINGS.values() for place in places):
+        path = folder / place
+        if path.exists():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return folder
+
+
+def copy(part: str, folder: Path) -> None:
+    source, target = PROJECT / part, folder / part
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copy(source, target)
+
+
+def run(folder: Path, script: str, *flags: object) -> str:
+    """Run a script of a copy on the backend of this suite; return what it prints."""
+    done = subprocess.run(
+        [sys.executable, script, *map(str, flags), "--backend", backend.use(), "--img", "64"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_core_trains_and_validates_and_one_wing_alone_detects(core: Path) -> None:
+    model, weights = write_tiny_model(core), "runs/core/weights/last.safetensors"
+    flags = ("--data", "shapes", "--fraction", "0.1", "--epochs", "1", "--batch", "8")
+    run(
+        core,
+        "train.py",
+        *flags,
+        "--cfg",
+        model,
+        "--workers",
+        "0",
+        "--project",
+        "runs",
+        "--name",
+        "core",
+    )
+    assert "all" in run(core, "val.py", "--data", "shapes", "--weights", weights)
+    for place in WINGS["detection"]:
+        copy(place, core)
+    images = next(core.glob("datasets/*/images/val"))
+    run(
+        core,
+        "detect.py",
+        "--weights",
+        weights,
+        "--source",
+        images,
+        "--project",
+        "runs",
+        "--name",
+        "found",
+    )
+    assert any((core / "runs" / "found").iterdir())
