@@ -29,7 +29,7 @@ def draw_boxes(random: np.random.Generator, count: int) -> np.ndarray:
 
 def candidates(levels: Sequence[int], device: str) -> dict[str, Run]:
     """Return the ways to compute the CIoU of so many boxes per level, and its gradient."""
-    from models.heads.anchor.ciou import complete_iou
+    from models.heads.anchor.boxes import complete_iou
 
     random = np.random.Generator(np.random.Philox(0))
     pairs = [(draw_boxes(random, count), draw_boxes(random, count)) for count in levels]

@@ -14,10 +14,9 @@ import numpy as np
 
 from utils.data.augment.canvas import NUM_TILES, NUM_TILES_OF_NINE, warp_objects
 from utils.data.augment.copy_paste import CopyPaste, choose_copies, choose_objects, mirror, paste
-from utils.data.augment.finishing import finish
 from utils.data.augment.geometry import Warp, warp_polygons
-from utils.data.augment.sample import Augmentation, Scene, draw_augmentation
-from utils.data.image.labelled import LabelledImage, join_objects, letterbox_labelled
+from utils.data.augment.sample import Augmentation, Scene, draw_augmentation, finish
+from utils.data.image.decoding import LabelledImage, join_objects, letterbox_labelled
 from utils.data.image.letterbox import FILL, fit_long_side, resize
 from utils.data.loading.reading import decode, objects_of
 from utils.data.randomness import sample_generator

@@ -17,7 +17,7 @@ class Fused(Protocol):
     def complete_iou(self, pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
         """Compute CIoU with its gradient in closed form (gradient).
 
-        The plain form `models/heads/anchor/ciou.py::complete_iou` is the one reference. Every
+        The plain form `models/heads/anchor/boxes.py::complete_iou` is the one reference. Every
         other form computes what follows, in the order that is fastest for its framework and
         device. Per axis, with the overlap s of that axis and t of the other (0 where the boxes are
         apart), the hull h, the offset o of the centres, the union U, the squared diagonal D of the

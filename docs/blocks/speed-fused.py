@@ -8,7 +8,7 @@ backend.use()
 import numpy as np
 
 from backend import autograd, fused, ops
-from models.heads.anchor.ciou import complete_iou
+from models.heads.anchor.boxes import complete_iou
 
 random = np.random.default_rng(0)
 boxes, targets = (random.uniform(10, 90, (3000, 4)).astype(np.float32) for _ in range(2))

@@ -1,6 +1,6 @@
 """IoU and its kin on the project's tensors, for figures and tutorials: what the papers define.
 
-The CIoU is the project's own, `models/heads/anchor/ciou.py`; the other three are here alone.
+The CIoU is the project's own, `models/heads/anchor/boxes.py`; the other three are here alone.
 Sources: GIoU, arXiv:1902.09630; DIoU and CIoU, arXiv:1911.08287.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from backend import autograd, ops
 from backend.contract import Tensor
-from models.heads.anchor.ciou import complete_iou
+from models.heads.anchor.boxes import complete_iou
 
 
 class _Geometry(NamedTuple):

@@ -14,10 +14,9 @@ import numpy as np
 from docs.figures.drawing import Figure
 from docs.figures.pictures import put, shapes_file, source
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.augment.finishing import Finish, finish
 from utils.data.augment.geometry import Warp
-from utils.data.augment.sample import Augmentation, draw_augmentation, draw_scene
-from utils.data.image.labelled import LabelledImage, SourceImage
+from utils.data.augment.sample import Augmentation, Finish, draw_augmentation, draw_scene, finish
+from utils.data.image.decoding import LabelledImage, SourceImage
 from utils.data.randomness import sample_generator
 
 WORDS = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from docs.figures.drawing import HUES, Figure, Point
-from utils.data.image.labelled import LabelledImage, SourceImage
+from utils.data.image.decoding import LabelledImage, SourceImage
 from utils.data.randomness import sample_generator
 from utils.data.shapes.dataset import ShapesConfig, draw_file
 from utils.data.shapes.scene import OUTLINES, Scene, draw_scene

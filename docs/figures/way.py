@@ -45,7 +45,7 @@ LOSS_STOPS = (
     Stop("loss", "损失", "box + obj + cls", "models/heads/anchor/loss.py", "tutorials/07-iou"),
 )  # fmt: skip
 OPERATION_STOPS = (
-    Stop("call", "调用", "ops.clamp(x, low=0.0)", "models/heads/anchor/ciou.py",
+    Stop("call", "调用", "ops.clamp(x, low=0.0)", "models/heads/anchor/boxes.py",
          "tutorials/07-iou"),
     Stop("name", "名字", "backend.ops", "backend/__init__.py", "architecture"),
     Stop("choose once", "只选一次", "torch | oneflow", "backend/select.py", "architecture"),

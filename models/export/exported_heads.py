@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backend.contract import Tensor
-from models.heads.anchor.decode import BOX_CHANNELS
+from models.heads.anchor.boxes import BOX_CHANNELS
 from models.heads.base import Head
 from models.heads.mask.head import MaskRows
 from utils.errors import UserError, brief

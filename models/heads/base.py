@@ -70,11 +70,6 @@ class WholeBatch:
     over_ranks: Tensor | None = None
 
 
-def loss_dtype(raw: Tensor) -> str:
-    """Return the dtype of a loss of raw maps: their own, float32 of half precision."""
-    return "float64" if ops.dtype_of(raw) == "float64" else "float32"
-
-
 class BatchParts(NamedTuple):
     """The fractions of the batch in a rank or a piece: factors of its means, on the device.
 

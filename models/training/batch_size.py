@@ -21,7 +21,7 @@ from models.training.start import build_model, build_state
 from models.training.state import TrainState, settle
 from models.training.step import train_step
 from utils.boxes import cxcywh_to_xyxy
-from utils.data.image.labelled import LabelledImage
+from utils.data.image.decoding import LabelledImage
 from utils.data.loading.batch import Batch, join_targets
 from utils.data.loading.items import BOXES, BoxItems
 from utils.data.loading.quads import QUAD

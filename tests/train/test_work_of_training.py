@@ -45,7 +45,7 @@ def test_the_means_are_those_that_were_chosen_not_those_that_were_asked_for(
         compile_problem=lambda device: problem or None, compiled=lambda function, *shapes: function
     )
     monkeypatch.setattr("models.training.execution.autograd", compiler)
-    monkeypatch.setattr("models.heads.anchor.ciou.is_proved", lambda *arguments: not problem)
+    monkeypatch.setattr("models.heads.anchor.boxes.is_proved", lambda *arguments: not problem)
     monkeypatch.setattr("models.training.updates.find_problem", lambda *arguments: problem)
     asked = record("--compile", "--bbox_iou_optim", "--multi_tensor_optimizer")
     assert asked["means"] == {

@@ -16,8 +16,13 @@ from backend.contract import Tensor
 from models.blocks.registry import Cost, LayerRequest
 from models.heads.anchor.anchors import anchors_in_cells, check_anchors, unfitted_anchors
 from models.heads.anchor.balance import LevelBalance, reference_level
-from models.heads.anchor.ciou import choose_box_iou, complete_iou
-from models.heads.anchor.decode import BOX_CHANNELS, decode_logits, logit
+from models.heads.anchor.boxes import (
+    BOX_CHANNELS,
+    choose_box_iou,
+    complete_iou,
+    decode_logits,
+    logit,
+)
 from models.heads.anchor.loss import DetectionLoss
 from models.heads.base import Head, LossSettings
 from utils.errors import UserError

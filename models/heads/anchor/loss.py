@@ -16,9 +16,14 @@ from backend import fused, ops
 from backend.contract import Tensor
 from models.heads.anchor.assign import Assignment, assign_targets, join_assignments
 from models.heads.anchor.balance import LevelBalance
-from models.heads.anchor.ciou import BoxIou, complete_iou
-from models.heads.anchor.decode import BOX_CHANNELS, decode_centres, decode_sizes
-from models.heads.base import BatchParts, Loss, LossTerms, WholeBatch, batch_parts, loss_dtype
+from models.heads.anchor.boxes import (
+    BOX_CHANNELS,
+    BoxIou,
+    complete_iou,
+    decode_centres,
+    decode_sizes,
+)
+from models.heads.base import BatchParts, Loss, LossTerms, WholeBatch, batch_parts
 from utils.data.loading.batch import Targets
 from utils.strengths import LossGains
 
@@ -33,6 +38,11 @@ FOCAL_EPS = 1e-12  # added to what a prediction misses: a power below 1 has no g
 
 # Terms; of each level, its objectness loss, and what its positives have behind the classes.
 CostOnDevice = tuple[LossTerms, list[Tensor], list[Tensor]]
+
+
+def loss_dtype(raw: Tensor) -> str:
+    """Return the dtype of a loss of raw maps: their own, float32 of half precision."""
+    return "float64" if ops.dtype_of(raw) == "float64" else "float32"
 
 
 class DetectionCost(NamedTuple):

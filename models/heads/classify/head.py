@@ -26,7 +26,6 @@ from models.heads.base import (
     PassImages,
     WholeBatch,
     batch_parts,
-    loss_dtype,
 )
 from utils.data.image.letterbox import Letterbox
 from utils.data.loading.batch import Targets
@@ -106,7 +105,8 @@ class ClassificationLoss(Loss):
             targets: one of each image; one without costs nothing.
             whole: of which they are a piece; None for all of it.
         """
-        dtype, device = loss_dtype(raw[0]), ops.device_of(raw[0])
+        dtype = "float64" if ops.dtype_of(raw[0]) == "float64" else "float32"
+        device = ops.device_of(raw[0])
         logits = ops.cast(raw[0], dtype)
         own = [logits.shape[0]]
         all_pieces = own if whole is None else [whole.num_images]

@@ -18,8 +18,8 @@ from backend import ops
 from backend.checks import CPU
 from backend.contract import Tensor
 from models.heads.anchor.assign import Assignment
-from models.heads.anchor.loss import DetectionLoss, part_of
-from models.heads.base import LossTerms, WholeBatch, loss_dtype
+from models.heads.anchor.loss import DetectionLoss, loss_dtype, part_of
+from models.heads.base import LossTerms, WholeBatch
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.loading.batch import TargetMasks, Targets
 

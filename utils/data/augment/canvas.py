@@ -18,7 +18,7 @@ from utils.data.augment.geometry import (
     warp_polygons,
     worth_keeping,
 )
-from utils.data.image.labelled import Objects, SourceImage
+from utils.data.image.decoding import Objects, SourceImage
 from utils.data.image.letterbox import fit_long_side
 from utils.polygons import Polygons, join_polygons
 

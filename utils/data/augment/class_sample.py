@@ -10,8 +10,8 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from utils.data.augment.finishing import NUM_CUTOUT_DRAWS, Finish, finish
-from utils.data.image.labelled import LabelledImage, SourceImage
+from utils.data.augment.sample import NUM_CUTOUT_DRAWS, Finish, finish
+from utils.data.image.decoding import LabelledImage, SourceImage
 from utils.data.image.letterbox import FILL, Region, centre_region, crop
 from utils.strengths import AugmentConfig
 

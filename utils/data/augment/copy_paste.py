@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from utils.boxes import covered_parts
-from utils.data.image.labelled import Objects
+from utils.data.image.decoding import Objects
 from utils.polygons import Polygons
 
 MAX_COVERED = 0.3  # of another object's box; all choices stored of the public recipe fit it

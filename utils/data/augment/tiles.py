@@ -14,7 +14,7 @@ import numpy as np
 
 from utils.data.augment.canvas import Canvas, Tile
 from utils.data.augment.geometry import determinant, invert, multiply, warp_corners
-from utils.data.image.labelled import SourceImage
+from utils.data.image.decoding import SourceImage
 from utils.data.image.letterbox import FILL
 
 _MARGIN = 2  # pixels around the part of an image that is seen: bilinear weights reach one

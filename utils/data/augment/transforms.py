@@ -23,7 +23,7 @@ from utils.data.augment.geometry import (
     warp_polygons,
     worth_keeping,
 )
-from utils.data.image.labelled import LabelledImage, Objects
+from utils.data.image.decoding import LabelledImage, Objects
 from utils.errors import UserError, brief
 from utils.optional import import_optional
 from utils.polygons import Polygons, starts_of, without_outlines

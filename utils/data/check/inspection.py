@@ -20,10 +20,11 @@ from utils.data.image.decoding import OtherSizeError, choose_reduction, decode_b
 from utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerprint, fingerprint_of
 from utils.data.image.header import BrokenImageError, check_size, read_header
 from utils.data.image.orientation import UPRIGHT
+from utils.data.loading.reading import read_image_bytes
 from utils.data.sources.annotated_images import OVERSHOOT, AnnotatedImage
 from utils.data.sources.class_folders import ClassImage
 from utils.data.sources.drawn_split import MOST_DECODED
-from utils.data.sources.image_source import ImageSource, read_image_bytes
+from utils.data.sources.image_source import ImageSource
 from utils.data.sources.label_file import (
     COORDINATE_TOLERANCE,
     BrokenLabelError,

@@ -13,7 +13,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from utils.data.image.labelled import LabelledImage, SourceImage
+from utils.data.image.decoding import LabelledImage, SourceImage
 from utils.data.image.letterbox import Letterbox, reduced_size
 from utils.data.loading.batch import Batch, Targets, join_targets
 from utils.data.loading.image_cache import ImageCache

@@ -17,8 +17,13 @@ from utils.data.augment.class_sample import (
     shortest_side,
 )
 from utils.data.augment.sample import Augmentation, augment, draw_augmentation
-from utils.data.image.decoding import REDUCTIONS, choose_reduction
-from utils.data.image.labelled import LabelledImage, SourceImage, letterbox_labelled
+from utils.data.image.decoding import (
+    REDUCTIONS,
+    LabelledImage,
+    SourceImage,
+    choose_reduction,
+    letterbox_labelled,
+)
 from utils.data.image.letterbox import (
     Letterbox,
     centre_region,

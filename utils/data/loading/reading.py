@@ -5,18 +5,34 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import cv2
 import numpy as np
 
 from utils.boxes import cxcywh_to_xyxy
-from utils.data.image.decoding import OtherSizeError, decode_bytes, read_as
+from utils.data.image.decoding import Objects, OtherSizeError, decode_bytes, read_as
 from utils.data.image.header import BrokenImageError
-from utils.data.image.labelled import Objects
-from utils.data.sources.image_source import read_image_bytes
-from utils.data.sources.samples import Sample
+from utils.data.sources.image_source import record_kinds
+from utils.data.sources.samples import RecordPlace, Sample
 from utils.detections import GroundTruth
 from utils.errors import DatasetError
+from utils.image_limits import MAX_IMAGE_BYTES
+from utils.regular_files import read_bytes
+
+
+def read_image_bytes(path: Path, place: RecordPlace | None) -> np.ndarray:
+    """Return the bytes of an image as on disk, (N,) uint8.
+
+    Raises:
+        DatasetError: the file cannot be read, or the record is damaged.
+    """
+    if place is not None:
+        return record_kinds()[place.path.suffix].read(place)
+    try:
+        return np.frombuffer(read_bytes(path, MAX_IMAGE_BYTES), np.uint8)
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def pixel_boxes(sample: Sample) -> np.ndarray:

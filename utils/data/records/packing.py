@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from utils.atomic_files import new_folder
+from utils.data.loading.reading import read_image_bytes
 from utils.data.records.layout import MAX_RECORD_BYTES, SUFFIX, write_records
 from utils.data.records.record_images import (
     MAX_INDEX_BYTES,
@@ -20,7 +21,6 @@ from utils.data.records.record_images import (
     encode_index,
 )
 from utils.data.sources.dataset_yaml import dataset_yaml_text
-from utils.data.sources.image_source import read_image_bytes
 from utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
 from utils.data.sources.samples import Sample
 from utils.errors import DatasetError

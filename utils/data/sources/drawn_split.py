@@ -27,7 +27,8 @@ from utils.data.image.fingerprint import (
     near_duplicates,
 )
 from utils.data.image.header import BrokenImageError
-from utils.data.sources.image_source import ImageSource, image_of, read_image_bytes
+from utils.data.loading.reading import read_image_bytes
+from utils.data.sources.image_source import ImageSource, image_of
 from utils.data.sources.labels import require_same_images
 from utils.data.sources.scan_memory import Memory, scan
 from utils.errors import DatasetError

@@ -20,9 +20,6 @@ from utils.array_cache import state_of_files
 from utils.data.image.header import read_image_size
 from utils.data.sources.label_file import Labels, label_file_of, parse_labels, read_label_bytes
 from utils.data.sources.samples import RecordPlace
-from utils.errors import DatasetError
-from utils.image_limits import MAX_IMAGE_BYTES
-from utils.regular_files import read_bytes
 
 WINGS = ("utils.data.records",)  # packages with a RECORDS each
 
@@ -93,17 +90,3 @@ def record_kinds() -> Mapping[str, Records]:
     """Return the kinds of record files by their suffix."""
     wings = [importlib.import_module(wing) for wing in WINGS if importlib.util.find_spec(wing)]
     return {wing.RECORDS.suffix: wing.RECORDS for wing in wings}
-
-
-def read_image_bytes(path: Path, place: RecordPlace | None) -> np.ndarray:
-    """Return the bytes of an image as on disk, (N,) uint8.
-
-    Raises:
-        DatasetError: the file cannot be read, or the record is damaged.
-    """
-    if place is not None:
-        return record_kinds()[place.path.suffix].read(place)
-    try:
-        return np.frombuffer(read_bytes(path, MAX_IMAGE_BYTES), np.uint8)
-    except OSError as error:
-        raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error

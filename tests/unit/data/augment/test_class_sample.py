@@ -17,7 +17,7 @@ from utils.data.augment.class_sample import (
     random_region,
     shortest_side,
 )
-from utils.data.image.labelled import SourceImage
+from utils.data.image.decoding import SourceImage
 from utils.data.image.letterbox import reduced_size
 from utils.data.randomness import sample_generator
 from utils.strengths import AugmentConfig

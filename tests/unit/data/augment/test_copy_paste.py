@@ -13,7 +13,7 @@ from utils.data.augment.copy_paste import (
     paste,
     why_nothing_is_pasted,
 )
-from utils.data.image.labelled import Objects, join_objects
+from utils.data.image.decoding import Objects, join_objects
 
 
 def stored_objects(stored) -> Objects:

@@ -5,8 +5,8 @@ import pytest
 
 from tests.shared_files import shared_path
 from utils.boxes import cxcywh_to_xyxy
-from utils.data.augment.finishing import DRAWS_A_HOLE, NUM_CUTOUT_DRAWS, cut_out, draw_ratio, mix
-from utils.data.image.labelled import LabelledImage
+from utils.data.augment.sample import DRAWS_A_HOLE, NUM_CUTOUT_DRAWS, cut_out, draw_ratio, mix
+from utils.data.image.decoding import LabelledImage
 from utils.data.randomness import sample_generator
 
 

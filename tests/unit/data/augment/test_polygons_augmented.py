@@ -10,8 +10,7 @@ from benchmarks.paste_and_warp import plain_augment
 from tests.outlines import make_polygons
 from utils.data.augment.copy_paste import CopyPaste
 from utils.data.augment.sample import Augmentation, augment, draw_augmentation
-from utils.data.image.decoding import average_squares, choose_reduction
-from utils.data.image.labelled import LabelledImage, SourceImage
+from utils.data.image.decoding import LabelledImage, SourceImage, average_squares, choose_reduction
 from utils.data.randomness import sample_generator
 from utils.strengths import AugmentConfig
 

@@ -8,10 +8,16 @@ import pytest
 
 from tests.shared_files import shared_path
 from utils.data.augment import sample as augment_module
-from utils.data.augment.finishing import change_hsv, flip_left_right, flip_up_down
 from utils.data.augment.geometry import Warp
-from utils.data.augment.sample import Augmentation, MixedScene, draw_augmentation
-from utils.data.image.labelled import LabelledImage, SourceImage
+from utils.data.augment.sample import (
+    Augmentation,
+    MixedScene,
+    change_hsv,
+    draw_augmentation,
+    flip_left_right,
+    flip_up_down,
+)
+from utils.data.image.decoding import LabelledImage, SourceImage
 from utils.data.randomness import sample_generator
 from utils.strengths import AugmentConfig
 

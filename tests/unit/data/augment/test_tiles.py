@@ -9,8 +9,7 @@ import pytest
 from benchmarks.paste_and_warp import plain_augment
 from utils.data.augment.canvas import NUM_TILES, canvas_of_nine, mosaic_canvas, single_canvas
 from utils.data.augment.sample import augment, draw_augmentation
-from utils.data.image.decoding import average_squares, choose_reduction
-from utils.data.image.labelled import LabelledImage, SourceImage
+from utils.data.image.decoding import LabelledImage, SourceImage, average_squares, choose_reduction
 from utils.data.randomness import sample_generator
 from utils.strengths import AugmentConfig
 

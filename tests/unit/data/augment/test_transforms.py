@@ -12,7 +12,7 @@ from tests.outlines import make_polygons
 from utils.cli.train_config import parse_train_flags
 from utils.data.augment import transforms
 from utils.data.augment.transforms import require_transforms, transform
-from utils.data.image.labelled import LabelledImage
+from utils.data.image.decoding import LabelledImage
 from utils.errors import UserError
 from utils.transform_list import KNOWN, read_transforms
 

@@ -9,7 +9,7 @@ import pytest
 from backend.processes import Process
 from tests.outlines import make_polygons
 from tests.unit.data.batch_digest import EVERYTHING, digest
-from utils.data.image.labelled import LabelledImage
+from utils.data.image.decoding import LabelledImage
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainRecipe
 from utils.data.loading.items import MaskItems, complete_outlines

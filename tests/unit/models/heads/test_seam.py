@@ -10,7 +10,7 @@ import yaml
 from backend import autograd, nn, ops
 from models.detector import Detector
 from models.graph import parse_model
-from models.heads.anchor.ciou import complete_iou
+from models.heads.anchor.boxes import complete_iou
 from models.heads.anchor.head import AnchorHead
 from models.heads.base import Head
 from models.training.outputs import columns_of

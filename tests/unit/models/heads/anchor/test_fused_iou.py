@@ -13,7 +13,7 @@ import pytest
 from backend import autograd, fused, ops
 from backend.proof import is_proved
 from models.heads.anchor import ciou
-from models.heads.anchor.ciou import choose_box_iou, complete_iou
+from models.heads.anchor.boxes import choose_box_iou, complete_iou
 from tests.losses import arrays_of
 from tests.unit.models.heads.anchor.test_loss import NO_TARGETS, make_loss, raw_maps
 from utils.data.loading.batch import Targets

@@ -7,7 +7,7 @@ from backend import autograd, fused, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.anchor.assign import last_claims
-from models.heads.anchor.ciou import complete_iou
+from models.heads.anchor.boxes import complete_iou
 from models.heads.anchor.loss import DetectionLoss
 from tests.conformance.checks_fused import trade_off, with_trade_off
 from tests.shared_files import shared_path
