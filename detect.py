@@ -22,6 +22,7 @@ from utils.detect.media.finding import are_several, find_sources
 from utils.detect.pipeline.report import require_window
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED
+from utils.processes.interrupt import ending_at_termination
 from utils.weights.detecting import load_all_to_detect
 
 
@@ -36,7 +37,9 @@ def main() -> None:
     weights = load_all_to_detect(config.weights, config.runtime, several)
     from models.detection.job import run_detection
 
-    if run_detection(config, sources, weights):
+    with ending_at_termination():
+        num_broken = run_detection(config, sources, weights)
+    if num_broken:
         sys.exit(EXIT_FAILED)
 
 

@@ -28,12 +28,7 @@ from utils.processes.world import ALONE, World
 from utils.report.events import check_loggers
 from utils.run_folder import RunLock
 from utils.state.job import Job, Session, read_data, require_equal_data, train_loader
-from utils.state.resume import (
-    ResumePoint,
-    find_resume_point,
-    require_same_point,
-    resumed_config,
-)
+from utils.state.resume import ResumePoint, find_resume_point, require_same_point, resumed_config
 from utils.tasks.find import complete_flags, find_task, task_of_flags, without_effect
 from utils.weights.load import load_weights, stored_model
 

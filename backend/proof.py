@@ -16,7 +16,7 @@ log = logging.getLogger("models")
 def is_proved(
     path: str, implementation: str, run_fast: Probe, run_plain: Probe, tolerance: float
 ) -> bool:
-    """Return whether a fast path runs and gives the results of the plain one; one log line says so.
+    """Return whether a fast path runs and gives the results of the plain one; log it in one line.
 
     Args:
         path: what was asked for, and where.

@@ -102,23 +102,21 @@ class GrowingFile:
 
     def __init__(self, path: Path, file: BinaryIO, end: bytes) -> None:
         self._path, self._file, self._end = path, file, end
-        self.length = 0  # bytes of the pieces
+        self._length = 0  # bytes of the pieces
         self.add(b"")
 
     def add(self, piece: bytes) -> None:
         """Write a piece; OSError names the file."""
         with naming(self._path):
             try:
-                self._replace_end(piece)
-                self.length += len(piece)
+                self._write(piece + self._end)
             except BaseException:
-                # Also on a full disk: it was there before, so there is room for it.
-                self._replace_end(b"")
+                self._write(self._end)  # also on a full disk: it was there before
                 raise
+        self._length += len(piece)
 
-    def _replace_end(self, piece: bytes) -> None:
-        self._file.seek(self.length)
-        rest = memoryview(piece + self._end)
+    def _write(self, rest: bytes) -> None:
+        self._file.seek(self._length)
         while rest:
             rest = rest[self._file.write(rest) :]
         self._file.truncate()
@@ -126,14 +124,7 @@ class GrowingFile:
 
 @contextmanager
 def growing_file(path: Path, end: bytes = b"") -> Iterator[GrowingFile]:
-    """Yield a file that takes the place of `path` when the block ends.
-
-    Args:
-        end: what closes the file, as a bracket.
-
-    Raises:
-        OSError: it cannot be written; the error names it.
-    """
+    """Yield a file as `atomic_file`; `end` is what closes it, as a bracket."""
     with atomic_file(path, buffering=0) as file:
         yield GrowingFile(path, file, end)
 

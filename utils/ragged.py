@@ -41,11 +41,6 @@ class Ragged(NamedTuple):
         """How many rows there are, K; `len` is that of the tuple."""
         return len(self.lengths)
 
-    def row(self, index: int) -> np.ndarray:
-        """Return one row, a view (N,)."""
-        end = int(self.lengths[: index + 1].sum())
-        return self.values[end - int(self.lengths[index]) : end]
-
     def rows(self) -> list[np.ndarray]:
         """Return all rows, as views."""
         return np.split(self.values, np.cumsum(self.lengths)[:-1]) if len(self.lengths) else []

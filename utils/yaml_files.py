@@ -21,8 +21,9 @@ from utils.errors import UserError, brief
 from utils.project import PROJECT
 from utils.regular_files import read_bytes
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 22
 MAX_DEPTH = 32
+MAX_NODES = 300_000  # values and keys; an alias counts as all that it stands for
 MAX_NUMBER_LENGTH = 64  # characters
 LARGEST_INTEGER = 2**63 - 1
 
@@ -120,6 +121,8 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self._events: Iterator[Any] = yaml.parse(text, yaml.CSafeLoader)
+        self._anchors: dict[str | None, tuple[Any, int]] = {}  # a value and its number of nodes
+        self._nodes = 0
         self._place: list[str | int] = []  # keys and positions, from the outside
 
     def document(self) -> Any:
@@ -140,11 +143,26 @@ class _Reader:
         return ValueError(f"{place}: {text}")
 
     def _value(self, event: Any) -> Any:
-        if isinstance(event, yaml.ScalarEvent):
-            return self._scalar(event)
-        if isinstance(event, yaml.AliasEvent):  # a few of them can stand for a billion values
-            raise self._refused(event, f"the alias {brief(event.anchor)} is not accepted; repeat "
-                "the value in its place")  # fmt: skip
+        before = self._nodes
+        self._nodes += 1
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in self._anchors:
+                name = brief(event.anchor)
+                raise self._refused(event, f"the alias {name} has no anchor that ends before it")
+            value, nodes = self._anchors[event.anchor]
+            self._nodes += nodes
+        elif isinstance(event, yaml.ScalarEvent):
+            value = self._scalar(event)
+        else:
+            value = self._collection(event)
+        if self._nodes > MAX_NODES:
+            raise self._refused(
+                event, f"more than {MAX_NODES:,} values; an alias counts as all it stands for"
+            )
+        self._anchors[event.anchor] = value, self._nodes - before
+        return value
+
+    def _collection(self, event: Any) -> Any:
         is_list = isinstance(event, yaml.SequenceStartEvent)
         own = "seq" if is_list else "map"
         if event.tag not in (None, "!", f"tag:yaml.org,2002:{own}"):
@@ -175,7 +193,8 @@ class _Reader:
         return values
 
     def _key(self, event: Any) -> str | int:
-        key: Any = self._value(event) if isinstance(event, yaml.ScalarEvent) else []
+        is_simple = isinstance(event, yaml.ScalarEvent | yaml.AliasEvent)
+        key: Any = self._value(event) if is_simple else []
         if not isinstance(key, (str, int)) or isinstance(key, bool):
             raise self._refused(
                 event, f"the key {brief(key)} is not text or a whole number; put it in quotes"

@@ -16,7 +16,6 @@ from utils.detect.pipeline.report import Done, RunReport, Window
 from utils.detect.results.run_files import RunFiles
 from utils.detect.tracker import SourceTrackers
 from utils.errors import UserError
-from utils.processes.interrupt import ending_at_termination
 from utils.run_folder import create_run_folder
 from utils.text import say
 from utils.weights.detecting import Weights
@@ -45,7 +44,7 @@ def run_detection(
     log.info("weights: %s; source: %s", " ".join(config.weights), report.sources)
     add = with_window(report.add, config)
     try:
-        with ending_at_termination(), report, RunFiles(folder, config, class_names) as files:
+        with report, RunFiles(folder, config, class_names) as files:
             pipeline = Pipeline(detector, class_names, files, add, config.batch_size, track)
             pipeline.run(sources)
     except (KeyboardInterrupt, SystemExit):

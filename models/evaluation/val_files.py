@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from utils.atomic_files import atomic_text_file
 from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
+from utils.data.sources.label_lines import label_lines
 from utils.data.sources.samples import Sample
+from utils.detections import Detections, GroundTruth, Segmentations
 from utils.errors import UserError
-from utils.evaluation.coco.results_file import CocoMaskResults, CocoResults
 from utils.evaluation.legacy import LegacyEvaluator
 from utils.evaluation.masks import legacy_masks
 from utils.text import count
@@ -21,17 +23,11 @@ class ValFiles(NamedTuple):
     Attributes:
         annotations: reads the objects of samples in COCO's file, for --annotations; UserError for
             a file that is not as it should be.
-        coco_results: makes what writes predictions.json, for --save-json.
         legacy: makes what measures YOLOv5's own figures, for --legacy-metric.
     """
 
     annotations: Callable[[Path, Sequence[Sample], Sequence[str]], CocoAnnotations]
-    coco_results: Callable[[Sequence[str], Sequence[Sample]], CocoResults]
     legacy: Callable[[Sequence[str]], Any]
-
-
-def _of_boxes(class_names: Sequence[str], samples: Sequence[Sample]) -> CocoResults:
-    return CocoResults(class_names, [sample.image_path for sample in samples])
 
 
 def _mask_annotations(
@@ -48,6 +44,45 @@ def _mask_annotations(
 
 
 VAL_FILES: dict[str, ValFiles] = {
-    "detect": ValFiles(read_coco_annotations, _of_boxes, LegacyEvaluator),
-    "segment": ValFiles(_mask_annotations, CocoMaskResults, legacy_masks),
+    "detect": ValFiles(read_coco_annotations, LegacyEvaluator),
+    "segment": ValFiles(_mask_annotations, legacy_masks),
 }
+
+
+class LabelFiles:
+    """Lines of label files, added image by image and written together.
+
+    samples: those of the images; scores: whether lines have them.
+    """
+
+    def __init__(self, samples: Sequence[Sample], scores: bool) -> None:
+        self._samples, self._scores = samples, scores
+        self._lines: dict[int, list[str]] = {}
+
+    def add(
+        self, image_id: int, found: Detections | Segmentations, ground_truth: GroundTruth
+    ) -> None:
+        """Add what is found in the image at this index of samples, in its pixels."""
+        sample = self._samples[image_id]
+        self._lines[image_id] = label_lines(found, (sample.height, sample.width), self._scores)
+
+    def write(self, folder: Path) -> None:
+        """Write the files into a folder that is made; without detections there is no file.
+
+        Of several images of one name the second gets NAME-2.txt.
+        """
+        folder.mkdir(exist_ok=True)
+        taken: set[str] = set()
+        for index, sample in enumerate(self._samples):
+            name, number = sample.image_path.stem, 1
+            while name in taken:
+                number += 1
+                name = f"{sample.image_path.stem}-{number}"
+            taken.add(name)
+            path = folder / f"{name}.txt"
+            lines = self._lines.get(index)
+            if not lines:  # nor does one of an earlier run in this folder stay
+                path.unlink(missing_ok=True)
+                continue
+            with atomic_text_file(path) as file:
+                file.writelines(f"{line}\n" for line in lines)

@@ -15,10 +15,11 @@ import numpy as np
 import backend
 from backend.checks import CPU
 from models.evaluation.evaluate import Validation, evaluate, evaluate_tiled
-from models.evaluation.val_files import VAL_FILES, ValFiles
+from models.evaluation.val_files import VAL_FILES, LabelFiles, ValFiles
 from models.heads.base import Sink
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import (
+    Weights,
     make_predictor,
     suppression_settings,
     with_size,
@@ -33,7 +34,7 @@ from utils.data.sources.samples import Sample, SampleTable, table_of
 from utils.data.sources.splits import only_classes
 from utils.detections import GroundTruth
 from utils.errors import UserError
-from utils.evaluation.label_files import LabelFiles
+from utils.evaluation.coco.results_file import CocoResults
 from utils.processes import watchdog
 from utils.processes.cores import loader_workers
 from utils.processes.world import World
@@ -42,7 +43,6 @@ from utils.report.plots.results import StudyRow, plot_study, study_sizes, write_
 from utils.report.task_reports import REPORTS
 from utils.run_folder import create_run_folder
 from utils.text import count, printable, say
-from utils.weights.detecting import Weights
 
 log = logging.getLogger("val")
 
@@ -77,7 +77,7 @@ def run_validation(
         log.warning("the weights were trained for classes with other names: %s", trained)
     log.info(backend.device.describe(device))
     files = VAL_FILES.get(task.name)
-    coco_results = files.coco_results(class_names, samples) if files and config.save_json else None
+    coco_results = CocoResults(class_names, samples) if config.save_json else None
     legacy = files.legacy(class_names) if files and config.legacy_metric else None
     labels = LabelFiles(samples, config.save_conf) if config.save_txt else None
     objects_of = None

@@ -17,7 +17,7 @@ from utils.data.loading.items import items_of
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import read_ahead
 from utils.data.sources.samples import Sample
-from utils.evaluation.nms import SuppressionSettings
+from utils.detections import SuppressionSettings
 from utils.export.metadata import MASKS, PIXELS, Metadata
 from utils.export.quantization import Calibration
 

@@ -13,7 +13,6 @@ from utils.processes.start import start_command
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
-import dataclasses
 import signal
 import subprocess
 import sys
@@ -21,7 +20,6 @@ from pathlib import Path
 
 import backend
 from utils.atomic_files import atomic_file
-from utils.cli.flags import as_words
 from utils.errors import UserError, WorkerError
 from utils.export.config import ExportConfig, parse_export_flags
 from utils.processes.command import run_command
@@ -42,9 +40,8 @@ def write_graph(config: ExportConfig, path: Path) -> None:
         UserError: as that process says.
         WorkerError: it failed or was ended; the text has its traceback.
     """
-    words = as_words(dataclasses.replace(config, backend=None))
     done = subprocess.run(
-        [sys.executable, "-m", MODULE, str(path), *words],
+        [sys.executable, "-m", MODULE, str(path), *config.words()],
         cwd=PROJECT,
         stdin=subprocess.DEVNULL,
         capture_output=True,

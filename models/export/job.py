@@ -39,8 +39,8 @@ from utils.atomic_files import atomic_file
 from utils.data.image.view import view_of
 from utils.data.sources.needed_labels import check_labels_to_score
 from utils.data.sources.samples import table_of
+from utils.detections import SuppressionSettings
 from utils.errors import UserError
-from utils.evaluation.nms import SuppressionSettings
 from utils.export.config import ExportConfig
 from utils.export.formats import (
     FORMATS,

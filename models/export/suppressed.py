@@ -20,7 +20,7 @@ from backend.onnx.recording import (
     constant,
     size_tensor,
 )
-from utils.evaluation.nms import SuppressionSettings
+from utils.detections import SuppressionSettings
 
 # OpenVINO removes a box whose IoU is the threshold: at 0 all but one.
 LEAST_IOU = float(np.finfo(np.float32).tiny)

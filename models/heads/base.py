@@ -61,8 +61,7 @@ class WholeBatch:
     Attributes:
         num_images, targets: of all pieces.
         done: images of the pieces before.
-        over_ranks: what the loss has learnt of the other ranks. It asks them once per batch, into
-            however many pieces a rank cuts its part.
+        over_ranks: counts over all ranks, which the loss gathers once per batch.
     """
 
     num_images: int
@@ -77,21 +76,21 @@ def loss_dtype(raw: Tensor) -> str:
 
 
 class BatchParts(NamedTuple):
-    """The fractions of the batch that a rank or a piece has: factors of its means, on the device.
+    """The fractions of the batch in a rank or a piece: factors of its means, on the device.
 
     A mean over its rows times its fraction of all rows, summed over ranks and pieces, is the mean
     over all rows; the mean of the means is not.
     """
 
-    images: Tensor  # 0-d: of the batch's images, those of the piece
-    positives: Tensor  # (L,): of each level's positives, those of the piece; 0 of none
+    images: Tensor  # 0-d: fraction of the batch's images
+    positives: Tensor  # (L,): fraction of each level's positives; 0 of none
     total: Tensor  # 0-d: images of the batch times ranks: gradients are averaged over the ranks
 
 
 def batch_parts(
     own: Sequence[int], all_pieces: Sequence[int], whole: WholeBatch | None, dtype: str, device: str
 ) -> BatchParts | None:
-    """Return the fractions of this rank's piece; None if it is all of the batch.
+    """Return the fractions in this rank's piece; None if it is the whole batch.
 
     Every rank calls it for every batch.
 
@@ -154,7 +153,7 @@ class Loss(Protocol):
 
 
 class PassImages(NamedTuple):
-    """The images of the next forward pass of a training, for what a head draws for them."""
+    """The images of the next training pass, for which a head may draw random numbers."""
 
     seed: int  # of the run
     batch_number: int  # from the start of training
@@ -229,24 +228,24 @@ class Head(nn.Module, ABC):
 
     @classmethod
     def yaml_values(cls, document: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what the head's YAML args may name, checked; UserError for a wrong value."""
+        """Return the values that YAML args of the head may name; UserError for a wrong one."""
         return {}
 
     @classmethod
     @abstractmethod
     def plan(cls, request: LayerRequest) -> LayerPlan:
-        """Return how the layer is made; UserError for args that it does not take."""
+        """Return the plan of the layer; UserError for args that it does not take."""
 
     @abstractmethod
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
         """Return raw outputs of feature maps (B, C_i, H_i, W_i)."""
 
     def initial_biases(self) -> Mapping[str, np.ndarray]:
-        """Return what is added to drawn parameters, by their names in the head."""
+        """Return what is added to drawn biases at first, by parameter names in the head."""
         return {}
 
     def draw(self, images: PassImages) -> None:
-        """Draw what is random about the next pass of a training."""
+        """Draw the random numbers of the next training pass."""
 
     @abstractmethod
     def make_loss(self, settings: LossSettings) -> Loss:
@@ -254,14 +253,14 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def decode(self, raw: Sequence[Tensor]) -> Tensor:
-        """Return all that is predicted for each image, (B, N, ...), on the device."""
+        """Return all predictions of each image, (B, N, ...), on the device."""
 
     @abstractmethod
     def decode_above(self, raw: Sequence[Tensor], confidence_threshold: float) -> list[Any]:
-        """Return of each image what may count as found, on the host, as `finish` takes it."""
+        """Return the candidates of each image, on the host, in the form that `finish` takes."""
 
     def join_passes(self, raw: Sequence[Any], width: int, confidence_threshold: float) -> list[Any]:
-        """Return what `decode_above` does, of what the network returned in each of `passes`.
+        """Return the candidates of each image from the raw outputs of all `passes`.
 
         Args:
             width: of the images, pixels.
@@ -269,17 +268,20 @@ class Head(nn.Module, ABC):
         raise NotImplementedError
 
     def of_best_class(self, decoded: Any) -> Any:
-        """Return rows of `decode_above` as one of a single class has them: the best one's score."""
+        """Return candidates as a model of one class has them: with the score of the best class."""
         raise NotImplementedError
 
     @abstractmethod
     def finish_images(
         self, decoded: Sequence[Any], places: Sequence[Letterbox], settings: SuppressionSettings
     ) -> list[Any]:
-        """Return what is found in each image of `decode_above`, in the image's own pixels: a
-        NamedTuple of arrays and `utils/ragged.py::Ragged`, all with a row for each thing found.
+        """Return what is found in each image, in its own pixels: a NamedTuple of arrays and
+        `utils/ragged.py::Ragged`, all with a row for each thing found.
 
-        Only on the host: whatever asks the framework for a result waits for all that is queued.
+        It must not touch the device, where reading a result waits for all queued work.
+
+        Args:
+            decoded: candidates, as of `decode_above`.
         """
 
     def finish(self, decoded: Any, letterbox: Letterbox, settings: SuppressionSettings) -> Any:

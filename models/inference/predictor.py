@@ -17,7 +17,7 @@ from utils.detections import SuppressionSettings
 from utils.errors import UserError, brief
 from utils.text import printable
 from utils.weights.checkpoint import Checkpoint
-from utils.weights.detecting import Weights
+from utils.weights.detecting import Weights as Weights
 
 # Modules with a function `predictor_of`, which makes a predictor of weights that are no checkpoint.
 WINGS = ("models.export.exported",)
@@ -121,15 +121,20 @@ def with_size(config: AnyConfig, predictor: Predictor, weights: Sequence[Weights
     size = config.image_size
     if not config.is_size_given:
         size = predictor.head.task.input_size(weights[0].trained_size, size)
+    size = accepted_size(size, predictor)
+    return dataclasses.replace(config, image_size=size, is_size_given=True)
+
+
+def accepted_size(size: int, predictor: Predictor) -> int:
+    """Return --img, or the only size that an exported file takes; UserError as `with_size`."""
     if predictor.fixed_size is None:
         require_image_size(size, predictor.stride, trains=False)
-    else:
-        height, width = predictor.fixed_size
-        longest = max(height, width)
-        if size not in (longest, DetectionConfig.image_size):
-            raise UserError(
-                f"--img {size}: the exported file takes only images of {height} x {width} px "
-                "(height x width); leave --img out, or export it with --dynamic"
-            )
-        size = longest
-    return dataclasses.replace(config, image_size=size, is_size_given=True)
+        return size
+    height, width = predictor.fixed_size
+    longest = max(height, width)
+    if size not in (longest, DetectionConfig.image_size):
+        raise UserError(
+            f"--img {size}: the exported file takes only images of {height} x {width} px "
+            "(height x width); leave --img out, or export it with --dynamic"
+        )
+    return longest

@@ -5,42 +5,48 @@ The checks and the threshold of the fit are those of the public YOLOv5.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from models.graph import ModelSpec, parse_model, plan_layers
 from utils.cli.hyperparameters import Hyperparameters
-from utils.cli.recipe_config import RecipeConfig
-from utils.data.anchors.fit import Fit, fit_anchors, measure_fit
+from utils.data.anchors.fit import Fit, fit_anchors, label_sizes, measure_fit
 from utils.errors import UserError
+from utils.json_files import parse_json
+from utils.state.job import Job
 
 ENOUGH_RECALL = 0.98  # above it, anchors are kept
 
 log = logging.getLogger("train")
 
 
-def with_anchors(
-    document: Mapping[str, Any],
-    strides: Sequence[int],
-    sizes_wh: np.ndarray,
-    hyp: Hyperparameters,
-    config: RecipeConfig,
-) -> Mapping[str, Any]:
-    """Return a model document with the anchors to train with; one without anchors as it is.
-
-    Args:
-        strides: of the maps that the head takes.
-        sizes_wh: (N, 2) of the boxes of all labels, pixels.
+def fit_to_labels(spec: ModelSpec, job: Job) -> ModelSpec:
+    """Return the model with anchors that fit the labels of a new training; all ranks get one.
 
     Raises:
-        UserError: the flags keep the anchors, and others are asked for.
+        UserError: --noautoanchor keeps the anchors, and others are asked for.
     """
+    fitted, world = "", job.session.world
+    if world.process.is_main:  # one process decides: another's processor may round otherwise
+        fitted = json.dumps(with_anchors(spec, job))
+    document = parse_json(world.of_main(fitted))
+    return spec if document == spec.document else parse_model(document)
+
+
+def with_anchors(spec: ModelSpec, job: Job) -> Mapping[str, Any]:
+    """Return the document of a model with the anchors to train with; without any, as it is."""
+    document, config, hyp = spec.document, job.config, job.hyp
     if "anchors" not in document:
         return document
     anchors = document["anchors"]
     if not config.no_auto_anchor:
+        plans = plan_layers(spec)
+        strides = [plans[source].stride for source in spec.layers[-1].sources]
+        sizes_wh = label_sizes(job.data.train, config.image_size)
         anchors = choose_anchors(anchors, strides, sizes_wh, hyp, config.seed)
     elif number_to_fit(anchors, hyp):
         raise UserError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,7 +23,7 @@ from models.graph import (
 )
 from models.heads.base import LossSettings
 from models.stored import spec_of_weights
-from models.training.autoanchor import with_anchors
+from models.training.autoanchor import fit_to_labels
 from models.training.ema import ModelEMA
 from models.training.execution import choose_execution, choose_step_threads
 from models.training.multi_scale import MultiScale
@@ -35,10 +34,8 @@ from models.training.step_watch import LossScale, StepWatch
 from models.training.updates import choose_updates
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
-from utils.data.anchors.fit import label_sizes
 from utils.data.loading.quads import QUAD
 from utils.errors import UserError
-from utils.json_files import parse_json
 from utils.processes.host_memory import keep_freed_images, keep_freed_memory
 from utils.report.console import EpochTable
 from utils.state.job import Job
@@ -107,22 +104,6 @@ def build_model(
         keep_anchors = bool(config.cfg) or spec is not asked
         transfer_weights(model, start, class_names, keep_anchors, config.remap_classes)
     return model
-
-
-def fit_to_labels(spec: ModelSpec, job: Job) -> ModelSpec:
-    """Return the model with anchors that fit the labels of a new training; all ranks get one.
-
-    Raises:
-        UserError: the flags do not go with what the anchors need.
-    """
-    plans = plan_layers(spec)
-    strides = [plans[source].stride for source in spec.layers[-1].sources]
-    fitted, world = "", job.session.world
-    if world.process.is_main:  # one process decides: another's processor may round otherwise
-        sizes_wh = label_sizes(job.data.train, job.config.image_size)
-        fitted = json.dumps(with_anchors(spec.document, strides, sizes_wh, job.hyp, job.config))
-    document = parse_json(world.of_main(fitted))
-    return spec if document == spec.document else parse_model(document)
 
 
 def spec_to_train(config: TrainConfig, start: Checkpoint | None, num_classes: int) -> ModelSpec:

@@ -62,7 +62,7 @@ nc: 2
 names: {0: cat, 1: dog}
 download: https://example.com/a.zip
 """
-ALIASES = b"names: &n [cat, dog]\nother: *n\ntrain: images\nval: images\nnc: 2\n"
+SECOND_YAML = b"names: [cat, dog]\nother: x\ntrain: images\nval: images\nnc: 2\n"
 
 COCO = {
     "images": [{"id": 7, "file_name": "a.jpg", "width": 48, "height": 32}],
@@ -190,7 +190,7 @@ def write_search() -> list[bytes]:
 
 
 _READERS = {
-    "dataset-yaml": Reader(read_dataset, lambda: [DATASET, ALIASES], "data.yaml", YAML_TOKENS),
+    "dataset-yaml": Reader(read_dataset, lambda: [DATASET, SECOND_YAML], "data.yaml", YAML_TOKENS),
     "hyperparameters": Reader(
         read_hyperparameters,
         lambda: [path.read_bytes() for path in sorted((PROJECT / "data/hyps").glob("*.yaml"))],

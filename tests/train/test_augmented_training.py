@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from models.heads.anchor.head import AnchorHead
 from models.training import outputs
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import StopAt, folder_of, start
 from utils.errors import UserError
 from utils.processes.suspend import Suspended
+from utils.report.task_reports import REPORTS
 from utils.weights.checkpoint import load_checkpoint
 
 TRANSFORMS = "GaussNoise: {p: 0.5}\nHorizontalFlip: {p: 0.5}\n"
@@ -30,7 +30,7 @@ def flags(tmp_path, monkeypatch):
     """train.py's flags: three epochs, the last without mosaics, of six batches of two images."""
     for name in ("plot_start", "plot_batch", "plot_results"):
         monkeypatch.setattr(outputs, name, lambda *arguments: None)
-    monkeypatch.setattr(AnchorHead, "plot", lambda *arguments: None)
+    monkeypatch.setitem(REPORTS, "detect", REPORTS["detect"]._replace(plot=lambda *arguments: None))
     (tmp_path / "transforms.yaml").write_text(TRANSFORMS)
     data = write_small_dataset(tmp_path)
     for path in (data.parent / "labels" / "train").glob("*.txt"):

@@ -14,6 +14,7 @@ from tests.train.test_resume import die
 from utils.errors import UserError
 from utils.processes.suspend import Suspended
 from utils.report.stage_timer import StageTimer
+from utils.report.task_reports import REPORTS
 from utils.weights.checkpoint import load_checkpoint
 
 EPOCHS, BOUNDARIES = 5, 3  # of two batches and one of the validation an epoch
@@ -38,7 +39,7 @@ def no_pictures():
     with pytest.MonkeyPatch.context() as patch:
         for name in PLOTS:
             patch.setattr(outputs, name, lambda *arguments: None)
-        patch.setattr(AnchorHead, "plot", lambda *arguments: None)
+        patch.setitem(REPORTS, "detect", REPORTS["detect"]._replace(plot=lambda *arguments: None))
         yield
 
 
@@ -138,7 +139,7 @@ def test_hours_count_over_all_parts_and_without_validations_the_last_epoch_has_o
 def test_nosave_leaves_the_last_weights_and_noplots_no_image(flags, monkeypatch, capsys):
     for name in PLOTS:
         monkeypatch.setattr(outputs, name, die)
-    monkeypatch.setattr(AnchorHead, "plot", die)
+    monkeypatch.setitem(REPORTS, "detect", REPORTS["detect"]._replace(plot=die))
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # an import of it fails

@@ -7,7 +7,6 @@ import yaml
 import duet
 from backend import ops
 from models.detector import grey_of
-from models.heads.anchor.head import AnchorHead
 from models.stored import detector_of_weights
 from models.training import outputs
 from tests.equal_runs import assert_equal_runs
@@ -16,6 +15,7 @@ from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.errors import UserError
 from utils.processes.suspend import Suspended
 from utils.project import PROJECT
+from utils.report.task_reports import REPORTS
 from utils.weights.load import load_weights
 
 # A block of each kind, of strides to 64, on grey images.
@@ -50,7 +50,7 @@ def no_pictures():
     with pytest.MonkeyPatch.context() as patch:
         for name in ("plot_start", "plot_batch", "plot_results"):
             patch.setattr(outputs, name, lambda *arguments: None)
-        patch.setattr(AnchorHead, "plot", lambda *arguments: None)
+        patch.setitem(REPORTS, "detect", REPORTS["detect"]._replace(plot=lambda *arguments: None))
         yield
 
 

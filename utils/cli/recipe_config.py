@@ -12,13 +12,11 @@ from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters
 from utils.cli.run_config import RunConfig
 from utils.errors import UserError
 from utils.strengths import AugmentConfig
-from utils.text import count
 from utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
 
 MAX_SEED = 2**63 - 1
 OPTIMIZERS = ("SGD", "Adam", "AdamW")
 require_seed = whole_from(0, MAX_SEED)
-QUAD_IMAGES = 4
 LARGEST_MASK_RATIO = 32  # the smallest --img has one pixel then
 APART = (
     ("rect", "quad", "--quad joins four images of one shape"),
@@ -116,20 +114,6 @@ class RecipeConfig(RunConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_apart(self, APART)
-        self._require_quads(1)
-
-    def check_processes(self, number: int) -> None:
-        self._require_quads(number)
-
-    def _require_quads(self, processes: int) -> None:
-        divisor = QUAD_IMAGES * processes
-        if self.quad and self.batch_size > 0 and self.batch_size % divisor:  # -1 is measured
-            fitting = max(round(self.batch_size / divisor), 1) * divisor
-            of_all = f" in {count(processes, 'process', 'processes')}" if processes > 1 else ""
-            raise UserError(
-                f"--quad with --batch-size {self.batch_size}{of_all}: it must be divisible by "
-                f"{divisor}; use {fitting}"
-            )
 
     def augmentation(self, hyp: Hyperparameters) -> AugmentConfig:
         """Return how strongly samples are changed, with what, and in which epochs."""

@@ -27,6 +27,7 @@ LAYOUTS = ("auto", "contiguous", "channels-last")
 NEWEST, AUTO = "newest", "auto"  # of --resume, besides a folder or file
 TASK_NAMES = ("detect", "segment", "classify")  # of utils/tasks/table.py, which needs this module
 AUTO_BATCH = -1  # of --batch-size: measured
+QUAD_IMAGES = 4
 APART = (
     ("image_weights", "no_val", "images are weighed by the figures of each validation"),
     ("evolve", "no_save", "a search keeps its best weights"),
@@ -128,6 +129,7 @@ class TrainConfig(RecipeConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_apart(self, APART)
+        self.check_processes(1)
         if self.no_save and self.save_period > 0:
             raise UserError(
                 "--nosave keeps only the last weights, --save-period those of other epochs; give "
@@ -139,14 +141,15 @@ class TrainConfig(RecipeConfig):
             raise UserError("--micro-batch needs the number of images in --batch-size, not -1")
 
     def check_processes(self, number: int) -> None:
-        super().check_processes(number)
-        if self.batch_size != AUTO_BATCH and self.batch_size % number:
-            lower = self.batch_size // number * number
-            fitting = [str(size) for size in (lower, lower + number) if size]
+        divisor = number * (QUAD_IMAGES if self.quad else 1)
+        if self.batch_size != AUTO_BATCH and self.batch_size % divisor:
+            processes = count(number, "process", "processes")
+            whose = f" is the number of images of all {processes} together and"
+            lower = self.batch_size // divisor * divisor
+            fitting = [str(size) for size in (lower, lower + divisor) if size]
             raise UserError(
-                f"--batch-size {self.batch_size} is the number of images of all "
-                f"{count(number, 'process', 'processes')} together and must be divisible by it; "
-                f"use {' or '.join(fitting)}"
+                f"--batch-size {self.batch_size}{whose if number > 1 else ''} must be divisible by "
+                f"{divisor}{' with --quad' if self.quad else ''}; use {' or '.join(fitting)}"
             )
         if number > 1:
             require_apart(self, APART_IN_SEVERAL_PROCESSES)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backend.select import FRAMEWORKS
 from utils.cli.absent_flags import EXPORT
 from utils.cli.flags import (
     add_flags,
+    as_words,
     check_flags,
     flag,
     flags_of,
@@ -155,6 +156,10 @@ class ExportConfig:
             self.confidence_threshold, self.iou_threshold, self.class_agnostic,
             max_detections=self.top_all, multi_label=False,
         )  # fmt: skip
+
+    def words(self) -> list[str]:
+        """Return the command line of these settings, for the process that writes the graph."""
+        return as_words(replace(self, backend=None))
 
     @property
     def precision(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -160,13 +160,8 @@ def _metadata_of(model: Any, given: Any, kind: str) -> Metadata:
     if len(model.metadata_props) > MOST_TEXTS:
         raise UserError(f"its metadata has {len(model.metadata_props):,} texts")
     texts = {entry.key: entry.value for entry in model.metadata_props}
-    if not is_foreign(texts):
-        return metadata_of(texts)
-    graph = model.graph
-    made = {name: node.op_type for node in graph.node for name in node.output}
-    last = made.get(graph.output[0].name, "") if graph.output else ""
-    outputs = [_free_shape(output) for output in graph.output]
-    return foreign_metadata(texts, _free_shape(given), kind, outputs, last)
+    is_public = "names" in texts and "class_names" not in texts
+    return foreign_metadata(texts, model.graph, given, kind) if is_public else metadata_of(texts)
 
 
 def _free_shape(value: Any) -> list[int | None]:
@@ -231,38 +226,27 @@ FORMS = {  # by the dimensions of the outputs
 }
 
 
-def is_foreign(texts: Mapping[str, str]) -> bool:
-    """Return whether metadata are those of the public exporter, not ours."""
-    return "names" in texts and "class_names" not in texts
-
-
-def foreign_metadata(
-    texts: Mapping[str, str],
-    shape: Sequence[int | None],
-    kind: str,
-    outputs: Sequence[Sequence[int | None]],
-    last: str = "",
-) -> Metadata:
+def foreign_metadata(texts: Mapping[str, str], graph: Any, given: Any, kind: str) -> Metadata:
     """Return the metadata of such a file in our form.
 
     Args:
-        shape, kind: of the input, with None for a free size, and its NumPy type.
-        outputs: their shapes.
-        last: the operator that makes the first of them.
+        given, kind: the input of the graph, and its NumPy type.
 
     Raises:
         UserError: a text that is wrong, or a graph that is no model of the public YOLOv5.
     """
+    shape, outputs = _free_shape(given), [_free_shape(output) for output in graph.output]
     names = _names(_value("names", texts["names"]))
     stride = _value("stride", texts.get("stride", "32"))
     form = FORMS.get(tuple(map(len, outputs)))
     if form is None or len(shape) != 4:
         raise UserError(
-            f"it takes {brief(list(shape))}, and it returns {brief(list(map(list, outputs)))}; a "
+            f"it takes {brief(shape)}, and it returns {brief(outputs)}; a "
             "model of the public YOLOv5 takes images (B, 3, H, W) and returns rows "
             "(B, N, 5 + classes), these and prototypes (B, M, h, w), or logits (B, classes)"
         )
-    if form.output == LOGITS and last == "Softmax":
+    made = {name: node.op_type for node in graph.node for name in node.output}
+    if form.output == LOGITS and made.get(graph.output[0].name) == "Softmax":
         raise UserError("it ends in Softmax; a classifier of the public YOLOv5 returns logits")
     task = str(_value("task", texts["task"])) if "task" in texts else form.task
     if task != form.task:
@@ -270,9 +254,7 @@ def foreign_metadata(
     batch, channels, height, width = shape
     free = height is None and width is None
     if channels != 3 or (height is None) != (width is None) or (free and batch is not None):
-        raise UserError(
-            f"it takes {list(shape)}; either all sizes must be fixed, or all but 3 free"
-        )
+        raise UserError(f"it takes {shape}; either all sizes must be fixed, or all but 3 free")
     side = form.example
     if isinstance(stride, int) and stride > 0:
         side = -(-side // stride) * stride

@@ -11,12 +11,16 @@ import numpy as np
 
 import backend
 from backend.checks import CPU
-from models.detector import require_image_size
 from models.evaluation.audit.audit_config import AuditConfig
 from models.evaluation.audit.findings import KINDS, LEAST_SCORE, NOTHING, WORTH, Auditor
 from models.evaluation.audit.report import WORDS, Audit, audit_page, summary, write_table
 from models.evaluation.evaluate import evaluate
-from models.inference.predictor import class_names_of, make_predictor
+from models.inference.predictor import (
+    Weights,
+    accepted_size,
+    class_names_of,
+    make_predictor,
+)
 from utils.atomic_files import atomic_text_file
 from utils.data.loading.items import items_of
 from utils.data.loading.loader import ValLoader
@@ -29,8 +33,6 @@ from utils.evaluation.nms import SuppressionSettings
 from utils.processes.cores import loader_workers
 from utils.run_folder import create_run_folder
 from utils.text import count, say
-from utils.weights.checkpoint import Checkpoint
-from utils.weights.transfer import match_classes
 
 # What lies far below any confidence counts as evidence too; a box counts for each of its classes.
 EVIDENCE = SuppressionSettings(LEAST_SCORE, max_detections=1000, multi_label=True)
@@ -58,7 +60,7 @@ def run_audit(
     config: AuditConfig,
     dataset: DatasetSpec,
     samples: Sequence[Sample],
-    weights: Sequence[Checkpoint],
+    weights: Sequence[Weights],
 ) -> None:
     """Detect in all images, compare with their labels, and write audit.html and audit.csv."""
     device = backend.device.resolve(config.device)
@@ -66,9 +68,9 @@ def run_audit(
     task = model.head.task
     if "audit" in task.refused:
         raise UserError(task.refused["audit"])
-    require_image_size(config.image_size, model.stride, trains=False)
+    accepted_size(config.image_size, model)
     in_dataset, in_model = share_classes(
-        config, dataset.class_names, weights[0].header.class_names, model.head.num_classes
+        config, dataset.class_names, weights[0].class_names, model.head.num_classes
     )
     lowest = WORTH if config.lowest_score is None else dict.fromkeys(KINDS, config.lowest_score)
     auditor = Auditor(lowest, in_model != NOTHING)
@@ -122,14 +124,16 @@ def share_classes(
             f"{data} has {count(len(class_names), 'class', 'classes')}, {weights} {num_known} "
             "without names; they must be equal, or convert the weights: docs/en/weights.md"
         )
-    pairs = match_classes(class_names, known)
-    if not len(pairs.new_index):
+    places = {name: index for index, name in reversed(list(enumerate(known)))}
+    in_model = np.array([places.get(name, NOTHING) for name in class_names], np.int64)
+    (shared,) = np.nonzero(in_model != NOTHING)
+    if not len(shared):
         raise UserError(
             f"{data} has the classes {brief(list(class_names))}, {weights} {brief(list(known))}; "
             "none has the same name in both: rename those of the dataset, or give other weights"
         )
-    in_dataset, in_model = np.full(num_known, NOTHING), np.full(len(class_names), NOTHING)
-    in_dataset[pairs.old_index], in_model[pairs.new_index] = pairs.new_index, pairs.old_index
+    in_dataset = np.full(num_known, NOTHING)
+    in_dataset[in_model[shared]] = shared
     if unknown := [name for name, index in zip(class_names, in_model, strict=True) if index < 0]:
         number = count(len(unknown), "class", "classes")
         text = "%s: not trained for %s of the dataset, whose labels are not judged: %s"

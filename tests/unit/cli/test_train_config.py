@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
-from utils.cli.recipe_config import QUAD_IMAGES
-from utils.cli.train_config import parse_train_flags, read_train_flags
+from utils.cli.train_config import QUAD_IMAGES, parse_train_flags, read_train_flags
 from utils.data.loading.quads import QUAD
 from utils.errors import UserError
 
@@ -90,8 +89,11 @@ def test_training_defaults_are_the_public_ones():
         (["--image-weights", "--repeat-factor", "0.1"], "--image-weights with --repeat-factor: "),
         (["--compile", "--multi-scale"], "--multi-scale with --compile: each size would be"),
         (["--compile", "--rect"], "--rect with --compile: each shape would be compiled anew"),
-        (["--quad", "--batch", "6"], "--quad with --batch-size 6: .* divisible by 4; use 8$"),
-        (["--quad", "--batch", "1"], "--quad with --batch-size 1: .* divisible by 4; use 4$"),
+        (
+            ["--quad", "--batch", "6"],
+            "--batch-size 6 .* by 4 with --quad; use 4 or 8$",
+        ),
+        (["--quad", "--batch", "1"], "--batch-size 1 must be divisible by 4 with --quad; use 4$"),
         (["--fraction", "0"], "--fraction 0; a number above 0 and up to 1 is needed"),
         (["--fraction", "nan"], "--fraction nan; a number above 0"),
         (["--repeat-factor", "1.5"], "--repeat-factor 1.5; a number from 0 to 1"),
@@ -136,7 +138,9 @@ def test_quads_need_four_images_of_each_process():
     config = parse_train_flags(["--quad", "--batch", "12"])
     config.check_processes(1)
     config.check_processes(3)
-    with pytest.raises(UserError, match="12 in 2 processes: .* divisible by 8; use 16$"):
+    with pytest.raises(
+        UserError, match="12 is .* of all 2 .* by 8 with --quad; use 8 or 16$"
+    ):
         config.check_processes(2)
     parse_train_flags(["--quad", "--batch-size", "-1"]).check_processes(2)
 

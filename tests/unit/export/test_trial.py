@@ -68,7 +68,8 @@ def refused(path: Path) -> str:
 
 @pytest.mark.parametrize("reason", GRAPHS)
 def test_too_much_memory_a_crash_and_a_hang_are_named(tmp_path, monkeypatch, reason):
-    monkeypatch.setattr(opening, "SECONDS", 3)
+    if "not ended" in reason:
+        monkeypatch.setattr(opening, "SECONDS", 5)  # else a slow start would count as a hang
     assert reason in refused(write(tmp_path / "a.onnx", *GRAPHS[reason]))
 
 

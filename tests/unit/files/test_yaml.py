@@ -8,18 +8,30 @@ import pytest
 import yaml
 
 from utils.errors import UserError
-from utils.yaml_files import MAX_DEPTH, read_yaml, write_yaml, yaml_text
+from utils.yaml_files import MAX_DEPTH, MAX_NODES, read_yaml, write_yaml, yaml_text
 
 SECONDS = 10  # for the largest file that is accepted; it takes about 2 on an idle machine
 
 
+def laughs(start: str, link: str, levels: int = 12) -> str:
+    """Nine times nine times ... the same value, by aliases."""
+    lines = [f"a0: &a0 {start}"]
+    for level in range(1, levels):
+        lines.append(f"a{level}: &a{level} " + link.format(f"*a{level - 1}"))
+    return "\n".join([*lines, f"names: *a{levels - 1}"])
+
+
 HOSTILE = {
-    "an alias": "a: &a [x]\nnames: *a",
+    "lists in lists": laughs("[x, x]", "[{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}]"),
+    "mappings in mappings": laughs("{x: y}", "{{p: {0}, q: {0}, r: {0}, s: {0}, t: {0}}}"),
     "a merge": "names: {<<: {a: 1}}",
+    "an alias in what it stands for": "names: &a [*a]",
+    "an alias of nothing": "names: *a",
     "brackets": "names: " + "[" * 100_000,
     "braces": "names: " + "{a: " * 3_000 + "}" * 3_000,
-    "indents": "\n".join(" " * level + "a:" for level in range(1_000)),
-    "many directives": "".join(f"%TAG !a{i}! b\n" for i in range(50_000)) + "---\nnames: []",
+    "indents": "\n".join(" " * level + "a:" for level in range(2_000)),
+    "many nodes": "names:\n" + "- a\n" * (MAX_NODES + 1),
+    "many directives": "".join(f"%TAG !a{i}! b\n" for i in range(200_000)) + "---\nnames: []",
     "two documents": "names: [a]\n---\nnames: [b]",
     "digits": "nc: " + "7" * 5_000,
     "a number beyond 64 bits": f"nc: {2**63}",
@@ -95,7 +107,9 @@ def test_plain_yaml_is_what_pyyaml_makes_of_it(tmp_path):
         folded: >-
           a
           b
-        named: &anchor {lr: 0.1, other: [1, 2]}
+        base: &base {lr: 0.1, other: &list [1, 2]}
+        own: *base
+        names: *list
     """.replace("null, ,", "null,")
     found = read(tmp_path, content)
     assert found == yaml.safe_load(content)

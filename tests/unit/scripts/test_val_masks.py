@@ -13,13 +13,13 @@ from pycocotools.cocoeval import COCOeval
 
 import val
 from models.evaluation import validation
-from models.heads.mask.head import MaskHead
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from tests.small import write_small_dataset
 from tests.tiny_tasks import with_polygons, write_tiny_segmenter
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.errors import DatasetError, UserError
+from utils.report.task_reports import REPORTS
 
 # COCO's decoder warns of NumPy 2's keyword `copy`.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")
@@ -52,7 +52,8 @@ def validate(inputs, tmp_path, monkeypatch, capsys):
 
     def run(*flags, plots=False):
         if not plots:  # they take most of the time
-            monkeypatch.setattr(MaskHead, "plot", lambda *arguments: None)
+            report = REPORTS["segment"]._replace(plot=lambda *arguments: None)
+            monkeypatch.setitem(REPORTS, "segment", report)
         project = ["--project", str(tmp_path), "--exist-ok"]
         monkeypatch.setattr("sys.argv", ["val.py", *inputs, *project, *map(str, flags)])
         val.main()

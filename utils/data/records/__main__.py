@@ -17,8 +17,6 @@ from utils.cli.flags import from_one, new_parser
 from utils.data.records.layout import MAX_RECORD_BYTES, SUFFIX, read_record, read_table
 from utils.data.records.packing import pack_samples
 from utils.data.records.record_images import RecordImage, read_index
-from utils.data.sources.annotated_images import AnnotatedImage
-from utils.data.sources.class_folders import ClassImage
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, dataset_yaml_text
 from utils.data.sources.image_source import ImageSource
@@ -95,7 +93,7 @@ def pack(flags: argparse.Namespace) -> None:
         if left_out := len(listed) - len(report.samples):
             log.warning("%s: %d of %s left out", split, left_out, count(len(listed), "image"))
         samples[split] = report.samples
-        annotated |= {x.path for x in listed if isinstance(x, (AnnotatedImage, ClassImage))}
+        annotated |= {x.path for x in listed if not isinstance(x, Path)}
     path = flags.out / f"{dataset.name}.yaml"
     pack_samples(samples, dataset.class_names, path, flags.file_mib * MIB, annotated)
     for split, packed in samples.items():

@@ -83,7 +83,7 @@ def as_classes(entry: Path, class_names: Sequence[str]) -> Path | ClassFolders:
 
     class_names: of the YAML, one of which such a folder has; () if it has none.
     """
-    if not entry.is_dir():
+    if not os.path.isdir(entry):  # nor refuses a name that is too long
         return entry
     found = _classes_in(entry)
     is_one = not found.isdisjoint(class_names) if class_names else bool(found)

@@ -18,7 +18,7 @@ from utils.data.sources.formats.format import AnnotatedFolder, Annotations
 from utils.data.sources.recognised import recognise, unrecognised_text
 from utils.errors import DatasetError
 from utils.project import PROJECT
-from utils.text import count, printable
+from utils.text import printable
 
 BUILT_IN = "shapes"
 BUILT_INS: dict[str, Callable[[Path], Path]] = {
@@ -90,28 +90,24 @@ def _annotated_names(dataset: DatasetSpec) -> tuple[str, ...]:
     All splits count, so that the numbers of the classes are the same whichever of them is read.
     """
     entries = dataset.entries
-    folders = [entry for entry in entries if isinstance(entry, AnnotatedFolder)]
-    found = [read_annotations(folder) for folder in folders]
+    found = [read_annotations(entry) for entry in entries if isinstance(entry, AnnotatedFolder)]
     lists = [annotations.class_names for annotations in found]
     longest, names = max(lists, key=len), set(chain.from_iterable(lists))
     if not names:
-        reasons = [_why_no_class(*each) for each in zip(folders, found, strict=True)]
         raise DatasetError(
-            f"{dataset.name}: its annotations name no class: {reasons[0]}; "
+            f"{dataset.name}: its annotations name no class: {_why_no_class(found[0])}; "
             "correct that, or give 'names' in a dataset YAML"
         )
     return tuple(longest if set(longest) == names else sorted(names))
 
 
-def _why_no_class(folder: AnnotatedFolder, annotations: Annotations) -> str:
+def _why_no_class(annotations: Annotations) -> str:
     for path, reason in zip(annotations.paths, annotations.broken, strict=True):
         if reason:
             return f"{Path(path).name:.100}: {reason:.200}"
     if annotations.left_out:
         kinds = [f"{kind:.50} ({number:,})" for kind, number in annotations.left_out.items()]
         return f"left out: {', '.join(kinds[:5])}"
-    if not any(map(os.path.exists, annotations.paths)):
-        return f"none of its {count(len(annotations), 'image')} is in {folder.images}"
     return "no image has an object"
 
 

@@ -125,25 +125,13 @@ class _DatasetYaml:
         if not isinstance(value, str):
             raise self._wrong("path", value, "; the path of a folder is needed")
         candidates = [self.path.parent / value, Path(value)]
-        roots = [root for root in candidates if self._exists("path", value, root) and root.is_dir()]
+        roots = list(filter(os.path.isdir, candidates))
         if not roots:
             raise self._not_found("path", value, candidates)
         return roots
 
-    def _exists(self, key: str, value: str, path: Path) -> bool:
-        """Return `path.exists()`; if the system refuses the path, raise an error with the key."""
-        try:
-            os.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except (OSError, ValueError) as error:  # too long, not permitted, or holds a null byte
-            reason = error.strerror if isinstance(error, OSError) else error
-            text = f", which cannot be looked up: {reason}; correct the path"
-            raise self._wrong(key, value, text) from error
-        return True
-
     def _not_found(self, key: str, value: str, candidates: Sequence[Path]) -> DatasetError:
-        places = dict.fromkeys(map(os.path.realpath, candidates))
+        places = dict.fromkeys(map(os.path.abspath, candidates))
         next_step = "correct the path, or put the images there"
         if download := self.document.get("download"):
             next_step += (
@@ -187,12 +175,12 @@ class _DatasetYaml:
 
     def _paths(self, key: str, value: Any, required: bool) -> list[Path]:
         """Return the path of an entry, or those that it stands for if it is a pattern."""
-        if not isinstance(value, str):
+        if not isinstance(value, str) or "\0" in value:
             raise self._wrong(key, value, "; a path or a list of paths is needed")
         candidates = [root / value for root in self._roots]
         if value.startswith("../"):  # Roboflow writes ../train/images for train/images
             candidates += [root / value.removeprefix("../") for root in self._roots]
-        existing = [path for path in candidates if self._exists(key, value, path)][:1]
+        existing = list(filter(os.path.exists, candidates))[:1]
         if not existing and is_glob(value):
             expanded = (expand_glob(root, value) for root in self._roots)
             try:

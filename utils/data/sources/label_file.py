@@ -80,13 +80,6 @@ class Labels(NamedTuple):
     removed: str  # in words, what was dropped: rows of the same class and box as one before; or ""
 
 
-class _Row(NamedTuple):
-    """A line: its class and box (cx, cy, w, h), and its polygon (x1, y1, ...), empty for a box."""
-
-    label: tuple[float, ...]
-    outline: list[float]
-
-
 def parse_labels(content: bytes | None, num_classes: int) -> Labels:
     """Read lines of `class cx cy w h`, or `class x1 y1 x2 y2 x3 y3 ...` (a polygon), normalised.
 
@@ -98,15 +91,14 @@ def parse_labels(content: bytes | None, num_classes: int) -> Labels:
     Raises:
         BrokenLabelError: the first line that breaks the format, and how.
     """
-    rows = []
-    for number, line in lines_of(content):
+    lines = lines_of(content)
+    unique: dict[tuple[float, ...], list[float]] = {}  # class and box: x1, y1, ..., empty for a box
+    for number, line in lines:
         try:
-            rows.append(_parse_row(list(map(float, line.split())), num_classes))
+            label, outline = _parse_row(list(map(float, line.split())), num_classes)
         except (BrokenLabelError, ValueError) as error:  # it may quote a line as long as the file
             raise BrokenLabelError(f"line {number}: {str(error):.120}") from error
-    unique: dict[tuple[float, ...], list[float]] = {}
-    for row in rows:
-        unique.setdefault(row.label, row.outline)
+        unique.setdefault(label, outline)
     table = np.array(list(unique), np.float64).reshape(-1, 5)
     boxes = table[:, 1:].clip(0, 1).astype(np.float32)
     polygons = None
@@ -116,7 +108,7 @@ def parse_labels(content: bytes | None, num_classes: int) -> Labels:
         num_points = [len(outline) // 2 for outline in unique.values()]
         polygons = Polygons(points, starts_of(np.array(num_points)))
     require_drawable(polygons)
-    num_repeated = len(rows) - len(unique)
+    num_repeated = len(lines) - len(unique)
     removed = count(num_repeated, "repeated row") if num_repeated else ""
     return Labels(table[:, 0].astype(np.int64), boxes, polygons, removed)
 
@@ -149,7 +141,7 @@ def lines_of(content: bytes | None) -> list[tuple[int, str]]:
     return [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
 
 
-def _parse_row(values: list[float], num_classes: int) -> _Row:
+def _parse_row(values: list[float], num_classes: int) -> tuple[tuple[float, ...], list[float]]:
     if len(values) < 5 or len(values) % 2 == 0:
         raise BrokenLabelError(
             f"{count(len(values), 'column')}; class cx cy w h, or a polygon, is needed"
@@ -169,7 +161,7 @@ def _parse_row(values: list[float], num_classes: int) -> _Row:
     box = box_of_polygon(outline) if outline else coordinates
     if min(box[2:]) <= 0:
         raise BrokenLabelError(f"a box of {box[2]:g} x {box[3]:g}; it must have an area")
-    return _Row((class_number, *box), outline)
+    return (class_number, *box), outline
 
 
 def box_of_polygon(coordinates: Sequence[float]) -> list[float]:

@@ -16,7 +16,7 @@ import numpy as np
 from utils.atomic_files import atomic_text_file
 from utils.data.masks.runs import to_text
 from utils.data.sources.samples import Sample
-from utils.detections import GroundTruth
+from utils.detections import GroundTruth, Segmentations
 from utils.project import PROJECT
 from utils.yaml_files import read_yaml
 
@@ -27,20 +27,26 @@ ImageId = int | str
 
 
 class CocoResults:
-    """Detections, added image by image and written together."""
+    """What is found in samples, added image by image and written together.
 
-    def __init__(self, class_names: Sequence[str], image_paths: Sequence[Path]) -> None:
+    Objects with masks have rows of COCO's "bbox" and "segm" at once, as the public YOLOv5 has them.
+    pycocotools takes the area of a detection from its box where a row has one. For its figures of
+    masks by size, leave the key bbox out.
+    """
+
+    def __init__(self, class_names: Sequence[str], samples: Sequence[Sample]) -> None:
         self.category_ids = category_ids(class_names)
-        self.image_ids = image_ids(image_paths)
+        self.image_ids = image_ids([sample.image_path for sample in samples])
+        self._samples = samples
         self._images: dict[int, Any] = {}
 
     def add(self, image_id: int, found: Any, ground_truth: GroundTruth) -> None:
-        """Add the image at this index of image_paths; boxes in pixels of the original image."""
+        """Add the image at this index of samples; boxes in pixels of the original image."""
         assert image_id not in self._images, f"image {image_id} was added before"
         self._images[image_id] = found
 
     def write(self, path: Path) -> int:
-        """Write images in the order of image_paths, one per line; return how many detections."""
+        """Write images in the order of samples, one per line; return how many detections."""
         with atomic_text_file(path) as file:
             file.write("[")
             separator = "\n"
@@ -52,10 +58,10 @@ class CocoResults:
         return sum(len(found.scores) for found in self._images.values())
 
     def _rows(self, image_id: int) -> list[dict[str, object]]:
-        found = self._images[image_id]
+        found, sample = self._images[image_id], self._samples[image_id]
         left_top_size = found.boxes_xyxy.astype(np.float64)
         left_top_size[:, 2:] -= left_top_size[:, :2]
-        return [
+        rows: list[dict[str, object]] = [
             {
                 "image_id": self.image_ids[image_id],
                 "category_id": self.category_ids[label],
@@ -66,26 +72,11 @@ class CocoResults:
                 left_top_size, found.scores, found.class_index, strict=True
             )
         ]
-
-
-class CocoMaskResults(CocoResults):
-    """Objects with masks: rows of COCO's "bbox" and "segm" at once, as the public YOLOv5 has them.
-
-    pycocotools takes the area of a detection from its box where a row has one. For its figures of
-    masks by size, leave the key bbox out.
-    """
-
-    def __init__(self, class_names: Sequence[str], samples: Sequence[Sample]) -> None:
-        super().__init__(class_names, [sample.image_path for sample in samples])
-        self._sizes = [(sample.height, sample.width) for sample in samples]
-
-    def _rows(self, image_id: int) -> list[dict[str, object]]:
-        masks = self._images[image_id].masks.rows()
-        size = list(self._sizes[image_id])
-        return [
-            {**row, "segmentation": {"size": size, "counts": to_text(mask)}}
-            for row, mask in zip(super()._rows(image_id), masks, strict=True)
-        ]
+        if isinstance(found, Segmentations):
+            size = [sample.height, sample.width]
+            for row, mask in zip(rows, found.masks.rows(), strict=True):
+                row["segmentation"] = {"size": size, "counts": to_text(mask)}
+        return rows
 
 
 def category_ids(class_names: Sequence[str]) -> list[int]:

@@ -80,7 +80,7 @@ def test_figures_are_those_of_pycocotools_on_the_same_file(tmp_path):
     assert (found.image_ids, found.category_ids) == (list(IMAGE_IDS), [17, 18, 3])
     assert all(image.is_crowd.any() for image in found.objects)
     evaluator = DetectionEvaluator(CLASS_NAMES)
-    results = CocoResults(CLASS_NAMES, [sample.image_path for sample in SAMPLES])
+    results = CocoResults(CLASS_NAMES, SAMPLES)
     results.image_ids, results.category_ids = list(found.image_ids), found.category_ids
     for index, objects in enumerate(found.objects):
         for sink in (evaluator, results):

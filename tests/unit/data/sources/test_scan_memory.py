@@ -19,6 +19,7 @@ from utils.data.sources import annotations, drawn_split, image_source, label_fil
 from utils.data.sources.annotations import read_annotations
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.drawn_split import read_fingerprints
+from utils.data.sources.formats import voc
 from utils.data.sources.formats.format import AnnotatedFolder, FileNotes, Format, ImageLabels
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
@@ -356,6 +357,27 @@ def test_each_file_that_a_reader_sees_counts(annotated, times, changed, times_re
     for _ in range(2):
         read_annotations(annotated)
     assert len(times) == times_read
+
+
+def test_an_annotation_that_a_disk_could_not_give_once_is_read_again(tmp_path, monkeypatch):
+    times, read_xml = [], voc.read_xml
+
+    def failing(path, *limits):
+        times.append(path)
+        if len(times) == 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return read_xml(path, *limits)
+
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "a.jpg").touch()
+    (data / "a.xml").write_text("<annotation><filename>a.jpg</filename></annotation>")
+    monkeypatch.setattr(voc, "read_xml", failing)
+    folder = AnnotatedFolder("Pascal VOC", data, data)
+    assert read_annotations(folder).broken == (f"a.xml: {os.strerror(errno.EIO)}",)
+    for _ in range(2):
+        assert not any(read_annotations(folder).broken)
+    assert len(times) == 2
 
 
 def test_what_was_written_a_moment_ago_is_read_again(

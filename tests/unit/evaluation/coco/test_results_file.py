@@ -19,6 +19,7 @@ from tests.coco_reference import (
     object_annotations,
     reference_of,
 )
+from utils.data.sources.samples import Sample
 from utils.evaluation.coco.results_file import (
     CocoResults,
     category_ids,
@@ -32,7 +33,8 @@ NO_OBJECTS = ground_truth([], [])
 
 
 def write(folder: Path, names: list[str], paths: list[str], images) -> list[dict]:
-    results = CocoResults(names, [Path(path) for path in paths])
+    nothing = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
+    results = CocoResults(names, [Sample(Path(path), 90, 90, *nothing) for path in paths])
     for place, found in images.items():
         results.add(place, found, NO_OBJECTS)
     results.write(folder / "predictions.json")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -100,19 +101,23 @@ def test_without_labels_anchors_are_kept_or_an_error(choose):
             choose(anchors, np.zeros((0, 2)), **changes)
 
 
+def kept(document, config, hyp):
+    return with_anchors(SimpleNamespace(document=document), SimpleNamespace(config=config, hyp=hyp))
+
+
 @pytest.mark.parametrize(("anchors", "override"), [(3, "lr0=0.01"), (YOLOV5, "anchors=3")])
 def test_keeping_anchors_and_asking_for_new_ones_is_refused(anchors, override):
     config = parse_train_flags(["--noautoanchor", "--override", override])
     hyp = read_hyperparameters(config.hyp, config.override)
     with pytest.raises(UserError, match="--noautoanchor keeps the model's anchors, but"):
-        with_anchors({"anchors": anchors}, STRIDES, THIN, hyp, config)
+        kept({"anchors": anchors}, config, hyp)
 
 
 def test_noautoanchor_keeps_anchors_that_fit_badly():
     config = parse_train_flags(["--noautoanchor"])
     hyp = read_hyperparameters(config.hyp, config.override)
     document = {"anchors": YOLOV5, "nc": 3}
-    assert with_anchors(document, STRIDES, THIN, hyp, config) == document
+    assert kept(document, config, hyp) == document
 
 
 @pytest.mark.parametrize("value", ["0.3", "32.6", "1e9"])
