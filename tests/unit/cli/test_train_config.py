@@ -138,9 +138,7 @@ def test_quads_need_four_images_of_each_process():
     config = parse_train_flags(["--quad", "--batch", "12"])
     config.check_processes(1)
     config.check_processes(3)
-    with pytest.raises(
-        UserError, match="12 is .* of all 2 .* by 8 with --quad; use 8 or 16$"
-    ):
+    with pytest.raises(UserError, match="12 is .* of all 2 .* by 8 with --quad; use 8 or 16$"):
         config.check_processes(2)
     parse_train_flags(["--quad", "--batch-size", "-1"]).check_processes(2)
 
