@@ -25,7 +25,6 @@ STAGES = (
 UNREAD_STAGES = 256
 
 
-
 class StageTimer:
     """Seconds spent in each stage since it was made; `with timer("forward"): ...`.
 
