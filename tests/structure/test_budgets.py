@@ -26,7 +26,7 @@ BUDGETS = {
     "utils": 2415,
     "utils/cli": 1065,
     "utils/comparison": 1448,
-    "utils/data": 12519,
+    "utils/data": 12532,
     "utils/detect": 2554,
     "utils/evaluation": 1675,
     "utils/evolution": 456,
@@ -40,7 +40,7 @@ BUDGETS = {
     "utils/weights": 1951,
 }
 PRODUCT_FILES = 382
-OTHERS = {"tests": 58125, "benchmarks": 2800}
+OTHERS = {"tests": 58136, "benchmarks": 2800}
 
 
 def room_of(path: Path) -> str:
