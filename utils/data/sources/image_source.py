@@ -21,7 +21,7 @@ from utils.data.image.header import read_image_size
 from utils.data.sources.label_file import Labels, label_file_of, parse_labels, read_label_bytes
 from utils.data.sources.samples import RecordPlace
 
-WINGS = ("utils.data.records",)  # packages with a RECORDS each
+WINGS = ("utils.data.records.record_images",)  # modules with a RECORDS each
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,5 +88,9 @@ class Records(NamedTuple):
 @cache
 def record_kinds() -> Mapping[str, Records]:
     """Return the kinds of record files by their suffix."""
-    wings = [importlib.import_module(wing) for wing in WINGS if importlib.util.find_spec(wing)]
+    wings = [
+        importlib.import_module(wing)
+        for wing in WINGS
+        if importlib.util.find_spec(wing.rpartition(".")[0])
+    ]
     return {wing.RECORDS.suffix: wing.RECORDS for wing in wings}
