@@ -69,7 +69,7 @@ def _printed(work: Callable[[], object]) -> str:
     with contextlib.redirect_stderr(printed):
         try:
             work()
-        except (BackendError, UserError) as error:
+        except (UserError, BackendError) as error:
             print(f"error: {error}", file=printed)
         except SystemExit:  # the parser has said why
             pass
