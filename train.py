@@ -19,6 +19,8 @@ from backend.select import choose
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
 from utils.data.augment.transforms import require_transforms
+from utils.data.sources.dataset import load_dataset
+from utils.model_yamls import read_model
 from utils.processes.command import run_command
 from utils.processes.cores import bind_numa
 from utils.processes.launch import launch
@@ -55,6 +57,7 @@ def main() -> None:
         require_transforms(config.albumentations, (height, config.image_size))
         if config.evolve:
             task = task_of_flags(vars(config), stored_model)
+            require_inputs(config)
             return import_module(WINGS[0]).evolve(task, config, hyp, stop)
         launch(config.backend, config.device, config.nproc, config.check_processes, stop)
         if config.bind_numa:
@@ -64,6 +67,15 @@ def main() -> None:
             stop.agree = world.any
             require_same_point(point, world)
             run(config, hyp, point, stop, world)
+
+
+def require_inputs(config: TrainConfig) -> None:
+    """Raise UserError for data, a model or weights that no trial of a search could read."""
+    load_dataset(config.data, single_class=config.single_class, train_part=config.train_part)
+    if config.cfg:
+        read_model(config.cfg)
+    if config.weights:
+        stored_model(config.weights)
 
 
 def run(

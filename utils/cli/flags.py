@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import logging
 import math
 import sys
 import textwrap
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from backend.processes import this_process
+from utils.cli.absent_flags import ACCEPTED
 from utils.errors import UserError
 from utils.project import PROJECT
 from utils.text import printable, printable_lines
@@ -34,6 +36,8 @@ GROUPS = (
     "serving",
     "output",
 )  # of --help, in this order
+
+log = logging.getLogger("flags")
 
 Check = Callable[[str, Any], None]  # takes the flag's name and value; raises UserError
 _NOT_GIVEN = object()
@@ -230,7 +234,7 @@ class _Parser(argparse.ArgumentParser):
         shown, before = printable(left), words[: words.index(left)]
         before = [word.partition("=")[0] for word in before if word.startswith("-")]
         action = self._option_string_actions.get(before[-1]) if before else None
-        if action is None:
+        if action is None or action.help is argparse.SUPPRESS:
             return f"'{shown}' belongs to no flag; give the flag that it is for before it"
         if action.nargs == 0:
             return f"'{shown}' belongs to no flag: {before[-1]} is a switch and takes no value"
@@ -276,6 +280,15 @@ def _number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r}; a number is needed") from None
 
 
+class _Accepted(argparse.Action):
+    """A flag that changes nothing: one line says why, however often it is parsed."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        if self.const is not None:
+            log.info("%s %s", option, self.const)
+        self.const = None
+
+
 class _Help(argparse.HelpFormatter):
     """Help with the defaults as a command line has them; an empty one is left out."""
 
@@ -299,8 +312,15 @@ def new_parser(
 
     Args:
         program: the command as a user types it.
-        absent: what to do in place of a public flag that is not there, by its name with hyphens.
+        absent: what to do in place of a public flag that is not there, by its name with hyphens;
+            those of `ACCEPTED` are taken.
     """
     parser = _Parser(prog=program, description=description)
     parser.absent = absent or {}
+    for name in ACCEPTED.keys() & parser.absent.keys():
+        spellings = {name, "--" + name[2:].replace("-", "_")}
+        parser.add_argument(
+            *spellings, action=_Accepted, const=parser.absent[name], nargs=ACCEPTED[name],
+            dest=argparse.SUPPRESS, default=argparse.SUPPRESS, help=argparse.SUPPRESS,
+        )  # fmt: skip
     return parser

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -20,6 +21,21 @@ def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
     not how its other distributions use them, and batches must agree between NumPy versions.
     """
     return _generator(seed, _SAMPLE_STREAM, epoch, index)
+
+
+def named_generator(generator: np.random.Generator, name: str) -> np.random.Generator:
+    """Return the generator of a kind of draw that was added later; only `.random()` is used.
+
+    Its stream is its own: other draws stay as they were, however many this kind makes.
+
+    Args:
+        generator: of the sample, whatever was drawn from it; it stays as it is.
+        name: of the draw; another one gives another stream.
+    """
+    state = generator.bit_generator.state["state"]
+    (seed, stream), (_, _, index, epoch) = state["key"].tolist(), state["counter"].tolist()
+    digest = hashlib.blake2b(f"{stream} {name}".encode(), digest_size=8).digest()
+    return _generator(seed, int.from_bytes(digest, "big"), epoch, index)
 
 
 @lru_cache(maxsize=2)  # every batch of an epoch asks for the same order

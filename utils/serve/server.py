@@ -12,6 +12,7 @@ import socket
 from collections.abc import Sequence
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from utils.errors import UserError, WorkerError
 from utils.serve.app import DETECT, make_app
@@ -51,7 +52,7 @@ async def _serve(
     server = uvicorn.Server(
         uvicorn.Config(
             make_app(config, worker, tokens),
-            http="h11",
+            http=Connection,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -83,6 +84,18 @@ async def _serve(
             raise WorkerError(f"signal {-code} ended the model process before it was ready")
         return code
     return 0
+
+
+class Connection(H11Protocol):
+    """A connection whose client may close its side after a request, and still gets the answer."""
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Return whether the connection stays open: an answer is due to a whole request."""
+        cycle = self.cycle
+        is_due = cycle is not None and not (cycle.more_body or cycle.response_complete)
+        if is_due:
+            cycle.keep_alive = False  # it ends with the answer
+        return is_due
 
 
 async def _announce(worker: Worker, listener: socket.socket, has_tokens: bool) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.errors import UserError
+from utils.fetch_lists import how_to_fetch
 from utils.regular_files import open_regular
 from utils.weights.checkpoint import (
     MAX_WEIGHTS_BYTES,
@@ -46,10 +47,8 @@ def load_weights(path: str | Path) -> Checkpoint:
             "run; give the weights that it was exported from"
         )
     if not path.exists():
-        raise UserError(
-            f"--weights {path}: no such file; nothing is downloaded, docs/en/weights.md says which "
-            "files are read"
-        )
+        known = "nothing is downloaded, docs/en/weights.md says which files are read"
+        raise UserError(f"--weights {path}: no such file; {how_to_fetch(path) or known}")
     try:
         if path.suffix == ".safetensors" or not path.is_dir() and _starts_as_safetensors(path):
             return load_checkpoint(path)

@@ -31,7 +31,7 @@ def test_the_default_hyperparameters_are_the_public_ones():
     [
         ({"lr0": "fast"}, "lr0: 'fast' is not a number"),
         ({"lr0": float("nan")}, "lr0: '.nan'.* is no boolean, whole number of 64 bits or finite"),
-        ({"lr0": 10**400}, r"line 15, lr0: '1000.*000', read as 'int', is no boolean"),
+        ({"lr0": 10**400}, r"line \d+, lr0: '1000.*000', read as 'int', is no boolean"),
         ({"lr0": datetime.date(2024, 1, 1)}, "lr0: '2024-01-01', read as 'timestamp', is"),
         ({"lr0": "x" * 10_000}, r"lr0: 'x{1,200}\.\.\.x{1,200}' is not a number"),
         ({f"a{i}": 0 for i in range(60_000)}, r"unknown \['a0', .{,100}\.\.\.\]; see "),

@@ -1,9 +1,11 @@
 """Every public flag works or says what takes its place, and the pages of flags are true."""
 
+import logging
+
 import pytest
 
 from tests.flag_page import BACKENDS, BOTH, DOCS, LANGUAGES, pages
-from utils.cli.absent_flags import DETECTION, EXPORT, TRAINING, VALIDATION
+from utils.cli.absent_flags import ACCEPTED, DETECTION, EXPORT, TRAINING, VALIDATION
 from utils.cli.flags import flags_of
 from utils.cli.train_config import TrainConfig, parse_train_flags
 from utils.cli.val_config import ValConfig, parse_val_flags
@@ -56,12 +58,37 @@ def test_every_public_flag_is_accepted_or_answered(parse, settings, absent, publ
     words = {word.rstrip(",;") for text in absent.values() for word in text.split()}
     assert {word for word in words if word.startswith("--")} <= known  # what takes the place
     for name, instead in absent.items():
+        assert (name in ACCEPTED) == instead.startswith("changes nothing: ")
+        if name in ACCEPTED:
+            continue
         for written in (name, name.replace("-", "_").replace("__", "--", 1), f"{name}=3"):
             with pytest.raises(SystemExit, match="2"):
                 parse(["--weights", "W", written])
             first, second = capsys.readouterr().err.splitlines()
             assert first == f"error: {written.split('=')[0]} is not in this version: {instead}"
             assert second.endswith(" --help` lists what is accepted")
+
+
+@pytest.mark.parametrize(
+    ("parse", "absent"),
+    [
+        (parse_train_flags, TRAINING),
+        (parse_val_flags, VALIDATION),
+        (parse_detect_flags, DETECTION),
+        (parse_export_flags, EXPORT),
+    ],
+)
+def test_a_flag_whose_wish_is_fulfilled_is_taken_with_one_line(parse, absent, caplog, capsys):
+    usual = parse(["--weights", "W"])
+    for name in ACCEPTED.keys() & absent.keys():
+        for written in {name, "--" + name[2:].replace("-", "_")}:
+            caplog.clear()
+            with caplog.at_level(logging.INFO):
+                assert parse(["--weights", "W", written, *ACCEPTED[name] * ["V"]]) == usual
+            assert caplog.messages == [f"{written} {absent[name]}"]
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    assert "SUPPRESS" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

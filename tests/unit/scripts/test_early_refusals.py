@@ -29,7 +29,11 @@ for script, *flags in json.loads(sys.argv[1]):
 print(json.dumps(ends))
 """
 ON_CPU = ["--weights", "README.md", "--backend", "onnx", "--device", "0"]
+SEARCH = ["train", "--evolve", "3", "--task", "detect", "--project", "runs/refused"]
 REFUSED = [
+    ([*SEARCH, "--data", "absent.yaml"], "--data absent.yaml: no dataset YAML at"),
+    ([*SEARCH, "--weights", "absent.pt"], "--weights absent.pt: no such file"),
+    ([*SEARCH, "--cfg", "absent.yaml"], "--cfg absent.yaml: there is no such file"),
     (["train", "--cfg", "absent.yaml"], "--cfg absent.yaml: there is no such file"),
     (["train", "--hyp", "absent.yaml"], "--hyp absent.yaml: No such file"),
     (["train", "--weights", "absent.pt"], "--weights absent.pt: no such file"),
@@ -67,3 +71,7 @@ def test_a_command_refuses_flags_before_a_framework_or_rank_starts(ends, number)
     assert code == 2
     assert printed.startswith("error: ") and REFUSED[number][1] in printed
     assert len(printed.splitlines()) <= 2
+
+
+def test_a_refused_search_leaves_no_folder(ends):
+    assert not (PROJECT / "runs" / "refused").exists()

@@ -17,8 +17,8 @@ from utils.project import PROJECT
 
 COMMANDS = ["train.py", "val.py", "compare.py", "-m models.training.doctor", "-m utils.weights",
     "-m utils.data.records", "-m tests.parity", "-m benchmarks"]  # fmt: skip
-# They run before anything is installed, or are started by a command that was.
-WITHOUT_GATE = ("utils/setup/", "tests/", "benchmarks/")
+# They run before anything is installed, are started by a command that was, or become a command.
+WITHOUT_GATE = ("utils/setup/", "tests/", "benchmarks/", "segment/", "classify/", "benchmarks.py")
 GATED = ("tests/parity/__main__.py", "benchmarks/__main__.py")
 # Read by Python before or while it reads the gate.
 READ_BEFORE = [

@@ -62,7 +62,10 @@ class ClassAugmentation(Finish):
 def draw_class_augmentation(
     config: AugmentConfig, generator: np.random.Generator, index: int
 ) -> ClassAugmentation:
-    """Make the draws of sample `index`: the same ones in the same order for any `config`."""
+    """Make the draws of sample `index`: the same ones in the same order for any `config`.
+
+    A kind of draw that is added takes `named_generator`, as in `draw_augmentation`.
+    """
     tries = generator.random((TRIES, DRAWS_A_TRY)).tolist()
     gains = 1 + (2 * generator.random(3) - 1) * [config.hsv_h, config.hsv_s, config.hsv_v]
     flip_up_down, flip_left_right = generator.random(2) < [config.flipud, config.fliplr]

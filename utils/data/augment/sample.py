@@ -184,7 +184,11 @@ class Augmentation(Finish, Scene):
 def draw_augmentation(
     config: AugmentConfig, generator: np.random.Generator, index: int, num_samples: int
 ) -> Augmentation:
-    """Make the draws of sample `index`: the same ones in the same order for any `config`."""
+    """Make the draws of sample `index`: the same ones in the same order for any `config`.
+
+    A kind of draw that is added takes `named_generator(generator, "its name")`, so that all others
+    stay as they are and older runs go on equally.
+    """
 
     def between(low: float, high: float) -> float:
         return low + (high - low) * generator.random()
@@ -199,7 +203,6 @@ def draw_augmentation(
     hsv_gains = around(1, config.hsv_h), around(1, config.hsv_s), around(1, config.hsv_v)
     flip_up_down = generator.random() < config.flipud
     flip_left_right = generator.random() < config.fliplr
-    # Each kind of draw that was added later follows: a run of an earlier version goes on equally.
     nine = _draw_tiles(generator, index, num_samples, NUM_TILES_OF_NINE)
     mosaic = nine if generator.random() < config.mosaic9 else four
     transforms_seed = int(generator.random() * 2**32)
@@ -215,7 +218,7 @@ def draw_augmentation(
         hsv_gains=hsv_gains,
         flip_up_down=flip_up_down,
         flip_left_right=flip_left_right,
-        # Last, as nothing is drawn after it: these many draws are made where they are used.
+        # Nothing is drawn after it: these many draws are made where they are used.
         mixed=_draw_mixed(config, generator, around, num_samples) if is_mixed else None,
         cutout=tuple(cutout.tolist()) if is_cut_out else (),
         transforms=config.transforms,

@@ -15,6 +15,7 @@ from utils.atomic_files import atomic_text_file
 from utils.cli.flags import new_parser
 from utils.data.fetch.download import Item, download, find_list, hash_of, unpack
 from utils.errors import UserError
+from utils.fetch_lists import list_names
 from utils.processes.command import run_command
 from utils.regular_files import read_text
 from utils.text import count, say
@@ -27,10 +28,14 @@ UNPACKED = ".unpacked"  # in the place of an archive: the hash of what was unpac
 def main() -> None:
     parser = new_parser("python -m utils.data.fetch", "Fetch the files of a list.")
     add = parser.add_argument
-    add("list", metavar="LIST", help="YAML file, or a name in data/fetch: coco, voc, yolov5")
+    names = list_names()
+    named = f"YAML file, or a name in data/fetch: {', '.join(names)}; without it: what there is"
+    add("list", nargs="?", metavar="LIST", help=named)
     add("files", nargs="*", metavar="FILE", help="of the list; without any: all")
     add("--out", type=Path, default=Path("datasets"), metavar="DIR", help="folder for them")
     flags = parser.parse_args()
+    if flags.list is None:
+        return say(*(f"{name}: {find_list(name).about.splitlines()[0]}" for name in names))
     found = find_list(flags.list)
     known = [item.name for item in found.items]
     if wrong := [name for name in flags.files if name not in known]:

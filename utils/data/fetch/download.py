@@ -26,13 +26,12 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, NamedTuple
 
 from utils.errors import UserError, brief
+from utils.fetch_lists import FOLDER, list_names
 from utils.progress import Progress
-from utils.project import PROJECT
 from utils.regular_files import open_regular
 from utils.text import printable
 from utils.yaml_files import read_yaml
 
-FOLDER = PROJECT / "data" / "fetch"
 MAX_BYTES = 1 << 40  # of one file
 _PART = r"[^\\/.\x00-\x1f\x7f][^\\/\x00-\x1f\x7f]{0,199}"  # of a path
 _PLACE = rf"{_PART}(/{_PART}){{0,9}}", "a path below --out, without '..' or hidden folders,"
@@ -40,7 +39,7 @@ _TEXTS = {  # what a value matches as a whole, and in words
     "url": (r"https?://[\w.-]+(:\d+)?/[!-~]{0,2000}", "https://SERVER/FILE, or http with a hash,"),
     "sha256": (r"[0-9a-fA-F]{64}", "null, or 64 hexadecimal digits in quotes,"),
     "path": _PLACE,
-    "unpack": _PLACE,
+    "unpack": (rf"\.|{_PLACE[0]}", f"'.', or {_PLACE[1]}"),
 }
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz")
 MAX_EXPANSION = 100  # unpacked bytes for each byte of an archive
@@ -81,11 +80,11 @@ def find_list(argument: str) -> FetchList:
     Raises:
         UserError: there is none, or it has a wrong value; the text says which.
     """
-    names = sorted(path.stem for path in FOLDER.glob("*.yaml"))
     path = Path(argument)
     if not path.exists() and not path.suffix:
         path = FOLDER / f"{path.name}.yaml"
-    document = read_yaml("LIST", path, f"a list is a YAML file, or one of: {', '.join(names)}")
+    names = ", ".join(list_names())
+    document = read_yaml("LIST", path, f"a list is a YAML file, or one of: {names}")
     about, then, files = (document.get(key, "") for key in ("about", "then", "files"))
     if not (isinstance(about, str) and isinstance(then, str) and isinstance(files, list) and files):
         raise UserError(f"{path}: 'about' and 'then' are texts, and 'files' a list of files")

@@ -17,6 +17,7 @@ from utils.data.sources.dataset_yaml import DatasetSpec, read_dataset_yaml
 from utils.data.sources.formats.format import AnnotatedFolder, Annotations
 from utils.data.sources.recognised import recognise, unrecognised_text
 from utils.errors import DatasetError
+from utils.fetch_lists import how_to_fetch
 from utils.project import PROJECT
 from utils.text import printable
 
@@ -124,7 +125,8 @@ def _find_yaml(argument: Path) -> Path:
         raise DatasetError(unrecognised_text(argument))
     known = ", ".join([*BUILT_INS, *sorted(path.name for path in YAML_FOLDER.glob("*.yaml"))])
     looked_at = " and ".join(map(os.path.realpath, candidates))  # takes a loop of links too
+    fetched = f"{found}; or " if (found := how_to_fetch(argument)) else ""
     raise DatasetError(
-        f"--data {argument}: no dataset YAML at {looked_at}; "
+        f"--data {argument}: no dataset YAML at {looked_at}; {fetched}"
         f"give the path of one, or a known name: {known}"
     )

@@ -17,6 +17,7 @@ from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.names import SPLIT_NAMES
 from utils.data.sources.image_files import expand_glob, has_images, is_glob, no_images_text
 from utils.errors import DatasetError, brief
+from utils.fetch_lists import how_to_fetch
 from utils.text import count
 from utils.yaml_files import read_yaml, yaml_text
 
@@ -139,6 +140,8 @@ class _DatasetYaml:
                 f"{brief(download)}; "
                 "URLs in a list are fetched by python -m utils.data.fetch LIST"
             )
+        if fetched := how_to_fetch(self.path):
+            next_step += f"; {fetched}"
         text = f", but there is no {' and no '.join(places)}; {next_step}"
         return self._wrong(key, value, text)
 

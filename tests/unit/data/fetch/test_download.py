@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import tarfile
 import zipfile
 
@@ -9,7 +10,10 @@ import pytest
 
 from tests.unit.data.fetch.conftest import files_in, tarred, write_list, zipped
 from utils.data.fetch.download import FOLDER, find_list, unpack
+from utils.data.sources.dataset import load_dataset
 from utils.errors import UserError
+from utils.fetch_lists import how_to_fetch
+from utils.weights.load import load_weights
 
 GOOD = {"url": "https://example.com/a.zip", "sha256": "0" * 64, "size": 10, "path": "a/b.zip"}
 
@@ -69,6 +73,7 @@ def test_plain_http_needs_a_hash_and_an_archive_its_suffix(tmp_path):
 
 def test_the_built_in_lists_are_pinned_and_of_those_who_made_the_files():
     servers = {
+        "coco128": "https://github.com/ultralytics/yolov5/releases/download/v1.0/",
         "coco": "http://images.cocodataset.org/",
         "voc": "http://host.robots.ox.ac.uk/pascal/VOC/",
         "yolov5": "https://github.com/ultralytics/yolov5/releases/download/v7.0/",
@@ -76,10 +81,28 @@ def test_the_built_in_lists_are_pinned_and_of_those_who_made_the_files():
     assert {path.stem for path in FOLDER.glob("*.yaml")} == set(servers)
     for name, server in servers.items():
         items = find_list(name).items
-        assert all(x.sha256 and x.size and x.url.startswith(server) for x in items)
+        is_pinned = name != "coco128"  # nobody has published its hash
+        assert all(x.url.startswith(server) for x in items)
+        assert all(bool(x.sha256 and x.size) is is_pinned for x in items)
         assert len({x.sha256 for x in items}) == len({x.name for x in items}) == len(items)
-    with pytest.raises(UserError, match="a list is a YAML file, or one of: coco, voc, yolov5"):
+    with pytest.raises(UserError, match="or one of: coco, coco128, voc, yolov5"):
         find_list("imagenet")
+
+
+def test_a_missing_file_names_the_command_that_gets_it(tmp_path):
+    commands = {
+        "yolov5m.pt": "yolov5 yolov5m.pt", "d/yolov5x6.pt": "yolov5 yolov5x6.pt",
+        "coco.yaml": "coco", "coco128": "coco128", "data/VOC.yaml": "voc",
+    }  # fmt: skip
+    for name, words in commands.items():
+        assert f"`python -m utils.data.fetch {words}`" in how_to_fetch(name)
+    assert not any(map(how_to_fetch, ("best.pt", "yolov5s-seg.pt", "imagenet.yaml", "")))
+    assert all(how_to_fetch(x.name) for x in find_list("yolov5").items)
+    (tmp_path / "coco.yaml").write_text("path: absent\ntrain: a\nval: b\nnames: [c]\n")
+    absent = ((load_weights, "yolov5m.pt"), (load_dataset, "VOC.yaml"))
+    for load, place in (*absent, (load_dataset, tmp_path / "coco.yaml")):
+        with pytest.raises(UserError, match=re.escape(how_to_fetch(place))):
+            load(place)
 
 
 FILES = {"VOC/a/1.jpg": b"one", "图片 1.jpg": b"two" * 1000}

@@ -1,0 +1,129 @@
+"""The draws of today, by field, are those of the version that stored them: runs go on equally."""
+
+import dataclasses
+import hashlib
+import json
+
+import pytest
+
+from utils.data.augment.class_sample import draw_class_augmentation
+from utils.data.augment.sample import draw_augmentation
+from utils.data.randomness import (
+    anchor_generator,
+    batch_generator,
+    dropout_generator,
+    epoch_order,
+    named_generator,
+    order_generator,
+    quad_generator,
+    sample_generator,
+)
+from utils.strengths import STRENGTHS, AugmentConfig
+
+# All strengths at once; a probability of 0.5 makes half of the samples.
+CONFIG = AugmentConfig(**{**dict.fromkeys(STRENGTHS, 0.5), "perspective": 0.0005}, transforms="T")
+# Of 64 samples each. Who adds a draw gives it a stream by `named_generator`, and its field a line.
+BOXES = {
+    "tiles": "fbab256e43c5",
+    "mosaic_centre_xy": "74a6149a55fd",
+    "warp": "6bd60561093e",
+    "copy_paste": "7e7455a7a635",
+    "hsv_gains": "d5176895317d",
+    "flip_up_down": "305e936a2c23",
+    "flip_left_right": "ff1bf3b7ca1e",
+    "cutout": "02cae6f79f67",
+    "transforms": "3f4e4f1f665d",
+    "transforms_seed": "14008cf65c68",
+    "fits_outlines": "188cc7489f52",
+    "mixed": "b4fb1c9aab6d",
+}
+CLASSES = {
+    "hsv_gains": "4a131913773e",
+    "flip_up_down": "434d0c162b05",
+    "flip_left_right": "858adcd60ee5",
+    "cutout": "97320cc57322",
+    "transforms": "3f4e4f1f665d",
+    "transforms_seed": "a25b2bb5427a",
+    "fits_outlines": "188cc7489f52",
+    "index": "ccf91e2b960f",
+    "scale": "dff7a1549a7e",
+    "tries": "666afeb98c5f",
+    "operations": "852dc946a189",
+}
+OTHERS = {
+    "drawn order": "b33172feba28",
+    "quad": "c2a604591925",
+    "batch": "7b41a28540d4",
+    "dropout": "2483de4100c2",
+    "anchors": "3ca8657ec69a",
+    "order": "c0fc6299d659",
+}
+
+
+def digest(values):
+    return hashlib.sha256(json.dumps(values, default=float).encode()).hexdigest()[:12]
+
+
+def digests(drawn):
+    """By field of draws, a digest of all their values."""
+    documents = [dataclasses.asdict(one) for one in drawn]
+    return {name: digest([one[name] for one in documents]) for name in documents[0]}
+
+
+def draws_of_boxes(config=CONFIG):
+    generators = [sample_generator(1, 2, index) for index in range(64)]
+    return [draw_augmentation(config, one, index, 1000) for index, one in enumerate(generators)]
+
+
+def draws_of_classes(config=CONFIG):
+    generators = [sample_generator(1, 2, index) for index in range(64)]
+    return [draw_class_augmentation(config, one, index) for index, one in enumerate(generators)]
+
+
+def test_the_draws_of_an_image_with_boxes_are_the_stored_ones():
+    drawn = draws_of_boxes()
+    assert 8 < sum(one.mixed is not None for one in drawn) < 24  # a quarter is expected
+    assert digests(drawn) == BOXES
+
+
+def test_the_draws_of_an_image_of_a_class_are_the_stored_ones():
+    assert digests(draws_of_classes()) == CLASSES
+
+
+def test_the_draws_of_batches_and_epochs_are_the_stored_ones():
+    generators = {
+        "drawn order": order_generator(1, 2),
+        "quad": quad_generator(1, 2, 3),
+        "batch": batch_generator(1, 2),
+        "dropout": dropout_generator(1, 2),
+        "anchors": anchor_generator(1),
+    }
+    found = {name: digest(one.random(64).tolist()) for name, one in generators.items()}
+    assert {**found, "order": digest(epoch_order(1, 2, 64).tolist())} == OTHERS
+
+
+@pytest.mark.parametrize("draw", [draws_of_boxes, draws_of_classes])
+def test_no_strength_changes_which_draws_are_made(draw):
+    """With all but one strength at 0, the fields that it does not touch are those of all at 0."""
+    nothing = digests(draw(AugmentConfig()))
+    for name in STRENGTHS:
+        found = digests(draw(AugmentConfig(**{name: getattr(CONFIG, name)})))
+        changed = {field for field in found if found[field] != nothing[field]}
+        assert len(changed) <= 1 or name == "mosaic", (name, changed)
+
+
+def test_a_named_draw_has_a_stream_of_its_own_and_changes_no_other():
+    plain, tapped = sample_generator(1, 2, 3), sample_generator(1, 2, 3)
+    first = named_generator(tapped, "blur").random(4).tolist()
+    assert plain.random(100).tolist() == tapped.random(100).tolist()
+    assert named_generator(tapped, "blur").random(4).tolist() == first  # wherever that one stands
+    streams = [first, plain.random(4).tolist()]
+    streams += [
+        named_generator(sample_generator(*place), name).random(4).tolist()
+        for place, name in [
+            ((1, 2, 3), "fog"), ((0, 2, 3), "blur"), ((1, 0, 3), "blur"), ((1, 2, 0), "blur"),
+        ]
+    ]  # fmt: skip
+    streams.append(named_generator(quad_generator(1, 2, 3), "blur").random(4).tolist())
+    assert len({value for stream in streams for value in stream}) == 4 * len(streams)
+    assert first[:2] == [0.7205619231544887, 0.6618967899433532]  # stored

@@ -1,0 +1,52 @@
+"""The scripts and the requirements file at the places where YOLOv5 has them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from utils.processes.start import PACKAGES
+from utils.project import PROJECT
+
+MODULES = {"opencv-python-headless": "cv2", "pillow": "PIL", "pyyaml": "yaml"}
+
+
+def run(*words):
+    command = [sys.executable, *words]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["segment/train.py", "--dropout", "0.1"], "--dropout is for models to classify, this one"),
+        (["classify/train.py", "--model", "gone.pt"], "--weights gone.pt: no such file"),
+        (["segment/val.py", "--weights", "gone.pt"], "--weights gone.pt: no such file"),
+        (["classify/val.py", "--weights=gone.pt"], "--weights gone.pt: no such file"),
+        (["segment/predict.py", "--weights=W", "--source=none"], "--source none: no such file"),
+        (["classify/predict.py", "--weights=W", "--source=none"], "--source none: no such file"),
+        (["benchmarks.py", "--weights", "gone.pt"], "--weights gone.pt: no such file"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_the_scripts_at_public_places_run_ours(words, answer):
+    code, printed = run(*words)
+    assert code == 2 and answer in printed, printed
+
+
+def test_the_folder_of_benchmarks_is_not_shadowed_by_the_script():
+    code, printed = run("-m", "benchmarks", "--help")
+    assert code == 0 and printed.startswith("usage: python -m benchmarks"), printed
+
+
+def test_the_requirements_file_installs_what_commands_need_at_the_pinned_versions():
+    lines = (PROJECT / "requirements.txt").read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    names = [MODULES.get(name, name) for name in pins]
+    assert sorted(names) == sorted((*PACKAGES, "torch"))
+    sources = [PROJECT / "requirements" / f"{name}.in" for name in ("common", "torch")]
+    pinned = [line.split()[0] for path in sources for line in path.read_text().splitlines() if line]
+    assert {f"{name}=={version}" for name, version in pins.items()} <= set(pinned)
