@@ -17,7 +17,7 @@ from utils.evaluation.coco.metric import NUM_EXAMPLES, Example
 from utils.report.plots import images
 from utils.report.plots.images import plot_batch, plot_examples, plot_mistakes
 
-TILE, NAME_BELOW = 480, 15  # pixels: an image's square, and the line with its file's name
+TILE, NAME_BELOW = 480, 21  # pixels: an image's square, and the line with its file's name
 
 
 def boxes(*rows):
