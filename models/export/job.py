@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -272,9 +271,15 @@ def move(made: Path, path: Path, row: Format) -> None:
     """Put a file or folder in its place, for an older one; UserError if something else is there."""
     require_free_place(path, row)
     with ending_later():
+        older = made.with_name("older")
         if row.folder and path.exists():  # what rename does not replace
-            shutil.rmtree(path)
-        made.replace(path)
+            path.rename(older)
+        try:
+            made.replace(path)
+        except BaseException:
+            if older.exists():
+                older.rename(path)
+            raise
 
 
 def megabytes(path: Path) -> str:

@@ -16,31 +16,31 @@ BUDGETS = {
     "duet": 54,
     "models": 571,
     "models/blocks": 851,
-    "models/detection": 1172,
-    "models/evaluation": 1002,
-    "models/export": 1638,
-    "models/heads": 2084,
-    "models/inference": 514,
-    "models/training": 2642,
-    "scripts": 1254,
-    "utils": 2293,
-    "utils/cli": 1078,
+    "models/detection": 1171,
+    "models/evaluation": 1041,
+    "models/export": 1640,
+    "models/heads": 2086,
+    "models/inference": 519,
+    "models/training": 2634,
+    "scripts": 1250,
+    "utils": 2415,
+    "utils/cli": 1065,
     "utils/comparison": 1448,
-    "utils/data": 12578,
+    "utils/data": 12532,
     "utils/detect": 2554,
-    "utils/evaluation": 1734,
+    "utils/evaluation": 1675,
     "utils/evolution": 456,
-    "utils/export": 1899,
+    "utils/export": 1886,
     "utils/processes": 1441,
-    "utils/report": 1870,
+    "utils/report": 1864,
     "utils/serve": 828,
     "utils/setup": 380,
-    "utils/state": 972,
+    "utils/state": 866,
     "utils/tasks": 327,
     "utils/weights": 1951,
 }
-PRODUCT_FILES = 386
-OTHERS = {"tests": 57883, "benchmarks": 2800}
+PRODUCT_FILES = 382
+OTHERS = {"tests": 58136, "benchmarks": 2800}
 
 
 def room_of(path: Path) -> str:

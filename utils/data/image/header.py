@@ -77,6 +77,7 @@ class ImageHeader(NamedTuple):
     size: tuple[int, int]  # (height, width) in pixels, upright
     orientation: int  # EXIF's, from which the decoded image is turned upright
     other_view: int  # the same for points of a program that does not turn it, or turns a WebP
+    may_repeat_scans: bool  # a JPEG that codes its pixels in any number of passes
 
 
 def read_image_size(path: Path, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
@@ -186,7 +187,8 @@ def read_header(file: BinaryIO) -> ImageHeader:
     by_us = asked if turns and kind not in _TURNED_BY_DECODER else UPRIGHT
     sides = image.height, image.width
     size = sides[::-1] if by_us in EXCHANGES_SIDES else sides
-    return ImageHeader(kind, size, by_us, asked if turns else undone_by(asked))
+    other_view = asked if turns else undone_by(asked)
+    return ImageHeader(kind, size, by_us, other_view, "progressive" in image.info)
 
 
 def recognise(start: bytes) -> str:

@@ -88,3 +88,15 @@ def test_a_header_without_an_end_is_given_up(content):
     with pytest.raises(BrokenImageError, match="longer than that of any image"):
         read_header(file)
     assert file.tell() < 1 << 20
+
+
+def test_a_jpeg_that_repeats_its_scans_is_not_decoded():
+    jpeg = encoded("JPEG", progressive=True)
+    scan = jpeg[jpeg.rfind(b"\xff\xda") : -2]
+    image = Image.new("RGB", (5000, 5000))
+    file = io.BytesIO()
+    image.save(file, "JPEG", progressive=True)
+    large = file.getvalue()
+    repeated = np.frombuffer(large[:-2] + scan * 200 + large[-2:], np.uint8)
+    with pytest.raises(BrokenImageError, match="210 scans over 5000x5000 px"):
+        decode_bytes(repeated, (5000, 5000))
