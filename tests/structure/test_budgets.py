@@ -12,27 +12,27 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6461,
+    "backend": 6469,
     "duet": 54,
     "models": 571,
     "models/blocks": 851,
     "models/detection": 1171,
     "models/evaluation": 1041,
-    "models/export": 1640,
+    "models/export": 1641,
     "models/heads": 2086,
     "models/inference": 519,
     "models/training": 2634,
     "scripts": 1250,
-    "utils": 2415,
+    "utils": 2448,
     "utils/cli": 1065,
     "utils/comparison": 1448,
-    "utils/data": 12532,
+    "utils/data": 12537,
     "utils/detect": 2554,
     "utils/evaluation": 1675,
-    "utils/evolution": 456,
+    "utils/evolution": 471,
     "utils/export": 1886,
     "utils/processes": 1441,
-    "utils/report": 1864,
+    "utils/report": 1867,
     "utils/serve": 828,
     "utils/setup": 380,
     "utils/state": 866,
@@ -40,7 +40,7 @@ BUDGETS = {
     "utils/weights": 1951,
 }
 PRODUCT_FILES = 382
-OTHERS = {"tests": 58136, "benchmarks": 2800}
+OTHERS = {"tests": 58315, "benchmarks": 2800}
 
 
 def room_of(path: Path) -> str:
