@@ -59,7 +59,8 @@ class Comparison:
 
     def run(self) -> int:
         """Carry out all runs and report; return the exit code."""
-        say(*head(self.document("running")), f"Load {load_average()}; results in {self.folder}")
+        say(*head(self.document("running")), wrap=True)
+        say(f"Load {load_average()}; results in {self.folder}")
         try:
             self.take_turns()
         except KeyboardInterrupt:
@@ -98,7 +99,7 @@ class Comparison:
     def conclude(self, status: str) -> None:
         """Write the final reports; print warnings, pairs, and where the reports are."""
         report = write_reports(self.document(status), self.folder)
-        say(*report.warnings, *(item for part in report.sections for item in part.items))
+        say(*report.warnings, *(x for part in report.sections for x in part.items), wrap=True)
         say(f"{self.folder / 'compare.html'} is the page; compare.md has its rows as text")
 
 

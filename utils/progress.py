@@ -11,7 +11,7 @@ from typing import Any
 from tqdm import tqdm
 
 from backend.processes import this_process
-from utils.text import as_message, discard_unread, write_what_cannot_be_encoded
+from utils.text import as_message, discard_unread, wrapped, write_what_cannot_be_encoded
 
 # 80 columns hold it with an epoch of four digits and three losses; a longer one is cut at its end.
 BAR = "{desc} |{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
@@ -88,7 +88,7 @@ class LineHandler(logging.StreamHandler):
     """Writes log records, each on lines of its own: a bar is cleared first and drawn again."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return as_message(super().format(record))
+        return wrapped(as_message(super().format(record)), self.stream)
 
     def emit(self, record: logging.LogRecord) -> None:
         if not sys.stderr.isatty():  # no bar; `_Lines` may hold tqdm's lock and wait for ours

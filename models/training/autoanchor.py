@@ -100,9 +100,7 @@ def choose_anchors(
     anchors = _in_order(anchors, strides)
     fit = measure(anchors)
     enough = fit.best_possible_recall > ENOUGH_RECALL
-    log.info(
-        "anchors: the model's fit the labels %s: %s", "well" if enough else "badly", describe(fit)
-    )
+    log.info("anchors: the model's fit %s: %s", "well" if enough else "badly", describe(fit))
     if enough:
         return anchors
     fitted = fit_new(len(anchors[0]) // 2)

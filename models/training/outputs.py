@@ -42,6 +42,7 @@ from utils.yaml_files import write_yaml
 PLOTTED_BATCHES = 3
 PLOTTED_RATES = 2000  # batches of the schedule that are drawn
 COLUMNS, NAME_WIDTH = 80, 9  # of the summary
+NOTHING_YET = "nothing was found yet: this is normal in the first epochs, so train longer"
 MEANS = {"box_iou": "box IoU", "optimizer": "optimizer", "average": "EMA"}  # its words
 
 log = logging.getLogger("train")
@@ -165,10 +166,13 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
             REPORTS[head.task.name].plot(best.result, run.job.data.val, run.folder)
     if best is not None:
         say(*REPORTS[head.task.name].table(best.result).splitlines())
+        if not any(figures.values()):
+            say(NOTHING_YET)
     early = why_run_ended(run, state)
     if early and state.epoch < config.epochs:
         say(f"ended after epoch {state.epoch} of {config.epochs}: {early}")
-    say(f"{count(state.epoch, 'epoch')} in {clock(run.results.seconds)}")
+    took = f"{count(state.epoch, 'epoch')} in {clock(run.results.seconds)}"
+    say(f"{took}, counted from 1 here and from 0 in results.csv")
     if best is not None:
         title = f"best: epoch {best.epoch} of {config.epochs}"
         shown = [f"{short} {figures[name]:.3f}" for name, short in head.row_names().items()]

@@ -24,7 +24,7 @@ from utils.processes.ranks import on_main
 from utils.text import count
 
 MEAN, VARIANCE = ".running_mean", ".running_var"  # ends of names in any state
-FEW_BATCHES = 100  # an epoch: three times those that running statistics remember
+FEW_BATCHES = 33  # an epoch: as many as running statistics remember
 ENOUGH = 8  # batches; 2 and 8 gave the same validation losses to 10 %
 
 log = logging.getLogger("train")
@@ -92,8 +92,8 @@ def recommend(number: int, batches: int) -> None:
     """Say at start that --precise-bn would help, if it is off and epochs have few batches."""
     if number == 0 and batches < FEW_BATCHES:
         log.info(
-            "only %s per epoch: BatchNorm statistics lag behind the weights, and the first "
-            "validations are too low; --precise-bn %d recomputes the statistics before each",
-            count(batches, "batch", "batches"),
+            "--precise-bn %d is worth it where the figures of the first epochs matter:\n"
+            "only %s per epoch, so BatchNorm statistics lag behind the weights",
             ENOUGH,
+            count(batches, "batch", "batches"),
         )

@@ -11,6 +11,7 @@ import math
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -123,6 +124,8 @@ def learn(folder: Path, case: str, device: str = "cpu") -> Arrays:
         settle(state)
         state.epoch += 1
         losses.append(state.watch.end_epoch())
+    if case == "own statistics" and this_process().rank == 1:
+        shift_statistics(state.ema.model)  # rank 0's take their place
     state.ema.agree()
     learnt = {
         **{f"model/{name}": array for name, array in nn.state_arrays(state.model).items()},
@@ -135,6 +138,12 @@ def learn(folder: Path, case: str, device: str = "cpu") -> Arrays:
     if case == "sync-bn":
         learnt["validation"] = validation_losses(state, samples, world, dataset.class_names, device)
     return learnt
+
+
+def shift_statistics(model: Any) -> None:
+    """Make BatchNorm's running statistics other than they are."""
+    arrays = nn.state_arrays(model)
+    nn.load_state_arrays(model, {x: a + 1 if ".running_" in x else a for x, a in arrays.items()})
 
 
 def validation_losses(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,25 +24,33 @@ _NUMBER_WIDTH = 5  # of "0.394", and a gap of two
 def metrics_table(result: EvaluationResult | MaskResult) -> str:
     """Return COCO's figures over all classes and per class, and COCO's summary, as text.
 
-    Figures of boxes and of masks stand side by side.
+    Figures of boxes and of masks stand side by side, or below each other on a narrow terminal.
     """
     if isinstance(result, MaskResult):
         of_boxes = coco_summary(result.boxes, " of boxes")
         summaries = [of_boxes, coco_summary(result.masks, " of masks")]
     else:
         summaries = [coco_summary(result)]
-    return "\n".join([*_class_lines(_by_mark(result)), *summaries])
+    return "\n".join([*_class_tables(_by_mark(result)), *summaries])
 
 
 def legacy_table(result: LegacyResult | MaskResult) -> str:
     """Return YOLOv5's figures as `metrics_table`, under a title that says so, as text."""
-    return "\n".join([AS_YOLOV5, *_class_lines(_by_mark(result))])
+    return "\n".join([AS_YOLOV5, *_class_tables(_by_mark(result))])
 
 
 def _by_mark(result: Any) -> dict[str, Figures]:
     if isinstance(result, MaskResult):
         return {"(B)": result.boxes, "(M)": result.masks}
     return {"": result}
+
+
+def _class_tables(results: Mapping[str, Figures]) -> list[str]:
+    """Return all results in one table or, where that is wider than the terminal, in one each."""
+    lines = _class_lines(results)
+    if len(lines[0]) <= shutil.get_terminal_size().columns:
+        return lines
+    return [line for mark, figures in results.items() for line in _class_lines({mark: figures})]
 
 
 def _class_lines(results: Mapping[str, Figures]) -> list[str]:
@@ -71,7 +80,7 @@ def _of_class(result: Figures, index: int) -> tuple[float, ...]:
 
 
 def coco_summary(result: MetricResult, of: str = "") -> str:
-    """Return COCO's 12 figures in two lines; "-" where the labels hold nothing of a size.
+    """Return COCO's 12 figures in four lines; "-" where the labels hold nothing of a size.
 
     of: what the title adds.
     """
@@ -80,7 +89,7 @@ def coco_summary(result: MetricResult, of: str = "") -> str:
         for name, figure in result.summary().items()
     ]
     margin = " " * 6
-    lines = [margin + "".join(row).rstrip() for row in (cells[:6], cells[6:])]
+    lines = [margin + "".join(cells[at : at + 3]).rstrip() for at in range(0, len(cells), 3)]
     return "\n".join([f"{'COCO summary':>20}{of}, sizes by the labelled areas", *lines])
 
 

@@ -10,7 +10,8 @@ import models.graph  # noqa: F401  registers all heads
 from models.blocks.registry import find_block
 from tests.coco_reference import detections, evaluate, ground_truth
 from tests.small import RESULT_COLUMNS
-from utils.report.console import ROWS_A_HEADING, EpochTable, metrics_table
+from utils.evaluation.masks import MaskResult
+from utils.report.console import COLUMNS, ROWS_A_HEADING, EpochTable, metrics_table
 from utils.report.results import Results
 from utils.report.stage_timer import UNREAD_STAGES, StageTimer
 from utils.tasks.table import TASKS
@@ -36,12 +37,22 @@ def test_cocos_figures_follow_with_a_dash_where_there_is_nothing_to_find():
     # Sizes: class 0 has a small object, class 2 a small and a large one, none a medium one.
     assert [line.split() for line in lines] == [
         ["COCO", "summary,", "sizes", "by", "the", "labelled", "areas"],
-        ["AP", "0.5000", "AP50", "0.5000", "AP75", "0.5000", "APsmall", "0.5000", "APmedium", "-",
-         "APlarge", "0.0000"],
-        ["AR1", "0.5000", "AR10", "0.5000", "AR100", "0.5000", "ARsmall", "0.5000",
-         "ARmedium", "-", "ARlarge", "0.0000"],
+        ["AP", "0.5000", "AP50", "0.5000", "AP75", "0.5000"],
+        ["APsmall", "0.5000", "APmedium", "-", "APlarge", "0.0000"],
+        ["AR1", "0.5000", "AR10", "0.5000", "AR100", "0.5000"],
+        ["ARsmall", "0.5000", "ARmedium", "-", "ARlarge", "0.0000"],
     ]  # fmt: skip
-    assert max(map(len, lines)) <= 110
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_figures_of_boxes_and_masks_fit_into_the_terminal(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    result = evaluate(IMAGES, 3)
+    lines = metrics_table(MaskResult(result, result)).splitlines()
+    assert max(map(len, lines)) <= columns
+    tables = [line.split()[3:] for line in lines if line.split()[0] == "class" and "P(" in line]
+    boxes, masks = ([f"{name}({of})" for name in COLUMNS] for of in "BM")
+    assert tables == ([boxes, masks] if columns == 80 else [[*boxes, *masks]])
 
 
 def test_a_row_has_a_cell_for_each_column_that_any_epoch_of_the_run_has(tmp_path):

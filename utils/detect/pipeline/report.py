@@ -21,6 +21,8 @@ from utils.text import count, printable, say
 
 FEW = 20  # images that have a line each; more of them, and videos, have a bar
 SHOWN_CLASSES = 5
+OTHER_CLASSES = "other class", "other classes"
+ONE_OTHER = "1 other class"  # a name that is no longer is shown instead
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")  # one of them names the screen, on Linux
 WITHOUT = "leave it out, and the images are in the run's folder"
 
@@ -48,7 +50,9 @@ class RunReport:
     def __init__(self, sources: Sequence[Source], argument: str) -> None:
         """Begin a report; argument: --source, which several sources are shown by."""
         self.num_frames = self.num_broken = 0
-        self._found: Counter[str] = Counter()
+        self._found: Counter[str] = Counter()  # objects by class, frames by class of tracked ones
+        self._frames: Counter[str] = Counter()
+        self._tracks: set[tuple[object, ...]] = set()  # source, class and number of each object
         self._last_source: Source | None = None
         self._num_sources = len(sources)
         self._images_alone = all(source.kind == "image" for source in sources)
@@ -83,7 +87,7 @@ class RunReport:
             log.warning("%s: %s: %s", name, what, done.problem)
         else:
             self.num_frames += 1
-            self._found.update(done.result.counted)
+            self._count(done.result)
             self._last_source = done.source
             if self._images_alone and self._num_sources <= FEW:
                 number = f"{self.num_frames + self.num_broken}/{self._num_sources}"
@@ -91,6 +95,19 @@ class RunReport:
         if self.num_frames == 1 and self._num_sources == 1 and done.source.num_frames is not None:
             self._progress.expect(done.source.num_frames)
         self._progress.update(f"{self._speed():.1f} {self._unit}s/s")
+
+    def _count(self, result: ImageResult) -> None:
+        """Count what was found; a tracked object once, and the frames in which its class is."""
+        if result.track_ids is None:
+            self._found.update(result.counted)
+            return
+        source = result.frame.source if result.frame.number is not None else None
+        pairs = zip(result.names, result.track_ids.tolist(), strict=True)
+        tracks = {(source, name, number) for name, number in pairs if number > 0} - self._tracks
+        self._tracks |= tracks
+        self._frames.update(set(result.names))
+        self._found.update(dict.fromkeys(result.names, 0))  # none has a number in its first frame
+        self._found.update(name for _, name, _ in tracks)
 
     def print_totals(self, by_stage: Mapping[str, float]) -> None:
         """Print what was found, how fast, and how much was left out; by_stage: seconds of each."""
@@ -106,11 +123,18 @@ class RunReport:
             return "found: nothing; a lower --conf-thres finds more"
         # Of equal numbers the name decides: threads must not change a line.
         ranking = sorted(self._found.items(), key=lambda item: (-item[1], item[0]))
-        parts = [f"{name} {number:,}" for name, number in ranking[:SHOWN_CLASSES]]
-        if others := ranking[SHOWN_CLASSES:]:
+        shown, others = ranking[:SHOWN_CLASSES], ranking[SHOWN_CLASSES:]
+        if len(others) == 1 and len(others[0][0]) <= len(ONE_OTHER):
+            shown, others = ranking, []
+        parts = [f"{name} {number:,}{self._in_frames(name)}" for name, number in shown]
+        if others:
             total = sum(number for _, number in others)
-            parts.append(f"{count(len(others), 'other class', 'other classes')} {total:,}")
+            parts.append(f"{count(len(others), *OTHER_CLASSES)} {total:,}")
         return f"found: {', '.join(parts)}"
+
+    def _in_frames(self, name: str) -> str:
+        """Return " in 12 frames" for a class of tracked objects."""
+        return f" in {count(self._frames[name], self._unit)}" if name in self._frames else ""
 
     def _speed(self) -> float:
         return self.num_frames / max(time.monotonic() - self._start, 1e-9)

@@ -75,6 +75,11 @@ class ImageResult(ABC):
         return [self.class_names[index] for index in self.class_index.tolist()]
 
     @property
+    def track_ids(self) -> np.ndarray | None:
+        """(K,) int64, one number for an object in all frames, -1: none; None: not tracked."""
+        return None
+
+    @property
     def counted(self) -> Sequence[str]:
         """The class names that the last lines of a run count."""
         return self.names

@@ -25,6 +25,7 @@ from utils.data.masks.runs import areas, mask_of_runs, runs_of_mask
 from utils.data.sources.samples import Sample
 from utils.errors import DatasetError
 from utils.evaluation.accuracy import Mistake
+from utils.evaluation.coco.confusion import CONFIDENCE_ABOVE
 from utils.evaluation.coco.metric import Example
 from utils.ragged import Ragged
 from utils.report.drawing.annotate import (
@@ -129,8 +130,9 @@ def plot_examples(
 ) -> None:
     """Write JPEGs of validation images, 16 per file: with their labels, and with what was found.
 
-    val_batch0_labels.jpg and val_batch0_pred.jpg have the same images in the same places. An image
-    that can no longer be read is left grey, and a line says so.
+    val_batch0_labels.jpg and val_batch0_pred.jpg have the same images in the same places. Below an
+    image in which nothing was found this is written. An image that can no longer be read is left
+    grey, and a line says so.
 
     examples: by place among the samples, ascending.
     """
@@ -150,7 +152,9 @@ def plot_examples(
             texts = [text + score for text, score in zip(texts, scores, strict=True)]
             boxes_xyxy = found.boxes_xyxy * scale
             drawn = draw_boxes(found_tile, boxes_xyxy, found.class_index, texts, LINE_WIDTH)
-            of_found.append(framed(drawn, samples[place]))
+            name = printable(samples[place].image_path.name)
+            text = "" if texts else f"nothing above {CONFIDENCE_ABOVE:g}: {name}"
+            of_found.append(framed(drawn, samples[place], text))
         write_tiles(of_labels, folder / f"val_batch{number}_labels.jpg")
         write_tiles(of_found, folder / f"val_batch{number}_pred.jpg")
 

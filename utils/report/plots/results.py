@@ -45,13 +45,15 @@ def plot_learning_rates(epochs: np.ndarray, rates: Mapping[str, np.ndarray], pat
     figure, places = panel_grid(len(rates), len(rates), width=5, height=3.75)
     for axes, colour, (title, values) in zip(places, COLOURS, rates.items(), strict=False):
         axes.plot(epochs, values, color=colour)
-        axes.set(title=title, xlabel="epoch", ylim=(0, 1.05 * max(values.max(), 1e-12)))
+        axes.set(title=title, xlabel="epochs done", ylim=(0, 1.05 * max(values.max(), 1e-12)))
         axes.set_xlim(0, max(float(epochs[-1]), 1.0))
     save_figure(figure, path)
 
 
 def plot_results(csv_path: Path, plot_path: Path) -> None:
     """Draw the losses, metrics and learning rates of results.csv over the epochs.
+
+    Epochs count from 1 as on screen; the file's column counts from 0 as YOLOv5's does.
 
     A few losses far above all others do not flatten a panel: it ends below them. Metrics are all
     shown, because the highest ones count.
@@ -64,8 +66,8 @@ def plot_results(csv_path: Path, plot_path: Path) -> None:
     for axes, (title, lines) in zip(places, panels.items(), strict=True):
         values = {label: results[name] for label, name in lines.items()}
         is_of_figures = any(name.startswith("metrics/") for name in lines.values())
-        _draw_panel(axes, results["epoch"], values, has_limit=not is_of_figures)
-        axes.set(title=title, xlabel="epoch")
+        _draw_panel(axes, results["epoch"] + 1, values, has_limit=not is_of_figures)
+        axes.set(title=title, xlabel="epoch, from 1")
     save_figure(figure, plot_path)
 
 

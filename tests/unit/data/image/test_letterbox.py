@@ -136,6 +136,24 @@ def test_the_long_side_is_exact_and_the_other_rounded_up(size, resized):
     np.testing.assert_allclose(corners, [[left, top, left + width, top + height]], rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("size", "resized"),
+    [
+        ((333, 500), (213, 320)),  # 213.12
+        ((336, 500), (215, 320)),  # 215.04
+        ((334, 500), (214, 320)),  # 213.76
+        ((349, 640), (174, 320)),  # 174.5: of two that are as near, the even one
+        ((355, 640), (178, 320)),  # 177.5
+        ((640, 355), (320, 178)),
+        ((1, 1000), (1, 320)),  # 0.32: never nothing
+    ],
+)
+def test_an_image_of_no_dataset_has_its_sides_rounded_to_the_nearest(size, resized):
+    placement = fit_letterbox(size, (320, 320))
+    assert placement.resized_size == resized
+    assert placement.padding == ((320 - resized[0]) // 2, (320 - resized[1]) // 2)
+
+
 @pytest.mark.parametrize("resizing", [resize, resize_to_detect])
 def test_shrinking_averages_over_all_pixels(resizing):
     checkerboard = np.zeros((64, 64, 3), np.uint8)

@@ -18,12 +18,13 @@ NAMES = ("person", "car", "dog", "cat", "cup", "bowl", "kite")
 SECONDS = {"decode": 0.25, "network": 2.0}
 
 
-def done(source, *classes):
+def done(source, *classes, frame=None, ids=None):
     number = len(classes)
     found = Detections(
         np.zeros((number, 4), np.float32), np.ones(number, np.float32), np.array(classes, np.int64)
     )
-    return Done(source, Result(Frame(np.zeros((8, 8, 3), np.uint8), source.name), found, NAMES))
+    image = Frame(np.zeros((8, 8, 3), np.uint8), source.name, frame)
+    return Done(source, Result(image, found, NAMES, None if ids is None else np.array(ids)))
 
 
 def broken(source):
@@ -92,6 +93,27 @@ def test_the_last_lines_tell_what_was_found_the_speed_and_what_was_left_out(caps
         "2 images in 4.0 s, 0.5 images/s; side by side: decode 0.2 s, network 2.0 s",
         "left out or incomplete: 1 of 3 images, named above",
     ]
+
+
+@pytest.mark.parametrize(("name", "shown"), [
+    ("kite", "kite 1"), ("tennis racket", "tennis racket 1"), ("baseball glove", "1 other class 1")
+])  # fmt: skip
+def test_a_single_other_class_is_named_when_that_is_no_longer(monkeypatch, name, shown):
+    monkeypatch.setitem(globals(), "NAMES", (*NAMES[:6], name))
+    report = RunReport([FakeSource(0)], "a")
+    report.add(done(FakeSource(0), 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 6))
+    assert report.found_line() == f"found: car 2, cat 2, cup 2, dog 2, person 2, {shown}"
+
+
+def test_tracked_objects_are_counted_once_with_the_frames_beside_them():
+    first, second = FakeSource(0, "video", 9), FakeSource(1, "video", 9)
+    report = RunReport([first, second], "a")
+    report.add(done(first, 1, 1, 0, frame=0, ids=(-1, -1, -1)))  # no number in a first frame
+    report.add(done(first, 1, 1, frame=1, ids=(1, 2)))
+    report.add(done(first, 1, frame=2, ids=(2,)))
+    report.add(done(second, 1, 2, frame=0, ids=(-1, -1)))
+    report.add(done(second, 1, 2, frame=1, ids=(1, 2)))
+    assert report.found_line() == "found: car 3 in 5 frames, dog 1 in 2 frames, person 0 in 1 frame"
 
 
 def test_one_source_shows_its_name_which_hides_a_password():

@@ -63,7 +63,7 @@ def test_anchors_that_fit_badly_are_replaced_and_the_lines_say_so(choose):
     assert np.shape(anchors) == (3, 6)
     areas = pairs(anchors).prod(axis=1)
     assert np.all(np.diff(areas) >= 0)
-    assert "fit the labels badly: best possible recall 0.000" in text
+    assert "fit badly: best possible recall 0.000" in text
     assert "replaced by fitted ones: best possible recall 1.000" in text
     assert f"{anchors[0][0]:g} x {anchors[0][1]:g}, " in text
 
@@ -72,7 +72,7 @@ def test_anchors_are_kept_where_none_fit_better(choose):
     boxes = [[1.0, 900.0], [0.4, 0.4]]  # beyond a factor of four of anchors from 2 px up
     anchors, text = choose([[2, 900, 2, 900]], boxes, strides=(8,))
     assert anchors == [[2, 900, 2, 900]]
-    assert "fit the labels badly" in text and "no better ones were found" in text
+    assert "fit badly" in text and "no better ones were found" in text
 
 
 def test_larger_anchors_go_to_larger_strides_in_any_order_of_levels(choose):

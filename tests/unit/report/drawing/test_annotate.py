@@ -40,7 +40,27 @@ def test_an_outline_is_in_the_colour_of_its_class_at_the_edges_of_its_box(level)
                      drawn[top, middle_x], drawn[bottom - 1, middle_x]):  # fmt: skip
             assert tuple(edge) == colour
         assert (drawn[top + 3 : bottom - 3, left + 3 : right - 3] == level).all()
-    assert (drawn[:47] == level).all() and (drawn[:, :97] == level).all()
+    assert (drawn[:48] == level).all() and (drawn[:, :98] == level).all()
+
+
+@pytest.mark.parametrize(("size", "line"), [((480, 640), 3), ((427, 640), 3), ((2160, 3840), 15)])
+def test_a_line_of_a_photograph_is_seen_and_has_a_dark_halo(size, line):
+    """3 pixels at 640 px, more in a larger image; beside it half as bright, a third as wide."""
+    height, width = size
+    level = 200
+    drawn = drawn_on(grey(*size, level), [(width // 4, height // 4, width // 2, height // 2)])
+    row = drawn[height // 3, : width // 3]
+    inks = [tuple(pixel) for pixel in row.tolist()]
+    changes = [place for place in range(1, len(inks)) if inks[place] != inks[place - 1]]
+    outside, start, end, inside = changes
+    assert (start - outside, end - start, inside - end) == (line // 3, line, line // 3)
+    assert inks[outside] == inks[end] == (level // 2,) * 3
+    assert inks[start] == class_colour(0)
+
+
+def test_a_label_is_as_high_as_the_public_ones():
+    """25 pixels at 640 x 480: OpenCV's text at scale 1 has 22, YOLOv5's field 3 more."""
+    assert label_height(default_font_size((480, 640))) == 25
 
 
 @pytest.mark.parametrize("box", [

@@ -45,6 +45,8 @@ def test_an_anchor_exactly_at_the_limit_does_not_match(size, anchors):
     ("x", "columns"),
     [
         (5.5, [5]),
+        (5.46875, [5, 4]),  # a neighbour is used up to the middle of the cell, and not from it on
+        (5.53125, [5, 6]),
         (5.25, [5, 4]),
         (5.75, [5, 6]),
         (5.0, [5, 4, 5]),  # on a line: near both neighbours, the right one of which is its own cell
@@ -59,6 +61,9 @@ def test_the_cell_and_the_neighbours_in_whose_half_the_centre_lies_are_used(x, c
     assert found.column.tolist() == columns
     assert found.row.tolist() == [6] * len(columns)
     np.testing.assert_array_equal(found.boxes_cxcywh[:, 0], x - np.array(columns))
+    turned = assign([(6.5, x, 2.0, 4.0)])
+    assert turned.row.tolist() == columns
+    np.testing.assert_array_equal(turned.boxes_cxcywh[:, 1], x - np.array(columns))
 
 
 def test_the_limit_is_that_of_the_public_anchor_check():
