@@ -75,7 +75,7 @@ def describe(model: Any, metadata: Metadata) -> None:
     """Have an ONNX model say what it is, who wrote it, and what goes in and comes out."""
     model.producer_name, model.producer_version = PRODUCER, VERSION
     del model.metadata_props[:]
-    for name, text in metadata.texts().items():
+    for name, text in {**metadata.public_texts(), **metadata.texts()}.items():
         model.metadata_props.add(key=name, value=text)
     for value in model.graph.input:
         value.doc_string = MEANINGS[metadata.image]

@@ -1,6 +1,7 @@
 """OpenVINO's two files in a folder, made of an ONNX graph; OpenVINO runs them, and ONNX files too.
 
-The metadata is in model.xml, where OpenVINO puts that of an ONNX file.
+The metadata is in model.xml, where OpenVINO puts that of an ONNX file; YOLOv5 reads stride and
+names from model.yaml, and Ultralytics from metadata.yaml.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from utils.optional import import_optional
 from utils.regular_files import UNLIMITED, read_bytes, read_text
 
 MODEL, WEIGHTS = "model.xml", "model.bin"  # in a folder
-OPENVINO_FILES = MODEL, WEIGHTS
+PUBLIC_FILES = "model.yaml", "metadata.yaml"
+OPENVINO_FILES = MODEL, WEIGHTS, *PUBLIC_FILES
 MAX_WEIGHT_BYTES = 1 << 32
 SECTION = "framework"  # where OpenVINO keeps the metadata of an ONNX file
 # Where a CPU has bfloat16, OpenVINO takes it by default: boxes of a YOLOv5n at 640 px
@@ -49,6 +51,9 @@ def write_openvino(
         for name, text in metadata.texts().items():
             model.set_rt_info(text, [SECTION, name])
         openvino.save_model(model, path / MODEL, compress_to_fp16=half)
+        lines = [f"{name}: {text}\n" for name, text in metadata.public_texts().items()]
+        for name in PUBLIC_FILES:
+            (path / name).write_text("".join(lines), encoding="utf-8")
     except RuntimeError as error:
         raise UserError(
             f"OpenVINO cannot write the model: {brief(str(error))}; is the disk full?"
