@@ -149,11 +149,12 @@ def metadata_in_zip(content: bytes, ending: str) -> Metadata:
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            names = (name for name in archive.namelist() if name.endswith(ending))
-            with archive.open(next(names, ending)) as member:
-                text = member.read(MAX_METADATA_BYTES)
+            names = [name for name in archive.namelist() if name.endswith(ending)]
+            text = archive.open(names[0]).read(MAX_METADATA_BYTES) if names else None
     except ZIP_ERRORS as error:
         raise UserError("damaged, or it holds no metadata; export it with export.py") from error
+    if text is None:
+        raise UserError("another program exported it, without our metadata; use export.py")
     return metadata_of_json(text)
 
 
