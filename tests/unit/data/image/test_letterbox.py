@@ -135,6 +135,16 @@ def test_the_long_side_is_exact_and_the_other_rounded_up(size, resized):
     np.testing.assert_allclose(corners, [[left, top, left + width, top + height]], rtol=1e-12)
 
 
+def test_odd_padding_is_subtracted_as_it_was_added():
+    """YOLOv5 subtracts half of it, 40.5 px here, and so moves boxes by 1 px of this image."""
+    placement = fit_letterbox((349, 640), (256, 320))
+    assert placement.padding == (41, 0) and placement.resized_size == (174, 320)
+    placement = fit_long_side((349, 640), 320, (256, 320))
+    assert placement.padding == (40, 0) and placement.resized_size == (175, 320)
+    box = np.array([[0.0, 40.0, 320.0, 215.0]])
+    np.testing.assert_allclose(placement.to_original(box), [[0, 0, 640, 349]], atol=1e-12)
+
+
 def test_shrinking_averages_over_all_pixels():
     checkerboard = np.zeros((64, 64, 3), np.uint8)
     checkerboard[::4] = 255  # a row in four: bilinear sampling at a quarter would see 0 or 255
