@@ -47,6 +47,22 @@ def test_yolov5_and_ultralytics_find_stride_and_names(made, name):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["yolov5s.yaml", "metadata.yaml"])
+def test_a_folder_of_yolov5_or_ultralytics_opens(tmp_path, made, name):
+    """YOLOv5 names the files for the weights, and their metadata too."""
+    folder = tmp_path / "yolov5s_openvino_model"
+    folder.mkdir()
+    model = openvino.Core().read_model(write_doubling(tmp_path / "graph.onnx"))
+    openvino.save_model(model, folder / "yolov5s.xml", compress_to_fp16=False)
+    shutil.copyfile(made / "model.yaml", folder / name)
+    runtime, images = open_runtime(folder, 1), random_images()
+    assert runtime.metadata == METADATA
+    np.testing.assert_array_equal(runtime(images)[0], rows_of(images))
+    (folder / name).write_text("stride: 32\n")
+    with pytest.raises(UserError, match="has no names"):
+        open_runtime(folder, 1)
+
+
 def test_threads_that_share_a_runtime_get_their_own_results(made):
     runtime = OpenVinoRuntime(made)
     batches = [random_images() + number for number in range(8)]
