@@ -66,9 +66,9 @@ def read_arrays(kind: str, name: str, version: bytes) -> dict[str, np.ndarray] |
         return None
     try:
         with pinned(path, MAX_FOLDER_BYTES) as own, safe_open(own, framework="numpy") as file:
-            if (file.metadata() or {}).get("version") != _hash(version):
-                return None
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            if (file.metadata() or {}).get("digest") != _digest(version, arrays):
+                return None
         os.utime(path)  # it was used
         return arrays
     except (OSError, SafetensorError):
@@ -83,7 +83,7 @@ def write_arrays(kind: str, name: str, version: bytes, arrays: Arrays) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with atomic_file(path) as file:
-            file.write(save(dict(arrays), metadata={"version": _hash(version)}))
+            file.write(save(dict(arrays), metadata={"digest": _digest(version, arrays)}))
         _remove_oldest(path.parent)
     except OSError as error:
         log.info("%s are not kept for the next run: %s", kind, error)
@@ -94,8 +94,12 @@ def _path(kind: str, name: str) -> Path | None:
     return None if folder is None else folder / kind / f"{name}.safetensors"
 
 
-def _hash(version: bytes) -> str:
-    return hashlib.blake2b(version, digest_size=_DIGEST_BYTES).hexdigest()
+def _digest(version: bytes, arrays: Arrays) -> str:
+    digest = hashlib.blake2b(version, digest_size=_DIGEST_BYTES)
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def _remove_oldest(folder: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -74,17 +75,23 @@ def run_program(command: Sequence[str | Path], folder: Path) -> None:
     """Run a program in a folder; UserError has the last line it wrote if it fails."""
     name = Path(command[0]).name
     try:
-        done = subprocess.run(
-            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            errors="replace", timeout=LONGEST_SECONDS, check=False,
-        )  # fmt: skip
+        with subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
+        ) as process:  # fmt: skip
+            try:
+                output, errors = process.communicate(timeout=LONGEST_SECONDS)
+            except BaseException:  # a timeout, Ctrl-C or SIGTERM: it ends with what it has started
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise
     except subprocess.TimeoutExpired as error:
         raise UserError(f"{name} has not ended after {LONGEST_SECONDS} s") from error
     except OSError as error:
         raise UserError(f"{command[0]} cannot be started: {error.strerror}") from error
-    if done.returncode:
-        *_, last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()
-        raise UserError(f"{name} failed with status {done.returncode}: {brief(last)}")
+    if process.returncode:
+        *_, last = (errors.strip() or output.strip() or "no message").splitlines()
+        raise UserError(f"{name} failed with status {process.returncode}: {brief(last)}")
 
 
 def import_optional(module: str, what_for: str) -> ModuleType:

@@ -1,4 +1,4 @@
-"""The folder of a run: made, and locked against a second process that would write there."""
+"""The folder of a run, locked against a second process; and temporary ones that outlive no kill."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import fcntl
 import logging
 import os
 import re
+import shutil
 import socket
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from utils.errors import UserError
+from utils.regular_files import open_regular
 
-LOCK_FILE = "run.lock"
+LOCK_FILE, HELD_FILE = "run.lock", "held.lock"
 NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 HOLDER = re.compile(rb"process \d{1,10} on [\w.-]{1,255} since [\d:T+-]{25}")
 
@@ -36,6 +40,25 @@ def create_run_folder(project: Path, name: str, exist_ok: bool) -> Path:
             f"{error.strerror}; give a --project that can be written to, or a shorter --name"
         ) from error
     raise UserError(f"--project {project} is full of runs called {name}; give another --name")
+
+
+@contextlib.contextmanager
+def working_folder(prefix: str) -> Iterator[Path]:
+    """Yield a temporary folder; remove those of this prefix whose processes were killed.
+
+    The process of a folder holds a lock on a file in it, which it has there under this name only
+    once it is locked.
+    """
+    for held in Path(tempfile.gettempdir()).glob(f"{prefix}*/{HELD_FILE}"):
+        with contextlib.suppress(OSError), open_regular(held) as file:  # another's, or at work
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(held.parent)
+    with tempfile.TemporaryDirectory(prefix=prefix) as name:
+        folder = Path(name)
+        with open(folder / "new.lock", "xb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            os.rename(file.name, folder / HELD_FILE)
+            yield folder
 
 
 class RunLock:

@@ -12,6 +12,7 @@ import select
 import sys
 from typing import TextIO
 
+FORMULAS = tuple("=+-@＝＋－＠")  # how a cell begins that a spreadsheet computes
 STDOUT, STDERR = 1, 2  # sys.stdout may be replaced by something without a descriptor
 
 
@@ -38,6 +39,15 @@ def _printable(character: str) -> str:
     if "\udc80" <= character <= "\udcff":  # so Python keeps a byte of a file name
         return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape").decode("ascii")
+
+
+def csv_cell(text: str) -> str:
+    """Return a text for a cell of a CSV file: `printable`, and no formula to a spreadsheet.
+
+    Source: OWASP, CSV Injection.
+    """
+    text = printable(text)
+    return f"'{text}" if text.startswith(FORMULAS) else text
 
 
 def printable_lines(text: str) -> str:

@@ -85,6 +85,8 @@ class Ops(inference.Ops, Protocol):
     def add_at_(self, x: Tensor, index: tuple[int | slice, ...], values: Tensor) -> None:
         """Add values to x[index], by integers and slices of step 1, in place, no gradient.
 
+        Values may be a part of x, and overlap: they count as they were before.
+
         Raises:
             ValueError: values of another shape or dtype than x[index].
         """

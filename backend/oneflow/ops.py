@@ -211,7 +211,7 @@ def add_at_(x: Tensor, index: tuple[int | slice, ...], values: Tensor) -> None:
         part = x[index]
         checks.same_shape(part.shape, values.shape)
         checks.one_dtype(map(dtype_of, (part, values)))
-        part.add_(values)
+        part.add_(values.clone())  # they may overlap
 
 
 def upsample_nearest_2x(x: Tensor) -> Tensor:

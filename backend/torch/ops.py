@@ -249,7 +249,7 @@ def add_at_(x: Tensor, index: tuple[int | slice, ...], values: Tensor) -> None:
     part = x.detach()[index]
     checks.same_shape(part.shape, values.shape)
     _check_one_dtype(part, values)
-    part.add_(values.detach())
+    part.add_(values.detach().clone())  # they may overlap, which PyTorch does not always notice
 
 
 def upsample_nearest_2x(x: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -55,6 +54,7 @@ from utils.export.metadata import FLOATS, KINDS, PIXELS, Metadata, metadata_as_j
 from utils.export.onnx import require_below_limit
 from utils.export.opening import open_runtime
 from utils.processes.interrupt import ending_at_termination, ending_later
+from utils.run_folder import working_folder
 from utils.text import as_message, count, say
 from utils.weights.checkpoint import Checkpoint, save_checkpoint
 
@@ -123,9 +123,9 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     images = chosen_images(dataset and dataset.samples)
     trials = make_trials(model, images, metadata)
     source = f"--data {dataset.name}" if dataset else "the built-in dataset"
-    with ending_at_termination(), tempfile.TemporaryDirectory(prefix="duet-export-") as folder:
-        graph = Path(folder, "graph.onnx")
-        snapshot = write_snapshot(checkpoint, Path(folder))
+    with ending_at_termination(), working_folder("duet-export-") as folder:
+        graph = folder / "graph.onnx"
+        snapshot = write_snapshot(checkpoint, folder)
         write_graph(dataclasses.replace(config, weights=str(snapshot)), graph)
         say(f"files are compared with the model on {count(len(images), 'image')} of {source}")
         settings = config.suppression if config.nms else DEFAULT_SUPPRESSION
@@ -272,9 +272,15 @@ def move(made: Path, path: Path, row: Format) -> None:
     """Put a file or folder in its place, for an older one; UserError if something else is there."""
     require_free_place(path, row)
     with ending_later():
+        older = made.with_name("older")
         if row.folder and path.exists():  # what rename does not replace
-            shutil.rmtree(path)
-        made.replace(path)
+            path.rename(older)
+        try:
+            made.replace(path)
+        except BaseException:
+            if older.exists():
+                older.rename(path)
+            raise
 
 
 def megabytes(path: Path) -> str:

@@ -100,7 +100,12 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
     title = f"epoch {state.epoch + 1}/{config.epochs}"
     with Progress(len(loader), title, "batches", done) as progress:
         scores = state.class_scores.get(state.epoch, ())
-        for batch in state.timer.waiting(loader.epoch(state.epoch, done, scores)):
+        batches = loader.epoch(state.epoch, done, scores)
+        while True:
+            with state.timer.waiting():
+                batch = next(batches, None)
+            if batch is None:
+                break
             if state.batch_number < plotted_batches(config.no_plots):
                 plot_trained_batch(run, state.batch_number, batch)
             train_step(state, batch, state.timer)

@@ -242,6 +242,19 @@ def adds_to_a_part_in_place(b: Backend) -> None:
 
 
 @judges("ops.add_at_")
+def adds_a_part_to_one_that_overlaps_it(b: Backend) -> None:
+    low, high, half = slice(0, 5), slice(1, 6), slice(0, 2)
+    for index, of_values in (
+        ((low,), (high,)), ((high,), (low,)), ((high, half), (low, half)), ((low,), (low,)),
+    ):  # fmt: skip
+        x = uniform((6, 4), "float32")
+        changed, wanted = b.ops.tensor(x), x.copy()
+        b.ops.add_at_(changed, index, changed[of_values])
+        wanted[index] += x[of_values]
+        assert_equal(b.ops.to_numpy(changed), wanted, SUM_TOLERANCE["float32"])
+
+
+@judges("ops.add_at_")
 def refuses_to_add_what_does_not_fit(b: Backend) -> None:
     x = b.zeros((2, 4))
     for values in (b.zeros((1,)), b.zeros((2, 2)), b.zeros((2,), "float64")):

@@ -83,6 +83,11 @@ def raises_to_a_number(b: Backend) -> None:
     negative = np.array([-2.0, 0.0, 3.0])
     assert_values(b, b.tensor.__pow__, np.power, negative, args=(2,))
     assert_gradient(b, b.tensor.__pow__, np.power, negative, args=(2,))
+    extreme = np.array([-np.inf, -2.0, 0.0, 4.0, np.inf])
+    for exponent in (2, 3, -1.0):
+        assert_values(b, b.tensor.__pow__, np.power, extreme, args=(exponent,))
+    for exponent in (0.5, -0.5):
+        assert_values(b, b.tensor.__pow__, np.power, extreme[1:], args=(exponent,))
 
 
 @judges("Tensor.__neg__")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
 
+from backend import BackendError
 from tests.docs_blocks.blocks import BlockError
 from utils.cli.train_config import read_train_flags
 from utils.cli.val_config import parse_val_flags
@@ -68,7 +69,7 @@ def _printed(work: Callable[[], object]) -> str:
     with contextlib.redirect_stderr(printed):
         try:
             work()
-        except UserError as error:
+        except (UserError, BackendError) as error:
             print(f"error: {error}", file=printed)
         except SystemExit:  # the parser has said why
             pass

@@ -34,6 +34,7 @@ def test_mutants_are_read_or_refused(outcomes, name):
 # Which reader tries each module that reads what comes from outside.
 TRIED_BY = {
     "models.graph": "model-yaml",
+    "models.training.autoanchor": "model-yaml",
     "models.training.start": "model-yaml",
     "utils.cli.hyperparameters": "hyperparameters",
     "utils.comparison.report": "comparison",
@@ -45,6 +46,7 @@ TRIED_BY = {
     "utils.data.fetch.__main__": "fetch-answer",
     "utils.data.image.header": "jpeg",
     "utils.data.sources.image_source": "jpeg",
+    "utils.data.loading.reading": "jpeg",
     "utils.data.records.__main__": "records",
     "utils.data.records.layout": "records",
     "utils.data.shapes.dataset": "dataset-yaml",
@@ -63,6 +65,7 @@ TRIED_BY = {
     "utils.data.sources.image_files": "image-list",
     "utils.data.sources.label_file": "labels",
     "utils.data.sources.recognised": "darknet",
+    "utils.evaluation.coco.results_file": "dataset-yaml",  # the project's own YAML
     "utils.evolution.study": "search-trials",
     "utils.array_cache": "kept-arrays",
     "utils.json_files": "coco-annotations",

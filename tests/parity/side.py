@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 
 import backend
-from models.heads.base import LossSettings
 
 backend.use()  # before the models, whose classes derive from the framework's
 
 from backend import autograd, nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.heads.base import LossTerms
+from models.heads.base import LossSettings, LossTerms
 from models.inputs import images_to_tensor
 from models.training.start import build_state
 from models.training.state import TrainState

@@ -48,6 +48,19 @@ def trainings_in(folder):
     return found
 
 
+def test_a_search_that_is_killed_takes_its_trial_with_it(command, tmp_path):
+    trial = tmp_path / "runs" / "exp" / "trials" / "trial-0000"
+    search = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(trial / "results.csv")
+    search.kill()
+    search.wait()
+    deadline = time.monotonic() + SECONDS
+    while trainings_in(tmp_path / "runs"):
+        assert time.monotonic() < deadline, "the trial goes on"
+        time.sleep(0.1)
+    assert "suspended after " in (trial.parent / "trial-0000.log").read_text()
+
+
 def test_a_stopped_search_goes_on_with_the_same_command(command, tmp_path):
     trial = tmp_path / "runs" / "exp" / "trials" / "trial-0000"
     search = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

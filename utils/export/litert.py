@@ -37,7 +37,7 @@ def write_litert(
 ) -> None:
     """Make a file that takes images (B, H, W, 3); UserError if onnx2tf is absent or fails."""
     program = find_program(PROGRAM, "--include tflite")
-    with tempfile.TemporaryDirectory(prefix="duet-onnx2tf-") as folder:
+    with tempfile.TemporaryDirectory(dir=graph.parent) as folder:
         shutil.copyfile(graph, Path(folder, "model.onnx"))
         run_program([program, "-i", "model.onnx", "-o", "made", "-n"], Path(folder))
         made = Path(folder, "made", "model_float32.tflite")

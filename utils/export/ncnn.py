@@ -43,7 +43,7 @@ def write_ncnn(
     program = import_optional("pnnx", "--include ncnn").EXEC_PATH
     height, width = metadata.image_size
     half = int(metadata.precision == "float16")
-    with tempfile.TemporaryDirectory(prefix="duet-pnnx-") as folder:
+    with tempfile.TemporaryDirectory(dir=trace.parent) as folder:
         shutil.copyfile(trace, Path(folder, "model.pt"))
         shape = f"inputshape=[1,3,{height},{width}]"
         run_program([program, "model.pt", shape, f"fp16={half}"], Path(folder))

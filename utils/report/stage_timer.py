@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import backend
 from backend.checks import CPU
@@ -23,8 +23,6 @@ STAGES = (
 )
 # Of the device's marks so many are kept: a few dozen steps, long done when they are read.
 UNREAD_STAGES = 256
-
-Item = TypeVar("Item")
 
 
 class StageTimer:
@@ -67,16 +65,12 @@ class StageTimer:
         stage, start, end = self._unread.popleft()
         self._seconds[stage] += backend.device.seconds_between(start, end)
 
-    def waiting(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield the items of an iterable; count the host's wait for each as "data_wait"."""
-        iterator = iter(items)
-        while True:
-            start = time.perf_counter()
-            item = next(iterator, None)
-            self._seconds["data_wait"] += time.perf_counter() - start
-            if item is None:
-                return
-            yield item
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the host's time in the block as "data_wait"."""
+        start = time.perf_counter()
+        yield
+        self._seconds["data_wait"] += time.perf_counter() - start
 
     def total(self) -> float:
         """Return seconds since the timer was made."""

@@ -24,7 +24,7 @@ from utils.data.crops import Crop, crop_grid, shown_image
 from utils.data.loading.reading import pixel_boxes
 from utils.data.sources.samples import Sample
 from utils.html import html_page, paragraph, section
-from utils.text import count, printable
+from utils.text import count, csv_cell
 
 BOX = ("xmin", "ymin", "xmax", "ymax")
 SUGGESTED_BOX = tuple(f"suggested_{side}" for side in BOX)
@@ -95,16 +95,16 @@ def write_table(path: Path, audit: Audit) -> None:
         writer.writeheader()
         for found in audit.findings:
             sample = audit.samples[found.image]
-            row = {"image": printable(str(sample.image_path)), "kind": found.kind,
+            row = {"image": csv_cell(str(sample.image_path)), "kind": found.kind,
                    "width": sample.width, "height": sample.height,
                    "score": f"{found.score:.4f}"}  # fmt: skip
             if labelled := audit.labelled(found):
-                row |= {"label": found.label, "class": printable(labelled[0])}
+                row |= {"label": found.label, "class": csv_cell(labelled[0])}
                 row |= {side: f"{value:.2f}" for side, value in zip(BOX, labelled[1], strict=True)}
             if found.seen_class != NOTHING:
                 seen = zip(SUGGESTED_BOX, found.seen_xyxy, strict=True)
                 row |= {side: f"{value:.2f}" for side, value in seen}
-                row["suggested_class"] = printable(audit.class_names[found.seen_class])
+                row["suggested_class"] = csv_cell(audit.class_names[found.seen_class])
                 row["confidence"] = f"{found.confidence:.4f}"
             writer.writerow(row)
 

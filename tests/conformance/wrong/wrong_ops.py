@@ -198,6 +198,16 @@ def replacing_part(b: Backend, right: Any) -> Any:
     return add_at_
 
 
+def adding_row_by_row(b: Backend, right: Any) -> Any:
+    def add_at_(x: Any, index: Any, values: Any) -> None:
+        if len(index) > 1 or not isinstance(index[0], slice):
+            return right(x, index, values)
+        for row in range(values.shape[0]):
+            right(x, (index[0].start + row,), values[row])
+
+    return add_at_
+
+
 def rows_as_if_contiguous(b: Backend, right: Any) -> Any:
     def take_at(x: Any, places: Any) -> Any:
         found = right(x, places)
@@ -237,6 +247,7 @@ register(
     ("ops.put_rows", "detaches values", lambda b, right: lambda x, i, v: right(x, i, v.detach())),
     ("ops.add_at_", "adds to a copy", returning(None)),
     ("ops.add_at_", "replaces", replacing_part),
+    ("ops.add_at_", "adds what it has changed", adding_row_by_row),
     ("ops.take_at", "takes a permuted tensor for a flat one", rows_as_if_contiguous),
     (
         "ops.take_at",

@@ -5,8 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +27,7 @@ from utils.export.metadata import metadata_as_json
 from utils.export.ncnn import NcnnRuntime, write_ncnn
 from utils.export.openvino import write_openvino
 from utils.optional import run_program
+from utils.project import PROJECT
 
 PROGRAM = """#!{python}
 import json, sys
@@ -144,6 +149,45 @@ def test_a_program_that_fails_makes_nothing_or_is_absent(tmp_path, monkeypatch, 
     monkeypatch.setitem(sys.modules, "pnnx", None)
     with pytest.raises(UserError, match="--include ncnn needs pnnx: pip install pnnx=="):
         write_ncnn(trace, tmp_path / "other", METADATA, None)
+
+
+# A program that starts another, which holds its output too, and waits for it.
+TWO = "sleep 300 & echo $! > child; wait"
+STARTER = """
+import sys
+from pathlib import Path
+from utils.optional import run_program
+from utils.processes.command import run_command
+from utils.processes.interrupt import ending_at_termination
+def main():
+    with ending_at_termination():
+        run_program(["/bin/sh", "-c", sys.argv[1]], Path(sys.argv[2]))
+run_command(main)
+"""
+SECONDS = 60  # far more than a process needs to begin or end
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    for _ in range(SECONDS * 100):
+        if is_so():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it has not come to that")
+
+
+def is_alive(folder: Path) -> bool:
+    return Path("/proc", (folder / "child").read_text().strip(), "exe").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_of_a_program_outlives_an_export_that_is_ended(tmp_path, number):
+    later = f"sleep 1; {TWO}"  # when the starter waits for it
+    starter = subprocess.Popen([sys.executable, "-c", STARTER, later, tmp_path], cwd=PROJECT)
+    child = tmp_path / "child"
+    wait_until(lambda: child.exists() and child.read_text().endswith("\n"))
+    starter.send_signal(number)
+    assert starter.wait(SECONDS) == 128 + number
+    wait_until(lambda: not is_alive(tmp_path))
 
 
 class Interpreter:

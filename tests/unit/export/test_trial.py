@@ -16,6 +16,7 @@ from tests.onnx_files import NODE, ROW, SIDE, bare_rows, constant, make_file
 from tests.unit.export.doubling import METADATA
 from utils.errors import UserError
 from utils.export import opening
+from utils.export.onnx import OnnxRuntime
 from utils.export.opening import open_runtime
 
 LARGE = 2**40
@@ -41,6 +42,18 @@ def one(operator: str, inputs: list[str], *initial: Any, **attributes: Any) -> t
     return [NODE(operator, inputs, ["big"], **attributes)], *initial
 
 
+# ONNX Runtime and onnx's own checks have crashed or hung on them.
+SHAPES = {
+    "a far index": one(
+        "GatherElements", ["images", "n"], constant("n", np.full((1, 1, 1, 1), LARGE)), axis=0
+    ),
+    "a far block": one("DepthToSpace", ["images"], blocksize=LARGE),
+    "a far diagonal": one("Trilu", ["images", "n"], constant("n", np.int64(-(2**63)))),
+    "a far output": one(
+        "ConvTranspose", ["images", "n"], constant("n", np.ones((3, 2, 3, 3), np.float32)),
+        output_shape=[LARGE, LARGE],
+    ),
+}  # fmt: skip
 GRAPHS = {
     "it asks for more memory than files of its size need; ": one(
         "ConstantOfShape", ["n"], constant("n", np.int64([LARGE]))
@@ -73,16 +86,31 @@ def test_too_much_memory_a_crash_and_a_hang_are_named(tmp_path, monkeypatch, rea
     assert reason in refused(write(tmp_path / "a.onnx", *GRAPHS[reason]))
 
 
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_number_far_outside_is_one_message(tmp_path, name):
+    refused(write(tmp_path / "a.onnx", *SHAPES[name]))
+
+
 def divided(images: Any) -> Any:
     """Divide the lowest int32 by -1."""
     lowest, less = (ov.constant(np.full(6, value, np.int32)) for value in (-(2**31), -1))
     return ov.convert(ov.divide(lowest, less), "f32")
 
 
+def numbers(*values: int) -> Any:
+    return ov.constant(np.int64(values))
+
+
 HOSTILE: dict[str, Callable[[Any], Any]] = {
     "broadcast": lambda images: ov.broadcast(
-        ov.reduce_mean(images, [0, 1, 2, 3]), ov.constant(np.int64([2**17, 2**17]))
+        ov.reduce_mean(images, [0, 1, 2, 3]), numbers(2**17, 2**17)
     ),
+    "range": lambda images: ov.range(*map(ov.constant, np.int64([0, 2**31, 1])), "f32"),
+    "noise": lambda images: ov.random_uniform(
+        numbers(2**31), *map(ov.constant, np.float32([0, 1])), "f32"
+    ),
+    "tile": lambda images: ov.tile(images, numbers(1, 1, 2**10, 2**10)),
+    "far index": lambda images: ov.gather_nd(images, ov.constant(np.full((4, 4), 2**30, np.int32))),
     "division": divided,
 }
 
@@ -92,7 +120,7 @@ def test_a_hostile_folder_is_one_message(tmp_path, name):
     folder = tmp_path / "a_openvino_model"
     folder.mkdir()
     images = ov.parameter([1, 3, SIDE, SIDE], np.float32)
-    flat = ov.reshape(HOSTILE[name](images), ov.constant(np.int64([-1])), False)
+    flat = ov.reshape(HOSTILE[name](images), numbers(-1), False)
     rows = ov.add(ov.constant(np.zeros((1, 1, 6), np.float32)), ov.reduce_sum(flat, [0]))
     model = openvino.Model([rows], [images], "model")
     for key, text in METADATA.texts().items():
@@ -102,7 +130,12 @@ def test_a_hostile_folder_is_one_message(tmp_path, name):
 
 
 def test_names_in_a_graph_do_not_reach_the_terminal(tmp_path, capfd):
-    node = NODE("Div", ["images", "n"], ["big"], "\x1b[31mname")
-    path = write(tmp_path / "a.onnx", [node], constant("n", np.zeros((7, 5), np.float32)))
+    (node,), far = SHAPES["a far index"]
+    node = NODE("GatherElements", node.input, node.output, "\x1b[31mname", axis=0)
+    path = write(tmp_path / "a.onnx", [node], far, constant("\x1b[31munused", np.float32([1])))
     assert "\x1b" not in refused(path)
+    runtime = OnnxRuntime(path, 1)  # as after a trial that did not find the fault
+    with pytest.raises(UserError) as caught:
+        runtime(np.zeros((1, 3, SIDE, SIDE), np.float32))
+    assert "\x1b" not in str(caught.value)
     assert "".join(capfd.readouterr()) == ""

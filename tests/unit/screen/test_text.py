@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from utils import progress
-from utils.text import as_message, printable, say
+from utils.text import as_message, csv_cell, printable, say
 
 # Codes that clear the screen, name colours and ring; ends of lines; marks that turn the direction
 # of writing; a byte that is no UTF-8; half a character.
@@ -21,6 +21,12 @@ def test_what_does_not_show_is_spelt_out():
     assert printable("Kuh ü 牛 🐄") == "Kuh ü 牛 🐄"
     assert printable(os.fsdecode(b"caf\xe9.jpg")) == r"caf\xe9.jpg"
     assert all(printable(chr(code)).isprintable() for code in range(0x3000))
+
+
+@pytest.mark.parametrize("sign", "=+-@＝＋－＠")
+def test_a_spreadsheet_computes_no_cell(sign):
+    assert csv_cell(f"{sign}cmd|calc") == f"'{sign}cmd|calc"
+    assert csv_cell(f"\t{sign}1") == f"\\t{sign}1" and csv_cell(f"a{sign}b") == f"a{sign}b"
 
 
 def test_a_message_has_its_lines_but_none_that_begins_as_ours_do():

@@ -17,7 +17,7 @@ from utils.data.crops import Crop, crop_grid, shown_image
 from utils.data.loading.reading import pixel_boxes
 from utils.data.sources.samples import Sample
 from utils.html import Html, bullets, html_page, paragraph, section, table
-from utils.text import printable
+from utils.text import csv_cell, printable
 
 SMALL_SIDES = (3, 8)  # pixels at --img: hardly to be seen, and hard to find at a stride of 8
 LONGEST_NAME = 60  # characters of a class
@@ -122,9 +122,8 @@ def write_findings(path: Path, findings: Sequence[Finding]) -> None:
         writer.writerow(COLUMNS)
         for found in findings:
             problem = "yes" if KINDS[found.kind].is_problem else "no"
-            row = map(printable, (found.kind, problem, found.split, found.where, found.text))
-            # A spreadsheet would read a formula.
-            writer.writerow(f"'{cell}" if cell[:1] in tuple("=+-@") else cell for cell in row)
+            row = found.kind, problem, found.split, found.where, found.text
+            writer.writerow(map(csv_cell, row))
 
 
 def check_page(check: Check, image_size: int, is_fixing: bool = False) -> str:

@@ -17,6 +17,8 @@ from utils.data.image.letterbox import Letterbox, letterbox, reduced_size
 from utils.data.image.orientation import UPRIGHT, turned_upright
 from utils.polygons import Polygons, join_polygons
 
+# A progressive JPEG has 10 scans or so. Each takes a few bytes and, here, 1.2 ns a pixel.
+MIN_SCANS, MAX_SCANNED_PIXELS = 20, 4_000_000_000
 _AS_STORED = cv2.IMREAD_IGNORE_ORIENTATION
 REDUCTIONS = {
     1: cv2.IMREAD_COLOR | _AS_STORED,
@@ -61,6 +63,8 @@ def decode_bytes(content: np.ndarray, size: tuple[int, int], reduction: int = 1)
     header = read_header(io.BytesIO(content.data))
     if header.size != size:
         raise OtherSizeError(header.size)
+    if header.may_repeat_scans:
+        _check_scans(content, size)
     # In a turned image the squares that a decoder averages need not start at the left and top.
     decoded_smaller = header.kind == "JPEG" and header.orientation == UPRIGHT
     try:
@@ -74,6 +78,13 @@ def decode_bytes(content: np.ndarray, size: tuple[int, int], reduction: int = 1)
     if image.shape[:2] != reduced_size(size, reduction):
         raise BrokenImageError("damaged after its header")
     return image
+
+
+def _check_scans(content: np.ndarray, size: tuple[int, int]) -> None:
+    """Raise BrokenImageError for a JPEG that goes over its pixels more often than any encoder."""
+    num_scans = content.tobytes().count(b"\xff\xda")
+    if num_scans > max(MIN_SCANS, MAX_SCANNED_PIXELS // (size[0] * size[1])):
+        raise BrokenImageError(f"{num_scans} scans over {size[1]}x{size[0]} px")
 
 
 def _decode(content: np.ndarray, header: ImageHeader, reduction: int) -> np.ndarray:

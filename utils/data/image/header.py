@@ -63,6 +63,7 @@ _TURNED_BY_DECODER = ("TIFF", HEIC)
 _NOT_EIGHT_BITS = ("F", "I")
 _MAX_READS = 1 << 12
 _MAX_HEADER_BYTES = 1 << 23
+_RLE_PIXELS = 128  # of a bitmap in run-length code, that a byte of its file can hold
 _SCAN_START, _JPEG_END = b"\xff\xda", b"\xff\xd9"
 
 
@@ -77,6 +78,7 @@ class ImageHeader(NamedTuple):
     size: tuple[int, int]  # (height, width) in pixels, upright
     orientation: int  # EXIF's, from which the decoded image is turned upright
     other_view: int  # the same for points of a program that does not turn it, or turns a WebP
+    may_repeat_scans: bool  # a JPEG that codes its pixels in any number of passes
 
 
 def read_image_size(path: Path, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
@@ -182,11 +184,16 @@ def read_header(file: BinaryIO) -> ImageHeader:
             f"a {kind} of 32-bit or signed numbers, which do not say which value is white: "
             "convert it to unsigned integers of 8 or 16 bits"
         )
+    if any(tile.codec_name == "bmp_rle" for tile in image.tile):  # a jump passes any number
+        num_pixels, num_bytes = image.width * image.height, file.seek(0, io.SEEK_END)
+        if num_pixels > _RLE_PIXELS * num_bytes:
+            raise BrokenImageError(f"{num_bytes:,} bytes do not hold its {num_pixels:,} pixels")
     turns = kind not in _NEVER_TURNED
     by_us = asked if turns and kind not in _TURNED_BY_DECODER else UPRIGHT
     sides = image.height, image.width
     size = sides[::-1] if by_us in EXCHANGES_SIDES else sides
-    return ImageHeader(kind, size, by_us, asked if turns else undone_by(asked))
+    other_view = asked if turns else undone_by(asked)
+    return ImageHeader(kind, size, by_us, other_view, "progressive" in image.info)
 
 
 def recognise(start: bytes) -> str:

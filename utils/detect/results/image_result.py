@@ -18,7 +18,7 @@ from utils.atomic_files import atomic_text_file
 from utils.data.image.image_file import save_image
 from utils.detect.media.source import Frame
 from utils.optional import import_optional
-from utils.text import printable
+from utils.text import csv_cell, printable
 
 AnyResult = TypeVar("AnyResult", bound="ImageResult")
 
@@ -150,7 +150,7 @@ class ImageResult(Sequence[Any]):
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         for name, score, *last in reversed(self._table_rows()):
-            writer.writerow([printable(image_name), printable(name), f"{score:.2f}", *last])
+            writer.writerow([csv_cell(image_name), csv_cell(name), f"{score:.2f}", *last])
         return text.getvalue()
 
     def _table_rows(self) -> list[Sequence[Any]]:

@@ -23,6 +23,7 @@ from utils.report.plots.style import (
     whole_numbers,
 )
 from utils.report.results import read_results
+from utils.text import csv_cell
 
 RATES = ("lr0", "lr1", "lr2")
 PANELS_A_ROW = 3
@@ -182,7 +183,9 @@ def write_study(rows: Sequence[StudyRow], folder: Path) -> None:
         table.writerow(["weights", "image_size", *names, "ms_per_image"])
         for row in rows:
             figures = [f"{row.figures[name]:.6g}" for name in names]
-            table.writerow([row.weights, row.image_size, *figures, f"{row.milliseconds:.6g}"])
+            table.writerow(
+                [csv_cell(row.weights), row.image_size, *figures, f"{row.milliseconds:.6g}"]
+            )
 
 
 def plot_study(rows: Sequence[StudyRow], folder: Path) -> None:

@@ -68,6 +68,16 @@ def test_each_finding_is_a_line_with_boxes_in_pixels_and_what_is_suggested(tmp_p
     assert all(rows[0][side] == rows[1][f"suggested_{side}"] == "" for side in SIDES)
 
 
+def test_no_cell_is_a_formula(tmp_path, audit):
+    odd = dataclasses.replace(audit.samples[0], image_path=Path("=a.png"))
+    changed = audit._replace(samples=[odd, audit.samples[1]], class_names=("=1+1", "@b"))
+    rows = written(tmp_path, changed)
+    assert {row["class"] for row in rows} | {row["suggested_class"] for row in rows} == {
+        "", "'=1+1", "'@b"
+    }  # fmt: skip
+    assert rows[0]["image"] == "'=a.png"
+
+
 def test_a_name_that_is_no_text_is_readable_and_without_findings_there_is_the_header(
     tmp_path, audit
 ):

@@ -1,5 +1,6 @@
 """Which folders and files each format is recognised by, and which image each annotation is of."""
 
+import json
 import os
 from pathlib import Path
 
@@ -186,6 +187,17 @@ def test_a_format_is_known_by_the_beginning_of_a_file(tmp_path, file, content, n
     accepted = {kind.name for kind in formats() for place in (tmp_path, tmp_path / file)
                 if kind.accepts(place)}  # fmt: skip
     assert accepted == ({name} if name else set())
+
+
+def test_a_coco_file_is_known_behind_megabytes_of_other_text(tmp_path):
+    info = {"description": "x" * 30_000_000}
+    text = json.dumps({**coco([coco_object([1, 1, 9, 9])], ["a.jpg"]), "info": info})
+    touch(tmp_path, "train/a.jpg")
+    write(tmp_path / "annotations/instances_train.json", text)
+    assert images_of(tmp_path, "train") == ["train/a.jpg"]
+    write(tmp_path / "other.json", json.dumps({"info": info, "shapes": []}))
+    (accepts,) = (kind.accepts for kind in formats() if kind.name == COCO)
+    assert not accepts(tmp_path / "other.json")
 
 
 def test_other_files_beside_the_images_are_ignored(tmp_path):

@@ -41,6 +41,27 @@ def test_an_image_of_another_size_is_not_decoded(kind):
     assert caught.value.size == (30, 40)
 
 
+def run_length_bitmap(side: int, code: bytes) -> bytes:
+    """Return a BMP of 8 bits a pixel in run-length code.
+
+    Source: Microsoft, "Bitmap Compression": 0 2 right up is a jump, n v are n pixels of a value.
+    """
+    palette = bytes(1024)
+    start = 54 + len(palette)
+    file = b"BM" + struct.pack("<IHHI", start + len(code), 0, 0, start)
+    sizes = struct.pack("<IiiHHIIiiII", 40, side, side, 1, 8, 1, len(code), 0, 0, 256, 0)
+    return file + sizes + palette + code
+
+
+def test_jumps_of_a_bitmap_fill_no_more_pixels_than_its_bytes_can_hold(tmp_path):
+    path = tmp_path / "a.bmp"
+    path.write_bytes(run_length_bitmap(510, (b"\xff\1" * 2 + b"\0\0") * 510))
+    assert read_image_size(path) == (510, 510)
+    path.write_bytes(run_length_bitmap(13_000, b"\0\2\xff\xff" * 60))
+    with pytest.raises(BrokenImageError, match="1,318 bytes do not hold its 169,000,000 pixels"):
+        read_image_size(path)
+
+
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF"])
 def test_an_image_over_the_limit_is_refused_by_its_header(tmp_path, kind):
     path = tmp_path / "a.png"
@@ -88,3 +109,15 @@ def test_a_header_without_an_end_is_given_up(content):
     with pytest.raises(BrokenImageError, match="longer than that of any image"):
         read_header(file)
     assert file.tell() < 1 << 20
+
+
+def test_a_jpeg_that_repeats_its_scans_is_not_decoded():
+    jpeg = encoded("JPEG", progressive=True)
+    scan = jpeg[jpeg.rfind(b"\xff\xda") : -2]
+    image = Image.new("RGB", (5000, 5000))
+    file = io.BytesIO()
+    image.save(file, "JPEG", progressive=True)
+    large = file.getvalue()
+    repeated = np.frombuffer(large[:-2] + scan * 200 + large[-2:], np.uint8)
+    with pytest.raises(BrokenImageError, match="210 scans over 5000x5000 px"):
+        decode_bytes(repeated, (5000, 5000))

@@ -54,6 +54,11 @@ def test_a_row_is_one_line_that_steers_no_terminal():
     lines.encode("utf-8")
 
 
+def test_a_row_holds_no_formula():
+    result = make_result("", (*BOX[:5], 0), class_names=("=cmd|calc",))
+    assert result.table_lines("@a.jpg") == "'@a.jpg,'=cmd|calc,0.50\n"
+
+
 def stored_lines() -> list[str]:
     return json.loads(shared_path("golden/inference/detect.json").read_text())["console"]
 

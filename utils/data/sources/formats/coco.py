@@ -33,13 +33,14 @@ from utils.data.sources.formats.names import (
     split_of,
 )
 from utils.errors import brief
+from utils.json_files import MAX_ENTRY
 from utils.text import printable
 
 NAME = "COCO JSON"
 ROBOFLOW = "_annotations.coco.json"
 UNDIVIDED = "default"  # in the place of a split: CVAT's instances_default.json
 _SECTION = re.compile(rb'"(?:%s)"\s*:\s*\[' % "|".join(SECTIONS).encode())
-_START_BYTES = 1 << 16
+_STARTS = (1 << 16, MAX_ENTRY)  # bytes; the second where an `info` of megabytes comes first
 _MOST_PROBED = 16  # images of a file, to find their folder
 _MOST_FOLDERS = 16  # in a file name
 
@@ -50,8 +51,8 @@ def accepts(path: Path) -> bool:
     """Return whether a file begins as an instances JSON does."""
     if path.suffix.lower() != ".json" or not path.is_file():
         return False
-    start = read_head(path, _START_BYTES)
-    return start.lstrip().startswith(b"{") and _SECTION.search(start) is not None
+    starts = (read_head(path, size).lstrip() for size in _STARTS)
+    return any(start.startswith(b"{") and _SECTION.search(start) for start in starts)
 
 
 def find(path: Path) -> Splits:

@@ -12,7 +12,7 @@ import pytest
 
 from backend import autograd, fused, ops
 from backend.proof import is_proved
-from models.heads.anchor import ciou
+from models.heads.anchor import boxes as anchor_boxes
 from models.heads.anchor.boxes import choose_box_iou, complete_iou
 from tests.losses import arrays_of
 from tests.unit.models.heads.anchor.test_loss import NO_TARGETS, make_loss, raw_maps
@@ -179,7 +179,7 @@ def slightly_off(pred, target, eps=1e-7):
     "kernel", [wrong_for_wide_boxes, without_gradient, not_a_number_for_equal_boxes, slightly_off]
 )
 def test_a_wrong_kernel_gives_way_to_the_plain_formula(caplog, monkeypatch, kernel):
-    monkeypatch.setattr(ciou.fused, "complete_iou", kernel)
+    monkeypatch.setattr(anchor_boxes.fused, "complete_iou", kernel)
     assert choose_box_iou("cpu") is complete_iou
     (line,) = caplog.messages
     assert line.startswith("--bbox_iou_optim on cpu: the plain path is used (")
