@@ -49,6 +49,7 @@ class TrainedDetector:
     - augment: look at each image in three ways (test-time augmentation).
     - tile: of an image larger than this many pixels, look at tiles of this side too; 0: do not.
     - overlap: of neighbouring tiles, a fraction of `tile`; None for detect.py's default.
+    - resize: "linear" as YOLOv5, or "area": averages of all pixels, where an image shrinks.
     - batch: so many images, or tiles, at a time go through the network. A GPU gains; rounding may
       differ.
 

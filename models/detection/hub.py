@@ -20,7 +20,7 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import class_names_of, with_size
-from utils.data.image.letterbox import fit_letterbox, letterbox
+from utils.data.image.letterbox import Resizing, fit_letterbox, letterbox, resize_linear
 from utils.data.image.view import View
 from utils.detect.config import DetectConfig, call_config
 from utils.detect.media.image_file import GivenImage, as_list
@@ -40,6 +40,7 @@ class HubModel:
 
     Attributes:
         conf, iou, classes, agnostic, multi_label, max_det: what counts as found; set them.
+        resize: how images are resized, as --resize; set it.
         names: class names by number.
         stride: pixels that the sides of the network's input are multiples of.
         device: "cpu" or "cuda:0".
@@ -52,6 +53,7 @@ class HubModel:
         self.classes: Sequence[int] | None = None
         self.agnostic = False
         self.multi_label = False
+        self.resize = DetectConfig.resize
         self._weights = weights
         self._place(device, half=False)
 
@@ -83,7 +85,8 @@ class HubModel:
         long_side = _long_side(size)
         detector = self._configured(long_side, len(frames), augment)
         fixed_size = detector.predictor.fixed_size
-        views = hub_views([frame.image for frame in frames], long_side, self.stride, fixed_size)
+        images = [frame.image for frame in frames]
+        views = hub_views(images, long_side, self.stride, fixed_size, detector.resizing)
         ready = time.perf_counter()
         rows = detector.predict(views)
         predicted = time.perf_counter()
@@ -140,6 +143,7 @@ class HubModel:
             classes=self.classes,
             agnostic=self.agnostic,
             augment=augment,
+            resize=self.resize,
             batch=max(num_images, 1),
         )
         if self._detector.predictor.fixed_size is not None:
@@ -152,6 +156,7 @@ def hub_views(
     long_side: int,
     stride: int,
     fixed_size: tuple[int, int] | None = None,
+    resizing: Resizing = resize_linear,
 ) -> list[View]:
     """Return each image (H, W, 3) as large as fits into one input for all of them.
 
@@ -168,7 +173,8 @@ def hub_views(
     size = fixed_size or (height, width)
     places = [fit_letterbox(image.shape[:2], size) for image in images]
     return [
-        View(letterbox(image, place), place) for image, place in zip(images, places, strict=True)
+        View(letterbox(image, place, resizing), place)
+        for image, place in zip(images, places, strict=True)
     ]
 
 

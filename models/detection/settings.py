@@ -20,6 +20,7 @@ from models.inference.predictor import (
     with_size,
 )
 from utils.cli.detection_config import require_known
+from utils.data.image.letterbox import RESIZINGS
 from utils.detect.config import DetectConfig
 from utils.detect.tracker import needed_threshold
 from utils.detections import SuppressionSettings
@@ -53,7 +54,9 @@ def make_detector(
     require_known("--classes", config.classes, predictor.head.num_classes)
     lanes = num_lanes(device, weights) if several else 1
     settings = _suppression(config)
-    return ImageDetector(predictor, device, image_size, settings, config.tiling, lanes)
+    detector = ImageDetector(predictor, device, image_size, settings, config.tiling, lanes)
+    detector.resizing = RESIZINGS[config.resize]
+    return detector
 
 
 def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any) -> ImageDetector:
@@ -67,6 +70,7 @@ def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any
     """
     detector = copy.copy(detector)
     detector.image_size, detector.tiling = config.image_size, config.tiling
+    detector.resizing = RESIZINGS[config.resize]
     detector.suppression = dataclasses.replace(_suppression(config), **suppression)
     shape = (config.batch_size, 3, config.image_size, config.image_size)
     if detector.device == CPU and math.prod(shape) > SURELY_FIT:

@@ -36,7 +36,8 @@ def letterboxed(image: Tensor, input_size: tuple[int, int]) -> tuple[Tensor, Pla
     fitted = fitted_size(original, whole)
     before = apply("Div", (whole - fitted, _numbers(2)), (2,), "int64")
     pixels = ops.cast(image.permute(2, 0, 1), "float32")
-    resized = _interpolated(_averaged(pixels, original, fitted), fitted)
+    single = apply("Unsqueeze", (pixels, _numbers(0)), IMAGE_SHAPE, "float32")
+    resized = _interpolated(single, fitted)
     padded = _padded(resized, before, whole - fitted - before, input_size)
     return padded / 255.0, _placement(original, fitted, before)
 
@@ -78,50 +79,6 @@ def _placement(original: Tensor, fitted: Tensor, before: Tensor) -> Placement:
     return Placement(*(apply("Gather", (x, order), (4,), "float32") for x in numbers))
 
 
-def _averaged(pixels: Tensor, original: Tensor, fitted: Tensor) -> Tensor:
-    """Return (1, 3, h, w): area averages if the long side more than halves, else all pixels.
-
-    Below half size interpolation would skip pixels. ONNX has no such average. A graph without
-    branches computes both ways, one of them of an image without rows.
-    """
-    longest = [apply("ReduceMax", (size,), (1,), "int64") for size in (original, fitted)]
-    aliases = apply("Less", (longest[1] * 2, longest[0]), (1,), "bool")
-    rows = _if(aliases, original[0:1], _numbers(0))
-    area = _slice(pixels, 1, _numbers(0), rows)
-    for axis in (1, 2):
-        length, wanted = original[axis - 1 : axis], fitted[axis - 1 : axis]
-        area = _averaged_along(area, axis, length, wanted, aliases)
-    plain = _slice(pixels, 1, rows, original[0:1])
-    one_is_empty = [apply("Reshape", (x, _numbers(-1)), (UNKNOWN,), x.dtype) for x in (area, plain)]
-    size = apply("Concat", (_numbers(1, 3), _if(aliases, fitted, original)), (4,), "int64", axis=0)
-    return apply("Reshape", (ops.cat(one_is_empty), size), IMAGE_SHAPE, pixels.dtype)
-
-
-def _averaged_along(
-    pixels: Tensor, axis: int, length: Tensor, wanted: Tensor, is_needed: Tensor
-) -> Tensor:
-    """Return `wanted` averages of `length` pixels along an axis; none where not needed.
-
-    The average between two places is the difference of the sums up to each of them.
-    """
-    factor = ops.cast(length, "float64") / ops.cast(wanted, "float64")
-    shape = (3, UNKNOWN, UNKNOWN)
-    sums = apply("CumSum", (pixels, _number(axis)), shape, "float32", exclusive=1)
-    number = _if(is_needed, wanted + 1, _numbers(0))
-    counted = apply("Squeeze", (number,), (), "int64")
-    edges = apply("Range", (_number(0), counted, _number(1)), (UNKNOWN,), "int64")
-    places = ops.cast(edges, "float64") * factor
-    index = apply("Min", (ops.cast(places, "int64"), length - 1), (UNKNOWN,), "int64")
-    fraction = ops.cast(places - ops.cast(index, "float64"), "float32")
-    if axis == 1:
-        fraction = apply("Unsqueeze", (fraction, _numbers(1)), (UNKNOWN, 1), "float32")
-    before, at = (apply("Gather", (x, index), shape, "float32", axis=axis) for x in (sums, pixels))
-    up_to = before + at * fraction
-    highs = _slice(up_to, axis, _numbers(1), number)
-    lows = _slice(up_to, axis, _numbers(0), number - 1)
-    return (highs - lows) / ops.cast(factor, "float32")
-
-
 def _interpolated(images: Tensor, size: Tensor) -> Tensor:
     """Resize (1, 3, h, w) to a size (2,), to whole grey levels: halves go up, as in OpenCV."""
     sizes = apply("Concat", (_numbers(1, 3), size), (4,), "int64", axis=0)
@@ -136,19 +93,6 @@ def _padded(images: Tensor, before: Tensor, after: Tensor, input_size: tuple[int
     padded = apply("Pad", (images, pads, fill), IMAGE_SHAPE, "float32")
     shape = (1, 3, *input_size)
     return apply("Reshape", (padded, _numbers(*shape)), shape, "float32")  # its sides are known now
-
-
-def _if(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    return apply("Where", (condition, x, y), x.shape, x.dtype)
-
-
-def _slice(x: Tensor, axis: int, start: Tensor, end: Tensor) -> Tensor:
-    shape = [UNKNOWN if dim == axis else side for dim, side in enumerate(x.shape)]
-    return apply("Slice", (x, start, end, _numbers(axis)), shape, x.dtype)
-
-
-def _number(value: int) -> Tensor:
-    return constant(np.array(value, np.int64))
 
 
 def _numbers(*values: int) -> Tensor:

@@ -16,7 +16,7 @@ from models.export.exported_heads import exported_outputs
 from models.inference.predictors import network_input
 from models.inputs import images_to_tensor
 from utils.boxes import clip_boxes, pairwise_iou
-from utils.data.image.letterbox import fit_letterbox, letterbox, resize_to_detect
+from utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
 from utils.data.loading.reading import read_ahead
 from utils.data.masks.assemble import THRESHOLD, masks_at
 from utils.data.randomness import sample_generator
@@ -108,7 +108,7 @@ def make_trials(model: Detector, images: Sequence[np.ndarray], metadata: Metadat
 def fitted(images: Sequence[np.ndarray], size: tuple[int, int]) -> np.ndarray:
     """Return images (B, 3, H, W) uint8 of one size, padded as detect.py pads them."""
     placed = [(image, fit_letterbox(image.shape[:2], size)) for image in images]
-    padded = [letterbox(image, placement, resize_to_detect) for image, placement in placed]
+    padded = [letterbox(image, placement, resize_linear) for image, placement in placed]
     return np.stack(padded).transpose(0, 3, 1, 2)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from backend import autograd
 from models.heads.base import Head
 from models.inference.predictors import Predictor, network_input
+from utils.data.image.letterbox import Resizing, resize_linear
 from utils.data.image.view import View, place, view_of
 from utils.detections import SuppressionSettings
 from utils.evaluation.joining import join_views
@@ -47,6 +48,7 @@ class ImageDetector:
         self.suppression = suppression
         self.tiling = tiling
         self.lanes = lanes
+        self.resizing: Resizing = resize_linear  # of images and tiles
         self._network = threading.Semaphore(lanes)
 
     @property
@@ -63,13 +65,14 @@ class ImageDetector:
         """
         stride, fixed_size = self.predictor.stride, self.predictor.fixed_size
         size, tiling = (image.shape[0], image.shape[1]), self.tiling
-        whole = view_of(self.head.task.name)(image, self.image_size, stride, fixed_size)
+        view, resizing = view_of(self.head.task.name), self.resizing
+        whole = view(image, self.image_size, stride, fixed_size, resizing)
         if tiling is None or max(size) <= tiling.side:
             return [whole]
         height, width = tiling.tile_size(size)
         placement = place((height, width), self.image_size, stride, fixed_size)
         tiles = [
-            View(image[top : top + height, left : left + width], placement, (top, left))
+            View(image[top : top + height, left : left + width], placement, (top, left), resizing)
             for top, left in tiling.corners(size)
         ]
         return [*tiles, whole]

@@ -14,7 +14,7 @@ from models.export.letterboxed import (
     rows_in_image,
 )
 from tests.export.small_graphs import run_graph, shapes, small_graph
-from utils.data.image.letterbox import fit_letterbox, letterbox, resize_to_detect
+from utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
 
 SIDES = (0, 1)
 ENLARGED = [(20, 33), (1, 1), (61, 64), (1, 40)]
@@ -44,7 +44,7 @@ def run(size):
 def test_images_are_within_one_grey_level(run, size, shape):
     image = np.random.default_rng(1).integers(0, 256, (*shape, 3), np.uint8)
     placement = fit_letterbox(shape, size)
-    wanted = letterbox(image, placement, resize_to_detect)
+    wanted = letterbox(image, placement, resize_linear)
     (images, scale, offset, limits) = run(image)
     found = images[0].transpose(1, 2, 0) * 255
     np.testing.assert_allclose(found, np.round(found), atol=1e-4)  # whole grey levels

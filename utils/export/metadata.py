@@ -34,6 +34,7 @@ OUTPUTS = (ROWS, DETECTIONS, EFFICIENT, MASK_ROWS, MASKS, LOGITS)
 FLOATS = "floats"  # (B, 3, H, W) float32, RGB in [0, 1], as the task has them
 NORMALIZED = "normalized"  # FLOATS less the head's mean, divided by its deviation
 PIXELS = "pixels"  # (H, W, 3) uint8, RGB, any size: the graph letterboxes; boxes in its pixels
+_TASKS = {MASK_ROWS: "segment", MASKS: "segment", LOGITS: "classify"}  # "detect" without a line
 PRODUCER = "Duet"
 MOST = 10_000  # classes, as in a model YAML; detections of NMS, as in --topk-all
 LONGEST_NAME = 1000  # characters
@@ -83,6 +84,17 @@ class Metadata:
         """Return the fields as texts, each of them JSON, with `producer` beside them."""
         fields = {**dataclasses.asdict(self), "producer": PRODUCER}
         return {name: _as_json(value) for name, value in fields.items()}
+
+    def public_texts(self) -> dict[str, str]:
+        """Return the metadata that YOLOv5 and Ultralytics read: Python's literals, and YAML too."""
+        names = (f"{index}: {_as_json(name)}" for index, name in enumerate(self.class_names))
+        return {
+            "names": "{" + ", ".join(names) + "}",
+            "stride": str(self.stride),
+            "task": _TASKS.get(self.output, "detect"),
+            "imgsz": str(list(self.image_size)),
+            "batch": str(self.batch_size),
+        }
 
 
 def _as_json(value: Any) -> str:
@@ -137,11 +149,12 @@ def metadata_in_zip(content: bytes, ending: str) -> Metadata:
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            names = (name for name in archive.namelist() if name.endswith(ending))
-            with archive.open(next(names, ending)) as member:
-                text = member.read(MAX_METADATA_BYTES)
+            names = [name for name in archive.namelist() if name.endswith(ending)]
+            text = archive.open(names[0]).read(MAX_METADATA_BYTES) if names else None
     except ZIP_ERRORS as error:
         raise UserError("damaged, or it holds no metadata; export it with export.py") from error
+    if text is None:
+        raise UserError("another program exported it, without our metadata; use export.py")
     return metadata_of_json(text)
 
 

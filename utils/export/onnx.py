@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from utils.export.metadata import (
     ROWS,
     Metadata,
     Outputs,
+    Shape,
     checked,
     metadata_of,
 )
@@ -75,7 +76,7 @@ def describe(model: Any, metadata: Metadata) -> None:
     """Have an ONNX model say what it is, who wrote it, and what goes in and comes out."""
     model.producer_name, model.producer_version = PRODUCER, VERSION
     del model.metadata_props[:]
-    for name, text in metadata.texts().items():
+    for name, text in {**metadata.public_texts(), **metadata.texts()}.items():
         model.metadata_props.add(key=name, value=text)
     for value in model.graph.input:
         value.doc_string = MEANINGS[metadata.image]
@@ -161,7 +162,12 @@ def _metadata_of(model: Any, given: Any, kind: str) -> Metadata:
         raise UserError(f"its metadata has {len(model.metadata_props):,} texts")
     texts = {entry.key: entry.value for entry in model.metadata_props}
     is_public = "names" in texts and "class_names" not in texts
-    return foreign_metadata(texts, model.graph, given, kind) if is_public else metadata_of(texts)
+    if not is_public:
+        return metadata_of(texts)
+    outputs = [_free_shape(output) for output in model.graph.output]
+    made = {name: node.op_type for node in model.graph.node for name in node.output}
+    last = made.get(model.graph.output[0].name, "") if outputs else ""
+    return foreign_metadata(texts, _free_shape(given), outputs, last, kind)
 
 
 def _free_shape(value: Any) -> list[int | None]:
@@ -226,16 +232,19 @@ FORMS = {  # by the dimensions of the outputs
 }
 
 
-def foreign_metadata(texts: Mapping[str, str], graph: Any, given: Any, kind: str) -> Metadata:
+def foreign_metadata(
+    texts: Mapping[str, str], shape: Shape, outputs: Sequence[Shape], last: str, kind: str
+) -> Metadata:
     """Return the metadata of such a file in our form.
 
     Args:
-        given, kind: the input of the graph, and its NumPy type.
+        shape, kind: of the input, and its NumPy type.
+        outputs: their shapes; None for a free size.
+        last: the operator that makes the first output.
 
     Raises:
         UserError: a text that is wrong, or a graph that is no model of the public YOLOv5.
     """
-    shape, outputs = _free_shape(given), [_free_shape(output) for output in graph.output]
     names = _names(_value("names", texts["names"]))
     stride = _value("stride", texts.get("stride", "32"))
     form = FORMS.get(tuple(map(len, outputs)))
@@ -245,8 +254,7 @@ def foreign_metadata(texts: Mapping[str, str], graph: Any, given: Any, kind: str
             "model of the public YOLOv5 takes images (B, 3, H, W) and returns rows "
             "(B, N, 5 + classes), these and prototypes (B, M, h, w), or logits (B, classes)"
         )
-    made = {name: node.op_type for node in graph.node for name in node.output}
-    if form.output == LOGITS and made.get(graph.output[0].name) == "Softmax":
+    if form.output == LOGITS and last == "Softmax":
         raise UserError("it ends in Softmax; a classifier of the public YOLOv5 returns logits")
     task = str(_value("task", texts["task"])) if "task" in texts else form.task
     if task != form.task:

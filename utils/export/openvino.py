@@ -1,10 +1,12 @@
 """OpenVINO's two files in a folder, made of an ONNX graph; OpenVINO runs them, and ONNX files too.
 
-The metadata is in model.xml, where OpenVINO puts that of an ONNX file.
+The metadata is in model.xml, where OpenVINO puts that of an ONNX file; YOLOv5 reads stride and
+names from model.yaml, and Ultralytics from metadata.yaml.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,15 @@ import numpy as np
 
 from utils.errors import UserError, brief
 from utils.export.metadata import PIXELS, Metadata, Outputs, metadata_of
-from utils.export.onnx import read_onnx
+from utils.export.onnx import foreign_metadata, read_onnx
 from utils.export.quantization import OPENVINO, Calibration, quantize
 from utils.optional import import_optional
 from utils.regular_files import UNLIMITED, read_bytes, read_text
+from utils.yaml_files import read_yaml
 
 MODEL, WEIGHTS = "model.xml", "model.bin"  # in a folder
-OPENVINO_FILES = MODEL, WEIGHTS
+PUBLIC_FILES = "model.yaml", "metadata.yaml"
+OPENVINO_FILES = MODEL, WEIGHTS, *PUBLIC_FILES
 MAX_WEIGHT_BYTES = 1 << 32
 SECTION = "framework"  # where OpenVINO keeps the metadata of an ONNX file
 # Where a CPU has bfloat16, OpenVINO takes it by default: boxes of a YOLOv5n at 640 px
@@ -49,6 +53,9 @@ def write_openvino(
         for name, text in metadata.texts().items():
             model.set_rt_info(text, [SECTION, name])
         openvino.save_model(model, path / MODEL, compress_to_fp16=half)
+        lines = [f"{name}: {text}\n" for name, text in metadata.public_texts().items()]
+        for name in PUBLIC_FILES:
+            (path / name).write_text("".join(lines), encoding="utf-8")
     except RuntimeError as error:
         raise UserError(
             f"OpenVINO cannot write the model: {brief(str(error))}; is the disk full?"
@@ -96,17 +103,38 @@ class OpenVinoRuntime:
 
 
 def read_folder(core: Any, folder: Path) -> tuple[Any, Metadata]:
-    """Return the model of a folder and its metadata."""
-    for name in (MODEL, WEIGHTS):
-        if not (folder / name).exists():
-            raise UserError(f"the folder lacks {name}; export it with export.py")
-    weights = read_bytes(folder / WEIGHTS, MAX_WEIGHT_BYTES)
+    """Return the model of a folder and its metadata; YOLOv5 and Ultralytics name it otherwise."""
+    others = sorted(folder.glob("*.xml"))
+    path = others[0] if len(others) == 1 else folder / MODEL
+    for each in (path, path.with_suffix(".bin")):
+        if not each.exists():
+            raise UserError(f"the folder lacks {each.name}; export it with export.py")
+    weights = read_bytes(path.with_suffix(".bin"), MAX_WEIGHT_BYTES)
     try:
-        text = read_text(folder / MODEL)  # OpenVINO's errors and metadata quote it
+        text = read_text(path)  # OpenVINO's errors and metadata quote it
     except UnicodeDecodeError as error:
-        raise UserError(f"its {MODEL} is not UTF-8") from error
+        raise UserError(f"its {path.name} is not UTF-8") from error
     model = core.read_model(text.encode(), weights)
-    return model, metadata_of(texts_of(model))
+    texts = texts_of(model)
+    public = [path.with_suffix(".yaml"), folder / PUBLIC_FILES[1]]
+    if "producer" in texts or not any(file.exists() for file in public):
+        return model, metadata_of(texts)
+    return model, _foreign_metadata(model, next(file for file in public if file.exists()))
+
+
+def _foreign_metadata(model: Any, path: Path) -> Metadata:
+    """Return the metadata that a YAML file of YOLOv5 or Ultralytics has of a model."""
+    values = read_yaml("--weights", path, "export it again")
+    texts = {name: json.dumps(values[name]) for name in ("names", "stride", "task") & values.keys()}
+    if "names" not in texts or len(model.inputs) != 1:
+        raise UserError(f"its {path.name} has no names; export it with export.py")
+    shape, *outputs = (
+        [size.get_length() if size.is_static else None for size in value.get_partial_shape()]
+        for value in (*model.inputs, *model.outputs)
+    )
+    last = model.outputs[0].get_node().input_value(0).get_node().get_type_name()
+    kind = np.dtype(model.input().get_element_type().to_dtype()).name
+    return foreign_metadata(texts, shape, outputs, last, kind)
 
 
 def reason(error: Exception) -> str:

@@ -19,7 +19,7 @@ from tests.export.examples.examples import (
     tiny,
     with_nms,
 )
-from utils.data.image.letterbox import resize_to_detect
+from utils.data.image.letterbox import resize_linear
 
 
 @pytest.mark.parametrize("name", NOT_RESIZED)
@@ -35,7 +35,7 @@ def test_python_resizes_a_picture_as_detect_does_but_for_one_level(monkeypatch):
         pixels, corner, (after_width, after_height) = letterbox(image, np.array([64, 64]), 16)
         (left, top), levels = corner, pixels[0].transpose(1, 2, 0) * 255
         inside = levels[top : top + after_height, left : left + after_width]
-        expected = resize_to_detect(image, (int(after_height), int(after_width)))
+        expected = resize_linear(image, (int(after_height), int(after_width)))
         assert max(after_height, after_width) == 64
         assert np.abs(inside - expected.astype(float)).max() < 1.001
         assert {side % 16 for side in levels.shape[:2]} == {0}

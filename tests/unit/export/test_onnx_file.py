@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.export.small_graphs import onnx
 from utils.errors import UserError
 from utils.export.metadata import DETECTIONS, PIXELS, Metadata, metadata_of
 from utils.export.onnx import require_below_limit, write_onnx
+from utils.yaml_files import parse_yaml
 
 
 def arrays_of(numbers: int) -> dict[str, np.ndarray]:
@@ -55,8 +57,11 @@ def test_a_file_says_what_it_is(tmp_path: Path) -> None:
     write_onnx(write_graph(tmp_path / "graph.onnx"), path, metadata, None)
     model = onnx.load(path)
     assert (model.producer_name, model.producer_version) == ("Duet", "0")
-    found = {entry.key: json.loads(entry.value) for entry in model.metadata_props}
-    assert found == {
+    texts = {entry.key: entry.value for entry in model.metadata_props}
+    assert ast.literal_eval(texts.pop("names")) == {0: "étoile", 1: 'a "b"'}
+    assert {name: json.loads(text) for name, text in texts.items() if name != "task"} == {
+        "batch": 1,
+        "imgsz": [640, 480],
         "class_names": ["étoile", 'a "b"'],
         "stride": 32,
         "image_size": [640, 480],
@@ -71,6 +76,21 @@ def test_a_file_says_what_it_is(tmp_path: Path) -> None:
     }
     assert "any size" in model.graph.input[0].doc_string
     assert "x1, y1, x2, y2" in model.graph.output[0].doc_string
+
+
+@pytest.mark.parametrize(
+    ("output", "task"),
+    [("rows", "detect"), ("mask_rows", "segment"), ("masks", "segment"), ("logits", "classify")],
+)
+def test_yolov5_and_ultralytics_find_the_metadata_that_they_read(output, task):
+    """They take Python's literals; YAML gives the same values, so OpenVINO's folder has it."""
+    texts = Metadata(("a\\", 'it\'s "b"'), 64, (64, 128), 4, output=output).public_texts()
+    assert texts.pop("task") == task
+    found = {name: ast.literal_eval(text) for name, text in texts.items()}
+    assert found == {
+        "names": {0: "a\\", 1: "it's \"b\""}, "stride": 64, "imgsz": [64, 128], "batch": 4
+    }  # fmt: skip
+    assert {name: parse_yaml(text.encode()) for name, text in texts.items()} == found
 
 
 def test_a_name_that_is_no_unicode_is_kept(tmp_path: Path) -> None:

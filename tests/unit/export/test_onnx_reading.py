@@ -49,6 +49,15 @@ def test_a_detector_runs_in_either_precision(tmp_path, kind):
     np.testing.assert_allclose(found, ROW + MEAN / 2, rtol=1e-3)
 
 
+def test_a_file_with_what_ultralytics_writes_opens(tmp_path):
+    texts = {
+        **FOREIGN, "task": "detect", "imgsz": "[32, 32]", "batch": "1", "author": "Ultralytics",
+        "args": "{'batch': 1, 'half': False}", "channels": "3",
+    }  # fmt: skip
+    metadata = OnnxRuntime(write_detector(tmp_path / "a.onnx", texts=texts), 1).metadata
+    assert metadata.class_names == ("cat", "dog") and metadata.image_size == (32, 32)
+
+
 INNER = helper.make_graph([NODE("Evil", ["images"], ["x"], domain="com.evil")], "inner", [], [])
 
 

@@ -12,11 +12,12 @@ import numpy as np
 import openvino
 import pytest
 
-from tests.unit.export.doubling import METADATA, random_images, rows_of, write_doubling
+from tests.unit.export.doubling import METADATA, ODD_NAME, random_images, rows_of, write_doubling
 from utils.errors import UserError
 from utils.export.metadata import Metadata
 from utils.export.opening import open_runtime
 from utils.export.openvino import OpenVinoRuntime, write_openvino
+from utils.yaml_files import parse_yaml
 
 
 def written(folder: Path, metadata: Metadata = METADATA, factor: float = 2) -> Path:
@@ -36,6 +37,30 @@ def test_it_computes_what_the_graph_does_and_has_its_metadata(made):
     np.testing.assert_array_equal(runtime(images)[0], rows_of(images))
     assert runtime.metadata == METADATA
     assert runtime.name.startswith("OpenVINO 20") and runtime.name.endswith(", CPU")
+
+
+@pytest.mark.parametrize("name", ["model.yaml", "metadata.yaml"])
+def test_yolov5_and_ultralytics_find_stride_and_names(made, name):
+    found = parse_yaml((made / name).read_bytes())
+    assert found == {
+        "names": {0: ODD_NAME}, "stride": 32, "task": "detect", "imgsz": [32, 32], "batch": 1
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["yolov5s.yaml", "metadata.yaml"])
+def test_a_folder_of_yolov5_or_ultralytics_opens(tmp_path, made, name):
+    """YOLOv5 names the files for the weights, and their metadata too."""
+    folder = tmp_path / "yolov5s_openvino_model"
+    folder.mkdir()
+    model = openvino.Core().read_model(write_doubling(tmp_path / "graph.onnx"))
+    openvino.save_model(model, folder / "yolov5s.xml", compress_to_fp16=False)
+    shutil.copyfile(made / "model.yaml", folder / name)
+    runtime, images = open_runtime(folder, 1), random_images()
+    assert runtime.metadata == METADATA
+    np.testing.assert_array_equal(runtime(images)[0], rows_of(images))
+    (folder / name).write_text("stride: 32\n")
+    with pytest.raises(UserError, match="has no names"):
+        open_runtime(folder, 1)
 
 
 def test_threads_that_share_a_runtime_get_their_own_results(made):

@@ -47,6 +47,14 @@ def test_damage_is_a_clear_error(tmp_path, content):
         TorchScriptRuntime(path)
 
 
+def test_a_file_of_another_exporter_is_named_as_such(tmp_path):
+    path = tmp_path / "a.torchscript"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a/extra/config.txt", '{"stride": 32, "names": ["a"]}')
+    with pytest.raises(UserError, match="another program exported it, without our metadata"):
+        TorchScriptRuntime(path)
+
+
 def test_a_program_is_refused_where_it_cannot_be_loaded(tmp_path):
     """By PyTorch, which finds metadata alone, or by a backend that has no TorchScript."""
     path = tmp_path / "a.torchscript"

@@ -49,9 +49,9 @@ def main() -> None:
         ) from error
     check = check_dataset(dataset, flags.max_pixels)
     with atomic_text_file(folder / "check.html") as file:
-        file.write(check_page(check, flags.img))
+        file.write(check_page(check, flags.img, bool(flags.fix)))
     write_findings(folder / "findings.csv", check.findings)
-    say(*summary_lines(check, flags.img))
+    say(*summary_lines(check, flags.img, bool(flags.fix)))
     say("", f"page: {folder / 'check.html'}, all findings: {folder / 'findings.csv'}")
     if flags.fix:
         limit = "" if flags.max_pixels == MAX_PIXELS else f" --max-pixels {flags.max_pixels}"

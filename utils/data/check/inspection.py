@@ -40,9 +40,14 @@ from utils.text import count
 class Kind(NamedTuple):
     """A kind of finding."""
 
+    is_problem: bool  # to be corrected; else worth knowing
     title: str
     advice: str  # what it does to a training, and the next step
-    is_problem: bool = True  # to be corrected; else worth knowing
+    fix: str = ""  # what --fix does about it
+
+    def advice_to(self, is_fixing: bool) -> str:
+        """Return the advice; --fix is named where it helps and was not given."""
+        return f"{self.advice}; --fix {self.fix}" if self.fix and not is_fixing else self.advice
 
 
 class Finding(NamedTuple):
@@ -78,12 +83,12 @@ _PROBLEMS = {
     "other_shape": ("Annotations of an image of another shape",
         "Find the image that was labelled, or label this one again"),
     "unknown_class": ("Objects of an unknown class",
-        "Correct the class or the dataset's names; --fix drops the object"),
+        "Correct the class or the dataset's names", "drops the object"),
     "out_of_range": ("Boxes far outside the image",
-        "A coordinate may be in pixels: correct the export; --fix clips what overlaps the image"),
+        "A coordinate may be in pixels: correct the export", "clips what overlaps the image"),
     "zero_area": ("Objects without an area",
-        "In a label file one costs the whole image: delete them; --fix drops them"),
-    "repeated_object": ("Objects that are labelled twice", "Delete the second; --fix drops it"),
+        "In a label file one costs the whole image: delete them", "drops them"),
+    "repeated_object": ("Objects that are labelled twice", "Delete the second", "drops it"),
     "lost_labels": ("Label files without an image",
         "Find the image, or correct one of the two names"),
     "similar_names": ("Class names that are nearly equal",
@@ -93,7 +98,7 @@ _PROBLEMS = {
 }  # fmt: skip
 _NOTES = {
     "overshoot": ("Boxes that reach over the edge by a little",
-        "They are clipped; a label file with a coordinate above 1.0001 costs its image, and --fix "
+        "They are clipped; a label file with a coordinate above 1.0001 costs its image",
         "corrects it"),
     "alike": ("Images that look alike, in one split", "Delete those that show nothing new"),
     "turned": ("Images that are turned by EXIF", "A labelling tool may not: look at the boxes"),
@@ -104,8 +109,8 @@ _NOTES = {
     "unused_class": ("Classes that no image shows", "Label some, or take the last names out"),
     "not_in_val": ("Classes that validation does not show", "Give validation some images of them"),
 }  # fmt: skip
-KINDS = {name: Kind(*words) for name, words in _PROBLEMS.items()} | {
-    name: Kind(*words, is_problem=False) for name, words in _NOTES.items()
+KINDS = {name: Kind(True, *words) for name, words in _PROBLEMS.items()} | {
+    name: Kind(False, *words) for name, words in _NOTES.items()
 }
 
 

@@ -73,7 +73,7 @@ def small_text(check: Check, image_size: int) -> str:
     return f"Shorter side of the objects at --img {image_size}: {', '.join(parts)}"
 
 
-def summary_lines(check: Check, image_size: int) -> Iterator[str]:
+def summary_lines(check: Check, image_size: int, is_fixing: bool = False) -> Iterator[str]:
     """Yield the summary; texts of files in it are not yet printable."""
     yield from _lines_of(split_table(check))
     yield ""
@@ -87,11 +87,11 @@ def summary_lines(check: Check, image_size: int) -> Iterator[str]:
         found = found_kinds(check, is_problem)
         yield from ("", title if found else f"{title}: none")
         for kind, findings in found.items():
-            yield f"{len(findings):7,}  {KINDS[kind].title[0].lower()}{KINDS[kind].title[1:]}"
+            yield f"    {KINDS[kind].title}: {len(findings):,}"
             yield from (f"         {line(check, finding)}" for finding in findings[:EXAMPLES])
             if len(findings) > EXAMPLES:
                 yield f"         ... and {len(findings) - EXAMPLES:,} more"
-            yield f"         -> {KINDS[kind].advice}"
+            yield f"         -> {KINDS[kind].advice_to(is_fixing)}"
 
 
 def found_kinds(check: Check, is_problem: bool) -> dict[str, list[Finding]]:
@@ -126,17 +126,17 @@ def write_findings(path: Path, findings: Sequence[Finding]) -> None:
             writer.writerow(map(csv_cell, row))
 
 
-def check_page(check: Check, image_size: int) -> str:
+def check_page(check: Check, image_size: int, is_fixing: bool = False) -> str:
     """Return check.html."""
     blocks = [table(*split_table(check)), paragraph(small_text(check, image_size))]
     for title, is_problem in (("Problems", True), ("Worth knowing", False)):
-        kinds = [_kind(check, *item) for item in found_kinds(check, is_problem).items()]
+        kinds = [_kind(check, is_fixing, *item) for item in found_kinds(check, is_problem).items()]
         blocks.append(section(title, *(kinds or [paragraph("None was found.")])))
     blocks.append(section("Classes", table(*class_table(check))))
     return html_page(f"Check of {check.dataset.name}", blocks)
 
 
-def _kind(check: Check, kind: str, found: Sequence[Finding]) -> Html:
+def _kind(check: Check, is_fixing: bool, kind: str, found: Sequence[Finding]) -> Html:
     shown = found[: PAIRS if found[0].other >= 0 else CROPS]
     crops = []
     for one in shown:
@@ -150,7 +150,7 @@ def _kind(check: Check, kind: str, found: Sequence[Finding]) -> Html:
     more = f"The first {LISTED}; findings.csv has all." if len(found) > LISTED else ""
     return section(
         f"{KINDS[kind].title}: {len(found):,}",
-        paragraph(KINDS[kind].advice),
+        paragraph(KINDS[kind].advice_to(is_fixing)),
         crop_grid(crops),
         Html("") if is_all_shown else bullets(line(check, x) for x in found[:LISTED]),
         paragraph(more),

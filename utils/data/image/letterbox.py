@@ -106,6 +106,7 @@ def reduced_size(size: tuple[int, int], reduction: int) -> tuple[int, int]:
     return -(-size[0] // reduction), -(-size[1] // reduction)
 
 
+Resizing = Callable[[np.ndarray, tuple[int, int]], np.ndarray]  # as `resize`
 FILL = 114  # the grey of the public recipe; trained weights expect it around the image
 
 
@@ -118,13 +119,12 @@ def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return _resize(image, size, cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
 
 
-def resize_to_detect(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Resize an image to (height, width): area averages below half its long side, else bilinear.
+def resize_linear(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Resize an image to (height, width), bilinearly, as the public YOLOv5 does before it detects.
 
-    The public YOLOv5 detects in bilinear images. Below half their size those skip pixels.
+    Below half its size this skips pixels.
     """
-    aliases = 2 * max(size) < max(image.shape[:2])
-    return _resize(image, size, cv2.INTER_AREA if aliases else cv2.INTER_LINEAR)
+    return _resize(image, size, cv2.INTER_LINEAR)
 
 
 def _resize(image: np.ndarray, size: tuple[int, int], interpolation: int) -> np.ndarray:
@@ -133,10 +133,14 @@ def _resize(image: np.ndarray, size: tuple[int, int], interpolation: int) -> np.
     return cv2.resize(image, (size[1], size[0]), interpolation=interpolation)
 
 
+# By the names of --resize.
+RESIZINGS: dict[str, Resizing] = {"linear": resize_linear, "area": resize}
+
+
 def letterbox(
     image: np.ndarray,
     placement: Letterbox,
-    resizing: Callable[[np.ndarray, tuple[int, int]], np.ndarray] = resize,
+    resizing: Resizing = resize,
 ) -> np.ndarray:
     """Resize and pad an image (H, W, 3) uint8 to `placement.input_size` with grey."""
     canvas = np.full((*placement.input_size, 3), FILL, np.uint8)
@@ -171,11 +175,16 @@ def centre_region(size: tuple[int, ...], output_size: tuple[int, int]) -> Region
     return Region((size[0] - height) // 2, (size[1] - width) // 2, height, width)
 
 
-def crop(image: np.ndarray, region: Region, output_size: tuple[int, int]) -> np.ndarray:
+def crop(
+    image: np.ndarray,
+    region: Region,
+    output_size: tuple[int, int],
+    resizing: Resizing = resize_linear,
+) -> np.ndarray:
     """Return a part of an image (H, W, 3) uint8 resized to (height, width).
 
-    Bilinear, also where it shrinks: trained weights of the public YOLOv5 expect it.
+    By default bilinear, also where it shrinks: trained weights of the public YOLOv5 expect it.
     """
     top, left, height, width = region
     part = image[top : top + height, left : left + width]
-    return np.ascontiguousarray(_resize(part, output_size, cv2.INTER_LINEAR))
+    return np.ascontiguousarray(resizing(part, output_size))

@@ -50,7 +50,7 @@ def load_dataset(
         splits: those of train, val and test that the caller needs; their images must exist.
         single_class: treat all objects as one class.
         train_part: fraction of the images for training, the rest for validation, if the dataset
-            has no split for validation.
+            has no split for validation. None: that of `recognised.py`, if it has no split at all.
 
     Raises:
         DatasetError: names the file, the key, its value and the places looked at.
@@ -71,7 +71,8 @@ def load_dataset(
         raise DatasetError(
             f"--split {train_part:g}: {dataset.name} has a split for validation; leave --split out"
         )
-    dataset = dataclasses.replace(dataset, train_part=train_part)
+    if train_part is not None:
+        dataset = dataclasses.replace(dataset, train_part=train_part)
     if not dataset.class_names:
         entries = dataset.entries
         folders = [entry for entry in entries if isinstance(entry, ClassFolders)]

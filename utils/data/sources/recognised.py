@@ -33,6 +33,7 @@ ANNOTATION_SUFFIXES = (".csv", ".json", ".xml")
 CLASS_FILES = ("classes.txt", "obj.names", "_darknet.labels")  # labelImg's, CVAT's, Roboflow's
 DARKNET_FILE = "obj.data"
 MAX_NAMES_BYTES = 1 << 22
+DRAWN_PART = 0.8  # for training, of images that are in no split
 MAX_PATH_LENGTH = 1000  # characters
 _SETTING = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*")
 
@@ -139,7 +140,10 @@ def _of_splits(
     class_names: tuple[str, ...],
     splits: Sequence[str],
 ) -> DatasetSpec:
-    """Return a dataset of what was found for each split; what has no split is for training."""
+    """Return a dataset of what was found for each split; what has no split is for training.
+
+    If nothing has a split and `val` is needed, the split is drawn as by --split.
+    """
     entries = {split: tuple(found.get(split, ())) for split in SPLITS}
     undivided = tuple(found.get("", ()))
     for entry in undivided if entries["train"] else ():
@@ -147,16 +151,21 @@ def _of_splits(
         if isinstance(entry, AnnotatedFolder):
             text = f"{entry.annotations}{f': {entry.subset!r:.200}' * bool(entry.subset)}"
         log.info("%s belongs to no split and is left out", printable(text))
+    is_drawn = "val" in splits and bool(undivided) and not any(entries.values())
+    if is_drawn:
+        text = "--data %s: has no splits; one is drawn: %g %% for training, the rest to validate"
+        log.info(text, printable(str(path)), 100 * DRAWN_PART)
     entries["train"] = entries["train"] or undivided
     for split in splits:
-        if not entries[split]:
+        if not entries[split] and not (is_drawn and split == "val"):
             raise DatasetError(
                 f"--data {path}: has no images for '{split}'; name a folder of images for it, or "
                 "draw a split: --split 0.8 takes 80 % for training and the rest for validation"
             )
     root = path if path.is_dir() else path.parent
     name = path.resolve().name if path.is_dir() else path.stem
-    return DatasetSpec(name, root, entries["train"], entries["val"], entries["test"], class_names)
+    parts = entries["train"], entries["val"], entries["test"]
+    return DatasetSpec(name, root, *parts, class_names, False, DRAWN_PART if is_drawn else None)
 
 
 def _find_yolo(folder: Path) -> _Yolo | None:

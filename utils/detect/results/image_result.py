@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,10 +24,10 @@ AnyResult = TypeVar("AnyResult", bound="ImageResult")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ImageResult(ABC):
+class ImageResult(Sequence[Any]):
     """What was found in one image, the highest score first.
 
-    It has a length, and yields what was found one by one as plain values.
+    It is a sequence of what was found, as plain values.
     """
 
     frame: Frame
@@ -197,6 +197,14 @@ class ImageResult(ABC):
     @abstractmethod
     def __len__(self) -> int:
         """How much was found."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Any]:
+        """Yield each of what was found."""
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """Return one of what was found, or several as a list, in their order."""
+        return list(self)[index]
 
     def __repr__(self) -> str:
         height, width = self.size

@@ -93,9 +93,7 @@ function roundToEven(value) {
 // pictures were.
 function letterbox(picture, place) {
   const { inputHeight, inputWidth, height, width, top, left } = place;
-  const average = 2 * Math.max(height, width) < Math.max(picture.height, picture.width);
-  const rows = taps(picture.height, height, average);
-  const columns = taps(picture.width, width, average);
+  const rows = taps(picture.height, height), columns = taps(picture.width, width);
   const values = new Float32Array(3 * inputHeight * inputWidth).fill(114 / 255);
   for (let y = 0; y < height; y++)
     for (let x = 0; x < width; x++)
@@ -109,16 +107,14 @@ function letterbox(picture, place) {
   return values;
 }
 
-// Which pixels make one of the input: [index, weight], ... Bilinear, or the average of what a pixel
-// covers where it is many.
-function taps(before, after, average) {
+// Which pixels make one of the input: [index, weight], ... Bilinear.
+function taps(before, after) {
   const step = before / after;
   return Array.from({ length: after }, (_, i) => {
-    const start = i * step, centre = clamp(start + step / 2 - 0.5, before - 1);
+    const centre = clamp((i + 0.5) * step - 0.5, before - 1);
     const found = [];
-    for (let j = Math.floor(average ? start : centre); j < before; j++) {
-      const covered = Math.min(j + 1, start + step) - Math.max(j, start);
-      const weight = average ? covered / step : 1 - Math.abs(j - centre);
+    for (let j = Math.floor(centre); j < before; j++) {
+      const weight = 1 - Math.abs(j - centre);
       if (weight <= 0) break;
       found.push([j, weight]);
     }

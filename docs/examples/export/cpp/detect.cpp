@@ -89,17 +89,15 @@ Placement place(const Picture& picture, int high, int wide, int multiple) {
 // Which pixels of the picture make one of the network, and by how much.
 using Taps = std::vector<std::pair<int, double>>;
 
-// Bilinear, as the model's pictures were; the average of what a pixel covers where it is many.
-std::vector<Taps> taps(int before, int after, bool average) {
+// Bilinear, as detect.py does.
+std::vector<Taps> taps(int before, int after) {
     const double step = double(before) / after;
     std::vector<Taps> result;
     for (int i = 0; i < after; ++i) {
-        const double start = i * step;
-        const double centre = std::clamp(start + step / 2 - 0.5, 0.0, before - 1.0);
+        const double centre = std::clamp((i + 0.5) * step - 0.5, 0.0, before - 1.0);
         Taps one;
-        for (int j = int(average ? start : centre); j < before; ++j) {
-            const double covered = std::min(j + 1.0, start + step) - std::max(double(j), start);
-            const double weight = average ? covered / step : 1 - std::abs(j - centre);
+        for (int j = int(centre); j < before; ++j) {
+            const double weight = 1 - std::abs(j - centre);
             if (weight <= 0) break;
             one.emplace_back(j, weight);
         }
@@ -109,10 +107,8 @@ std::vector<Taps> taps(int before, int after, bool average) {
 }
 
 ov::Tensor letterbox(const Picture& picture, const Placement& place) {
-    const bool average = 2 * std::max(place.height, place.width)
-                         < std::max(picture.height, picture.width);
-    const auto rows = taps(picture.height, place.height, average);
-    const auto columns = taps(picture.width, place.width, average);
+    const auto rows = taps(picture.height, place.height);
+    const auto columns = taps(picture.width, place.width);
     const size_t height = place.input_height, width = place.input_width;
     ov::Tensor input(ov::element::f32, {1, 3, height, width});
     std::fill_n(input.data<float>(), input.get_size(), 114.0f / 255);

@@ -12,6 +12,7 @@ import onnxruntime
 from PIL import Image, ImageOps
 
 CONFIDENCE, IOU = 0.25, 0.45  # detect.py's defaults
+NEEDED = {"image", "output", "dynamic", "stride", "image_size", "class_names"}
 
 
 def letterbox(image, size, multiple):
@@ -19,25 +20,16 @@ def letterbox(image, size, multiple):
     before = np.array(image.shape[:2])
     after = np.maximum(1, np.round(before * min(size / before))).astype(int)
     size = -(-after // multiple) * multiple if multiple else size  # the least grey is best
-    average = 2 * max(after) < max(before)
-    rows = resize_rows(image.astype(float), after[0], average)
-    pixels = resize_rows(rows.swapaxes(0, 1), after[1], average).swapaxes(0, 1)
+    rows = resize_rows(image.astype(float), after[0])
+    pixels = resize_rows(rows.swapaxes(0, 1), after[1]).swapaxes(0, 1)
     canvas, (top, left) = np.full((*size, 3), 114.0), (size - after) // 2
     canvas[top : top + after[0], left : left + after[1]] = np.floor(pixels + 0.5)
     return canvas.transpose(2, 0, 1)[None].astype(np.float32) / 255, (left, top), after[::-1]
 
 
-def resize_rows(image, number, average):
-    """Interpolate between two rows, as for the model's pictures; or average what is covered."""
-    step = len(image) / number
-    if average:
-        sums = np.pad(image, ((1, 0), (0, 0), (0, 0))).cumsum(axis=0)
-        return np.diff(rows_at(sums, np.arange(number + 1) * step), axis=0) / step
-    return rows_at(image, (np.arange(number) + 0.5) * step - 0.5)
-
-
-def rows_at(image, places):
-    """Return rows between those of an image, by linear interpolation."""
+def resize_rows(image, number):
+    """Interpolate between two rows, as detect.py does."""
+    places = (np.arange(number) + 0.5) * (len(image) / number) - 0.5
     above = (places := places.clip(0, len(image) - 1)).astype(int)
     below, part = np.minimum(above + 1, len(image) - 1), (places - above)[:, None, None]
     return image[above] * (1 - part) + image[below] * part
@@ -65,7 +57,7 @@ def best_boxes(rows):
 try:
     session = onnxruntime.InferenceSession(sys.argv[1])
     texts = session.get_modelmeta().custom_metadata_map
-    about = {name: json.loads(text) for name, text in texts.items()}
+    about = {name: json.loads(texts[name]) for name in NEEDED & texts.keys()}
     image = np.array(ImageOps.exif_transpose(Image.open(sys.argv[2])).convert("RGB"))
 except Exception as error:
     sys.exit(f"usage: {sys.argv[0]} FILE PICTURE; no file of export.py, or no picture: {error}")

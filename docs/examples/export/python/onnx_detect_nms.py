@@ -14,7 +14,8 @@ from PIL import Image, ImageOps
 try:
     session = onnxruntime.InferenceSession(sys.argv[1])
     texts = session.get_modelmeta().custom_metadata_map
-    about = {name: json.loads(text) for name, text in texts.items()}
+    needed = {"image", "output", "class_names"} & texts.keys()
+    about = {name: json.loads(texts[name]) for name in needed}
     image = np.asarray(ImageOps.exif_transpose(Image.open(sys.argv[2])).convert("RGB"))
 except Exception as error:
     sys.exit(f"usage: {sys.argv[0]} FILE PICTURE; no file of export.py, or no picture: {error}")

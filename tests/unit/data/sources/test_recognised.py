@@ -5,10 +5,13 @@ import logging
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
+from utils.data.sources.image_source import image_of
 from utils.data.sources.splits import images_of
 from utils.errors import UserError
 
@@ -82,11 +85,32 @@ def test_roboflow_s_darknet_folders_have_images_beside_labels(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["images/", ""])
-def test_an_undivided_folder_is_drawn_from(tmp_path, place):
+def test_an_undivided_folder_is_drawn_from(tmp_path, place, caplog):
+    caplog.set_level(logging.INFO)
     names = [f"{place}{letter}.jpg" for letter in "abcdef"]
     write(tmp_path, **images(*names), **{"classes.txt": "cat"})
-    assert "--split 0.8" in error_of(tmp_path)
-    assert names_in(tmp_path, train_part=0.5) == {"train": names}
+    assert names_in(tmp_path, train_part=0.5) == {"train": names} and not caplog.messages
+    assert names_in(tmp_path, splits=["val"]) == {"train": names}
+    assert load_dataset(tmp_path).train_part == 0.8
+    assert "has no splits; one is drawn: 80 % for training" in caplog.messages[-1]
+    assert load_dataset(tmp_path, splits=["train"]).train_part is None
+
+
+@pytest.mark.parametrize("folder", ["annots", "Annots", "annotations", "Annotations", "annot"])
+def test_a_flat_folder_of_voc_files_is_recognised_and_its_split_drawn(tmp_path, folder):
+    """As public sets of fruit, racoons and hard hats come."""
+    names = [f"{number:02}" for number in range(20)]
+    box = "<bndbox><xmin>2</xmin><ymin>2</ymin><xmax>9</xmax><ymax>9</ymax></bndbox>"
+    text = f"<annotation><object><name>fruit</name>{box}</object></annotation>"
+    write(tmp_path, **{f"{folder}/{name}.xml": text for name in names})
+    (tmp_path / "images").mkdir()
+    for number, name in enumerate(names):
+        pixels = np.random.default_rng(number).integers(0, 256, (16, 16, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "images" / f"{name}.png")
+    dataset = load_dataset(tmp_path)
+    parts = [{image_of(each).path.name for each in images_of(dataset, x)} for x in ("train", "val")]
+    assert dataset.class_names == ("fruit",) and len(parts[0]) > len(parts[1]) > 0
+    assert parts[0].isdisjoint(parts[1]) and len(parts[0] | parts[1]) == 20
 
 
 def test_cvat_s_yolo_export_is_read(tmp_path):

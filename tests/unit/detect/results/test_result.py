@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,16 @@ def test_a_result_as_plain_values():
         ],
     }
     assert result(found=0).to_dict()["detections"] == []
+
+
+def test_a_result_is_a_sequence():
+    found = result()
+    assert isinstance(found, Sequence) and len(found) == 3
+    assert (found[0].name, found[-1].score) == ("person", 0.25)
+    assert found[:2] == [found[0], found[1]] and [*reversed(found)] == [*found][::-1]
+    assert found[1] in found
+    with pytest.raises(IndexError):
+        result(found=0)[0]
 
 
 def test_a_result_as_json_is_utf8_of_any_name():

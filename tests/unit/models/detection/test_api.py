@@ -4,6 +4,7 @@ import io
 import threading
 from fractions import Fraction
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image
@@ -102,6 +103,20 @@ def test_options_mean_what_they_say(detector):
     assert len(large) != len(plain)
 
 
+@pytest.mark.parametrize(
+    ("options", "interpolation"),
+    [({}, cv2.INTER_LINEAR), ({"resize": "area"}, cv2.INTER_AREA)],
+)
+def test_an_image_that_shrinks_is_bilinear_as_in_yolov5_or_averaged(
+    detector, options, interpolation
+):
+    image = np.random.default_rng(0).integers(0, 256, (192, 256, 3), np.uint8)
+    small = cv2.resize(image, (SIZE, 48), interpolation=interpolation)
+    (found,), (expected,) = detector(image, size=SIZE, **options), detector(small, size=SIZE)
+    assert len(found)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
 def test_an_array_without_a_third_channel_or_of_floats_is_refused(detector):
     cases = {
         "image0 is an array of float32, not uint8": IMAGE.astype(np.float32) / 255,
@@ -153,6 +168,7 @@ def test_a_file_that_cannot_be_read_names_itself(detector, tmp_path):
         ({"classes": [0, 5]}, "classes 5; the model knows 0 to 4"),
         ({"classes": ["star"]}, "classes 'star'; a whole number"),
         ({"tile": 63}, "--tile 63; a whole number from 64"),
+        ({"resize": "cubic"}, "--resize 'cubic'; accepted: linear, area"),
         ({"overlap": 0.2}, "--overlap 0.2 is the overlap of tiles"),
     ],
 )

@@ -30,7 +30,9 @@ from utils.progress import Progress
 
 # In lower case, the likeliest first.
 IMAGE_FOLDERS = ("jpegimages", "images", "imgs", "img")
-ANNOTATION_FOLDERS = ("annotations", "xmls", "xml", "jsons", "json", "labels", "ann")
+ANNOTATION_FOLDERS = (
+    "annotations", "annotation", "annots", "annot", "xmls", "xml", "jsons", "json", "labels", "ann"
+)  # fmt: skip
 _LOOKED_INTO = 100  # files, to tell whether a folder is in a format
 _THREADS = 4
 
