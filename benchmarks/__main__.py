@@ -34,10 +34,9 @@ from benchmarks.side_by_side import host
 from utils.atomic_files import atomic_text_file
 from utils.cli.flags import new_parser
 from utils.comparison.load import gpus, load_average
-from utils.comparison.runner import end_all
+from utils.comparison.runner import end_all_but, own_processes
 from utils.errors import UserError
 from utils.processes.command import run_command
-from utils.processes.process_family import adopt_orphans
 
 # The jobs with their flags, those that take longest last. The goal of `detect` is for 640 px.
 ON_CPU: Mapping[str, Sequence[str]] = {
@@ -78,15 +77,14 @@ def run_within(line: Sequence[str], environment: Mapping[str, str], seconds: flo
 
     All that it started ends with it.
     """
-    adopt_orphans()
-    process = None
+    others, process = own_processes(), None
     try:
         process = subprocess.Popen(line, env=environment)
         return process.wait(timeout=None if math.isinf(seconds) else seconds)
     except subprocess.TimeoutExpired:
         return None
     finally:
-        end_all(process)
+        end_all_but(others, process)
 
 
 def run(name: str, line: Sequence[str], seconds: float) -> tuple[str, bool]:

@@ -70,6 +70,7 @@ TRIED_BY = {
     "utils.array_cache": "kept-arrays",
     "utils.json_files": "coco-annotations",
     "utils.model_yamls": "model-yaml",
+    "utils.run_folder": "labels",  # locks of ours
     "utils.xml_files": "cvat",
     "utils.yaml_files": "dataset-yaml",
     "utils.detect.media.finding": "source-list",

@@ -25,7 +25,7 @@ BUDGETS = {
     "scripts": 1337,
     "utils": 2488,
     "utils/cli": 1108,
-    "utils/comparison": 1448,
+    "utils/comparison": 1459,
     "utils/data": 12600,
     "utils/detect": 2603,
     "utils/evaluation": 1675,
@@ -41,7 +41,7 @@ BUDGETS = {
 }
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 390
-OTHERS = {"tests": 58929, "benchmarks": 2800}
+OTHERS = {"tests": 58931, "benchmarks": 2800}
 
 
 def room_of(path: Path) -> str:

@@ -16,7 +16,7 @@ from utils.processes.process_family import (
     adopt_orphans,
     ask_for_signal_when_parent_ends,
     descendants,
-    kill_descendants,
+    send,
 )
 
 POLL_SECONDS = 0.05
@@ -61,7 +61,7 @@ def run_process(
         OSError: the program cannot be started.
     """
     samples = log.with_suffix(".device-memory")
-    adopt_orphans()
+    others = own_processes()
     with log.open("wb") as stream, device_memory(devices, samples):
         start, process = time.monotonic(), None
         taken = sum(os.times()[2:4])  # of children that have ended
@@ -85,7 +85,7 @@ def run_process(
                 _end(process, signal.SIGINT)
             raise
         finally:  # also after a second Ctrl-C, and for processes that it left behind
-            end_all(process)
+            end_all_but(others, process)
         taken = sum(os.times()[2:4]) - taken
         for look in watchers:
             look()
@@ -114,12 +114,23 @@ def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     _wait(process, time.monotonic() + SECONDS_TO_END, ())
 
 
-def end_all(process: subprocess.Popen[bytes] | None) -> None:
+def own_processes() -> set[int]:
+    """Return the processes that this one has started so far; adopt the orphans of later ones."""
+    adopt_orphans()
+    return set(descendants(os.getpid()))
+
+
+def end_all_but(others: set[int], process: subprocess.Popen[bytes] | None) -> None:
     """End a process, and all that it started: ranks are in sessions of their own."""
     if process is not None:
         process.kill()
         process.wait()
-    kill_descendants()
+    while left := [child for child in descendants(os.getpid()) if child not in others]:
+        send(left, signal.SIGKILL)
+        time.sleep(POLL_SECONDS)
+        for child in left:
+            with contextlib.suppress(ChildProcessError):  # its parent is still there
+                os.waitpid(child, os.WNOHANG)
 
 
 class PeakMemory:

@@ -148,8 +148,8 @@ def test_a_box_and_its_line_in_the_list_are_marked_together_and_reached_by_keys(
     for place in ("#list", "#boxes"):
         for kind, expected in (("pointerenter", [1]), ("pointerleave", [])):
             target = f"document.querySelector('{place} [data-index=\"1\"]')"
-            page.evaluate(f"{target}.dispatchEvent(new PointerEvent('{kind}'))")
-            assert page.evaluate(marked) == [expected, expected]
+            event = f"{target}.dispatchEvent(new PointerEvent('{kind}'))"
+            assert page.evaluate(f"({event}, {marked})") == [expected, expected]
     page.evaluate("document.querySelector('#list button').focus()")
     for key, code, index in (("ArrowDown", 40, 1), ("ArrowUp", 38, 0)):
         for kind in ("keyDown", "keyUp"):
