@@ -19,8 +19,6 @@ from backend.select import choose
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
 from utils.data.augment.transforms import require_transforms
-from utils.data.sources.dataset import load_dataset
-from utils.model_yamls import read_model
 from utils.processes.command import run_command
 from utils.processes.cores import bind_numa
 from utils.processes.launch import launch
@@ -29,7 +27,7 @@ from utils.processes.suspend import StopRequests, listening
 from utils.processes.world import ALONE, World
 from utils.report.events import check_loggers
 from utils.run_folder import RunLock
-from utils.state.job import Job, Session, read_data, require_equal_data, train_loader
+from utils.state.job import Job, Session, check_inputs, read_data, require_equal_data, train_loader
 from utils.state.resume import ResumePoint, find_resume_point, require_same_point, resumed_config
 from utils.tasks.find import complete_flags, find_task, task_of_flags, without_effect
 from utils.weights.load import load_weights, stored_model
@@ -57,7 +55,7 @@ def main() -> None:
         require_transforms(config.albumentations, (height, config.image_size))
         if config.evolve:
             task = task_of_flags(vars(config), stored_model)
-            require_inputs(config)
+            check_inputs(config)
             return import_module(WINGS[0]).evolve(task, config, hyp, stop)
         launch(config.backend, config.device, config.nproc, config.check_processes, stop)
         if config.bind_numa:
@@ -67,15 +65,6 @@ def main() -> None:
             stop.agree = world.any
             require_same_point(point, world)
             run(config, hyp, point, stop, world)
-
-
-def require_inputs(config: TrainConfig) -> None:
-    """Raise UserError for data, a model or weights that no trial of a search could read."""
-    load_dataset(config.data, single_class=config.single_class, train_part=config.train_part)
-    if config.cfg:
-        read_model(config.cfg)
-    if config.weights:
-        stored_model(config.weights)
 
 
 def run(

@@ -22,7 +22,7 @@ BUDGETS = {
     "models/heads": 2086,
     "models/inference": 522,
     "models/training": 2636,
-    "scripts": 1337,
+    "scripts": 1326,
     "utils": 2488,
     "utils/cli": 1108,
     "utils/comparison": 1459,
@@ -35,7 +35,7 @@ BUDGETS = {
     "utils/report": 1895,
     "utils/serve": 841,
     "utils/setup": 380,
-    "utils/state": 866,
+    "utils/state": 877,
     "utils/tasks": 327,
     "utils/weights": 1950,
 }

@@ -24,6 +24,7 @@ from utils.data.sources.needed_labels import check_labels
 from utils.data.sources.samples import Sample, table_of
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
+from utils.model_yamls import read_model
 from utils.processes.cores import loader_workers
 from utils.processes.suspend import StopRequests
 from utils.processes.world import ALONE, World
@@ -31,6 +32,7 @@ from utils.run_folder import RunLock
 from utils.state.resume import ResumePoint
 from utils.text import count
 from utils.weights.checkpoint import Checkpoint, Header
+from utils.weights.load import stored_model
 
 log = logging.getLogger("train")
 
@@ -69,6 +71,15 @@ class Job:
     session: Session = field(default_factory=Session)
     start: Checkpoint | None = None
     point: ResumePoint | None = None
+
+
+def check_inputs(config: TrainConfig) -> None:
+    """Raise UserError for data, a model or weights that no trial of a search could read."""
+    load_dataset(config.data, single_class=config.single_class, train_part=config.train_part)
+    if config.cfg:
+        read_model(config.cfg)
+    if config.weights:
+        stored_model(config.weights)
 
 
 def read_data(config: TrainConfig, task: str, world: World = ALONE) -> TrainData:
