@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 390
-OTHERS = {"tests": 58940, "benchmarks": 2800}
+OTHERS = {"tests": 58946, "benchmarks": 2800}
 
 
 def room_of(path: Path) -> str:
