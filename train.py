@@ -11,7 +11,6 @@ if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import logging
-from importlib import import_module
 
 import backend
 from backend.devices import check_device
@@ -31,6 +30,7 @@ from utils.state.job import Job, Session, check_inputs, read_data, require_equal
 from utils.state.resume import ResumePoint, find_resume_point, require_same_point, resumed_config
 from utils.tasks.find import complete_flags, find_task, task_of_flags, without_effect
 from utils.weights.load import load_weights, stored_model
+from utils.wings import require_wing
 
 WINGS = ("utils.evolution.search",)  # modules whose `evolve` searches hyper-parameters
 
@@ -56,7 +56,7 @@ def main() -> None:
         if config.evolve:
             task = task_of_flags(vars(config), stored_model)
             check_inputs(config)
-            return import_module(WINGS[0]).evolve(task, config, hyp, stop)
+            return require_wing(WINGS, "--evolve").evolve(task, config, hyp, stop)
         launch(config.backend, config.device, config.nproc, config.check_processes, stop)
         if config.bind_numa:
             log.info(bind_numa(config.device))

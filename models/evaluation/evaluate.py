@@ -61,8 +61,7 @@ def evaluate(
         samples: those that the loader was made from.
         suppression: which predictions count as found.
         loss: adds the batches' mean losses, as in training; those of all ranks add up to a batch's.
-        sinks: receive what the evaluator receives, each image under its place in samples, only
-            on the first rank.
+        sinks: receive what the evaluator receives, by place in samples, on the first rank.
         objects_of: returns those of the sample at a place, in pixels of its image; None for its
             labels.
         channels_last: layout of the feature maps; None for the one that the device gains from.

@@ -16,18 +16,16 @@ from models.inference.predictor import log_once
 from models.inference.predictors import Predictor
 from utils.errors import UserError, brief
 from utils.export.metadata import FLOATS, PIXELS, Metadata, Outputs, Runtime, fault_of_returned
-from utils.weights.detecting import ExportedWeights, Weights
+from utils.weights.detecting import ExportedWeights
 
 LIMITS = {"confidence_threshold": "--conf", "iou_threshold": "--iou", "max_detections": "--max-det"}
 
 
-def predictor_of(weights: Weights, half: bool) -> Predictor | None:
-    """Return the predictor of an exported file; None for other weights.
+def predictor_of(weights: ExportedWeights, half: bool) -> Predictor:
+    """Return the predictor of an exported file.
 
     half: --half, which has no effect here; a line says so.
     """
-    if not isinstance(weights, ExportedWeights):
-        return None
     path, metadata = weights.path, weights.runtime.metadata
     log_once("%s runs in %s", path, weights.runtime.name, level=logging.INFO)
     if half:

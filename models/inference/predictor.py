@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import logging
 from collections.abc import Sequence
 from typing import TypeVar
@@ -18,6 +17,7 @@ from utils.errors import UserError, brief
 from utils.text import printable
 from utils.weights.checkpoint import Checkpoint
 from utils.weights.detecting import Weights as Weights
+from utils.wings import require_wing
 
 # Modules with a function `predictor_of`, which makes a predictor of weights that are no checkpoint.
 WINGS = ("models.export.exported",)
@@ -63,8 +63,8 @@ def _member(weights: Weights, device: str, half: bool, fold: bool) -> Predictor:
     if isinstance(weights, Checkpoint):
         model = load_detector(weights, device, fold)
         return HalfPrecision(model, device) if half and not why_not_half(device) else model
-    made = (importlib.import_module(wing).predictor_of(weights, half) for wing in WINGS)
-    predictor: Predictor = next(filter(None, made))
+    wing = require_wing(WINGS, f"--weights {weights.path}")
+    predictor: Predictor = wing.predictor_of(weights, half)
     return predictor
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
-import importlib.util
 from typing import Any
 
 from backend.checks import CPU
 from backend.cores import cores_of_rank
 from backend.devices import NVIDIA_DRIVER
+from utils.wings import load_wings
 
 MOST_WORKERS = 8  # that are started unasked
 # A mosaic of photographs takes the loader 8 to 10 ms of a core. A step of YOLOv5n takes 7 ms an
@@ -45,7 +44,6 @@ def load_driver() -> Any:
 
 def bind_numa(device: str) -> str:
     """Bind this process to the NUMA node of its --device; return the line for the log."""
-    for wing in WINGS:
-        if importlib.util.find_spec(wing):
-            return str(importlib.import_module(wing).bind_numa(device))
+    for wing in load_wings(WINGS):
+        return str(wing.bind_numa(device))
     return "--bind-numa binds nothing: this installation lacks utils/processes/numa.py"

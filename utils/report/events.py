@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from utils.errors import UserError
+from utils.wings import load_wings
 
 WINGS = ("utils.report.loggers",)  # packages with more loggers, each in a table LOGGERS by name
 METHODS = ("run_begins", "epoch_ends", "run_ends", "close")
@@ -95,8 +96,7 @@ def _class_of(name: str) -> Any:
     """Return the class that module:Class names, or that of a known package."""
     module, separator, attribute = name.partition(":")
     if not separator:
-        wings = [importlib.import_module(wing) for wing in WINGS if importlib.util.find_spec(wing)]
-        known = {key: kind for wing in wings for key, kind in wing.LOGGERS.items()}
+        known = {key: kind for wing in load_wings(WINGS) for key, kind in wing.LOGGERS.items()}
         if name not in known:
             accepted = ", ".join([*known, "module:Class of your own"])
             raise UserError(f"--loggers {name}; accepted: {accepted}")

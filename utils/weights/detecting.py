@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 from utils.errors import UserError
 from utils.weights.checkpoint import Checkpoint
 from utils.weights.load import is_exported, load_weights
+from utils.wings import require_wing
 
 WINGS = ("utils.export.opening",)  # modules whose `open_to_detect` opens exported files
 
@@ -64,14 +63,8 @@ def load_to_detect(path: str | Path, runtime: str = "", several: bool = False) -
         UserError: as `load_weights`; an exported file that cannot be run.
     """
     if is_exported(path):
-        for wing in WINGS:
-            if importlib.util.find_spec(wing.rpartition(".")[0]):
-                opener = importlib.import_module(wing).open_to_detect
-                return ExportedWeights(str(path), *opener(Path(path), runtime, several))
-        raise UserError(
-            f"--weights {path}: an exported file, and the folder utils/export, which runs such "
-            "files, is not here; give the weights that it was exported from"
-        )
+        wing = require_wing(WINGS, f"--weights {path}")
+        return ExportedWeights(str(path), *wing.open_to_detect(Path(path), runtime, several))
     if runtime:
         raise UserError(
             f"--runtime {runtime} runs exported files, and --weights {path} is none; leave it out"

@@ -7,8 +7,6 @@ for the names of their classes, then for the objects.
 from __future__ import annotations
 
 import hashlib
-import importlib
-import importlib.util
 import json
 import os
 import time
@@ -33,6 +31,7 @@ from utils.data.sources.formats.voc import VOC
 from utils.data.sources.scan_memory import Memory
 from utils.errors import DatasetError
 from utils.json_files import parse_json
+from utils.wings import load_wings
 
 WINGS = ("utils.data.formats",)  # packages with more formats, each in a tuple FORMATS
 
@@ -40,8 +39,7 @@ WINGS = ("utils.data.formats",)  # packages with more formats, each in a tuple F
 @cache
 def formats() -> tuple[Format, ...]:
     """Return the formats; the first that accepts a path reads it."""
-    wings = [importlib.import_module(wing) for wing in WINGS if importlib.util.find_spec(wing)]
-    return (VOC, COCO, *(kind for wing in wings for kind in wing.FORMATS))
+    return (VOC, COCO, *(kind for wing in load_wings(WINGS) for kind in wing.FORMATS))
 
 
 def format_names() -> str:

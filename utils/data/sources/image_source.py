@@ -5,8 +5,6 @@ Files that hold many images are the business of wings, each of which registers o
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +18,7 @@ from utils.array_cache import state_of_files
 from utils.data.image.header import read_image_size
 from utils.data.sources.label_file import Labels, label_file_of, parse_labels, read_label_bytes
 from utils.data.sources.samples import RecordPlace
+from utils.wings import load_wings
 
 WINGS = ("utils.data.records.record_images",)  # modules with a RECORDS each
 
@@ -88,9 +87,4 @@ class Records(NamedTuple):
 @cache
 def record_kinds() -> Mapping[str, Records]:
     """Return the kinds of record files by their suffix."""
-    wings = [
-        importlib.import_module(wing)
-        for wing in WINGS
-        if importlib.util.find_spec(wing.rpartition(".")[0])
-    ]
-    return {wing.RECORDS.suffix: wing.RECORDS for wing in wings}
+    return {wing.RECORDS.suffix: wing.RECORDS for wing in load_wings(WINGS)}

@@ -1,0 +1,22 @@
+"""Wings that are there are imported; deleted ones are left out, or named where they are needed."""
+
+import pytest
+
+from utils.errors import UserError
+from utils.wings import load_wings, require_wing
+
+ABSENT = "utils.absent.deeper"  # neither it nor its folder
+
+
+def test_wings_that_are_there_are_imported_in_order():
+    names = ("utils.boxes", ABSENT, "utils.absent", "utils.polygons")
+    assert [wing.__name__ for wing in load_wings(names)] == ["utils.boxes", "utils.polygons"]
+
+
+def test_the_first_wing_that_is_there_is_the_one_required():
+    assert require_wing((ABSENT, "utils.boxes"), "--flag").__name__ == "utils.boxes"
+
+
+def test_a_wing_that_is_needed_and_absent_is_named():
+    with pytest.raises(UserError, match="--evolve needs utils/absent, which this copy"):
+        require_wing((ABSENT,), "--evolve")
