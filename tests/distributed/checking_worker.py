@@ -15,6 +15,7 @@ from backend.processes import this_process
 from tests.conformance.checks_dist import network  # noqa: F401  registers its checks
 from tests.conformance.judging import CHECKS, Backend
 from utils.processes.command import run_command
+from utils.processes.process_family import delay_abort
 
 TIMEOUT_S = 240.0
 
@@ -22,6 +23,7 @@ TIMEOUT_S = 240.0
 def main(folder: Path) -> None:
     backend.use()
     backend.dist.start("cpu", TIMEOUT_S)
+    delay_abort()
     failures = {}
     for check in CHECKS:
         try:

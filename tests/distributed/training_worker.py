@@ -44,6 +44,7 @@ from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
 from utils.processes.command import run_command
+from utils.processes.process_family import delay_abort
 from utils.processes.world import World
 from utils.report.stage_timer import StageTimer
 
@@ -176,6 +177,7 @@ def write_inputs(folder: Path) -> None:
 def main(folder: Path, devices: str, cases: list[str]) -> None:
     device = backend.device.resolve(devices)
     backend.dist.start(device, TIMEOUT_S)
+    delay_abort()  # as a command does: one of OneFlow's ranks leaves before the other
     for case in cases:
         name = f"{devices} {case} {this_process().rank}.npz"
         np.savez(folder / name, **learn(folder, case, device))  # type: ignore[arg-type]
