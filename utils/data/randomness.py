@@ -69,11 +69,7 @@ def dropout_generator(seed: int, batch_number: int) -> np.random.Generator:
 
 
 def transform_generator(seed: int) -> np.random.Generator:
-    """Return the generator of the transforms of one sample; only `.random()` is used.
-
-    Args:
-        seed: drawn for the sample.
-    """
+    """Return the generator of a sample's transforms, by a drawn seed; only `.random()` is used."""
     return _generator(seed, _TRANSFORM_STREAM, 0, 0)
 
 

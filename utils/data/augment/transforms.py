@@ -144,7 +144,7 @@ FILTERS: dict[str, tuple[Callable[..., np.ndarray], tuple[str, ...]]] = {
     "ToGray": (_grey, ()),
     "CLAHE": (_equalize, ("clip_limit", "tile_grid_size")),
 }
-# Default as the package documents it, lowest and highest number; the highest are ours.
+# The default as the package documents it, the lowest and the highest number; the highest are ours.
 ARGUMENTS = {
     "p": (0.5, 0, 1),
     "blur_limit": ([3, 7], 3, 255),
@@ -166,18 +166,21 @@ def _make_filter(name: str, given: Mapping[str, Any]) -> _Filter:
 
 
 def _numbers(key: str, value: Any) -> list[Any]:
-    """Return the one or two numbers of an argument; none if it is not accepted."""
+    """Return the one or two numbers of an argument; none if they are not like its default."""
     default, lowest, highest = ARGUMENTS[key]
     if key in RANGES and not isinstance(value, list):
         value = [lowest, value]
-    numbers, like = (value, default) if isinstance(default, list) else ([value], [default])
-    kinds = int, type(like[0])
-    if not (isinstance(numbers, list) and len(numbers) == len(like)):
+    if not isinstance(default, list):
+        value, default = [value], [default]
+    kinds = int, type(default[0])
+    if not (
+        isinstance(value, list)
+        and len(value) == len(default)
+        and all(type(number) in kinds and lowest <= number <= highest for number in value)
+    ):
         return []
-    if not all(type(number) in kinds and lowest <= number <= highest for number in numbers):
-        return []
-    first = numbers[0] | 1 if key == "blur_limit" else numbers[0]  # the lowest odd size
-    return [] if key in RANGES and first > numbers[1] else numbers
+    first = value[0] | 1 if key == "blur_limit" else value[0]  # the lowest odd size
+    return [] if key in RANGES and first > value[1] else value
 
 
 class _Pipeline(NamedTuple):
