@@ -160,7 +160,7 @@ def _make_filter(name: str, given: Mapping[str, Any]) -> _Filter:
     found = {key: _numbers(key, given.get(key, default)) for key, (default, *_) in taken.items()}
     if not (given.keys() <= taken.keys() and all(found.values())):
         limits = "; ".join(f"{key}: {value} ({a} to {b})" for key, (value, a, b) in taken.items())
-        raise UserError(f"{FLAG}: {name}: {brief(dict(given))} is not accepted; such are: {limits}")
+        raise UserError(f"{FLAG}: {name}: {brief(given)} is not accepted; such are: {limits}")
     [probability] = found.pop("p")
     return _Filter(probability, partial(apply, **found))
 
@@ -217,9 +217,8 @@ def _make(package: Any, name: str, given: Mapping[str, Any]) -> Any:
             warnings.simplefilter("error")
             return made(**given)
     except (TypeError, ValueError, Warning) as error:
-        raise UserError(
-            f"{FLAG}: {name}: {brief(dict(given))} is not accepted: {_in_one_line(error)}"
-        ) from error
+        why = _in_one_line(error)
+        raise UserError(f"{FLAG}: {name}: {brief(given)} is not accepted: {why}") from error
 
 
 def _in_one_line(error: Exception) -> str:
@@ -238,19 +237,17 @@ def _through_package(
         outlines = item.polygons or without_outlines(len(item.class_index))
         owner = np.repeat(np.arange(len(outlines)), outlines.num_points)
         given |= {"keypoints": outlines.points_xy, "owner": owner}
-    height, width = item.size
+    size = "{1}x{0}".format(*item.size)
     try:
         found = pipeline.compose(**given)
     except Exception as error:  # of any kind: the package is not ours
-        raise UserError(
-            f"{FLAG}: {pipeline.text} fails on an image of {width}x{height}: {_in_one_line(error)}"
-        ) from error
+        why = _in_one_line(error)
+        raise UserError(f"{FLAG}: {pipeline.text} fails on an image of {size}: {why}") from error
     image = found["image"]
     if image.shape != item.image.shape or image.dtype != np.uint8:
         raise UserError(
             f"{FLAG}: {pipeline.text} makes {image.shape[1]}x{image.shape[0]} {image.dtype} of a "
-            f"training image of {width}x{height} uint8; add Resize, or leave out what changes the "
-            "size"
+            f"training image of {size} uint8; add Resize, or leave out what changes the size"
         )
     image = cv2.cvtColor(image, cv2.COLOR_RGB2BGR)
     if not pipeline.is_spatial:
