@@ -23,10 +23,10 @@ BUDGETS = {
     "models/inference": 528,
     "models/training": 2659,
     "scripts": 1409,
-    "utils": 2530,
+    "utils": 2508,
     "utils/cli": 1106,
     "utils/comparison": 1459,
-    "utils/data": 12614,
+    "utils/data": 12706,
     "utils/detect": 2603,
     "utils/evaluation": 1675,
     "utils/evolution": 472,
@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 394
-OTHERS = {"tests": 59092, "benchmarks": 2800}
+OTHERS = {"tests": 59326, "benchmarks": 2800}
 
 
 def room_of(path: Path) -> str:
