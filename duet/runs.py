@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 from duet.backend import BackendError
@@ -59,12 +60,16 @@ def words_of(flags: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def _as_command(words: list[str]) -> Iterator[None]:
-    """Have sys.argv name the command, for the lines that say how to go on."""
+    """Have sys.argv name the command, for the lines that say how to go on.
+
+    Loader workers do not run the caller's program again: it need not guard its main part.
+    """
     before, sys.argv = sys.argv, words
+    main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
     try:
         yield
     finally:
-        sys.argv = before
+        sys.argv, sys.modules["__main__"] = before, main
 
 
 @contextmanager

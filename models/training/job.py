@@ -23,7 +23,7 @@ from duet.models.training.start import build, images_at_a_time
 from duet.models.training.statistics import recommend
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.data.loading.loader import TrainLoader
-from duet.utils.errors import UserError
+from duet.utils.errors import UserError, WorkerError
 from duet.utils.processes import watchdog
 from duet.utils.state.job import Job, val_loader
 from duet.utils.state.resume import load_state
@@ -56,6 +56,8 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
         run.log_start(state.epoch, resumed=state.batch_number > 0)
         try:
             best = train(run, state, train_loader, loader)
+        except WorkerError:  # its text, of a worker that died, speaks of memory too
+            raise
         except Exception as error:
             if backend.device.is_out_of_memory(error):
                 raise out_of_memory(config, ranks) from error

@@ -13,7 +13,7 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
     "backend": 6480,
-    "duet": 227,
+    "duet": 232,
     "models": 571,
     "models/blocks": 858,
     "models/detection": 1182,
@@ -21,7 +21,7 @@ BUDGETS = {
     "models/export": 1589,
     "models/heads": 2086,
     "models/inference": 528,
-    "models/training": 2659,
+    "models/training": 2661,
     "scripts": 1409,
     "utils": 2508,
     "utils/cli": 1106,
@@ -31,7 +31,7 @@ BUDGETS = {
     "utils/evaluation": 1675,
     "utils/evolution": 472,
     "utils/export": 1935,
-    "utils/processes": 1446,
+    "utils/processes": 1447,
     "utils/report": 1897,
     "utils/serve": 841,
     "utils/setup": 380,
@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 394
-OTHERS = {"tests": 59327, "benchmarks": 2800}
+OTHERS = {"tests": 59530, "benchmarks": 2800}
 
 
 def room_of(path: Path) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from duet.models.inputs import images_to_tensor
 from duet.models.training import step
-from duet.utils.errors import UserError
+from duet.utils.errors import LoaderError, UserError
 from duet.utils.weights.checkpoint import load_checkpoint
 from tests.out_of_memory import run_out
 from tests.train.short_runs import folder_of, short_flags, start
@@ -30,10 +30,17 @@ def test_memory_that_ran_out_names_flags_and_the_run_goes_on_with_them(
     assert state.header.batch_number == 6
 
 
-def test_other_errors_stay_what_they_are(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("an illegal memory access"),
+        LoaderError("worker 0 died; if the machine ran out of memory, use fewer"),
+    ],
+)
+def test_other_errors_stay_what_they_are(tmp_path, monkeypatch, error):
     def broken(*arguments):
-        raise RuntimeError("an illegal memory access")
+        raise error
 
     monkeypatch.setattr(step, "images_to_tensor", broken)
-    with pytest.raises(RuntimeError, match="illegal memory access"):
+    with pytest.raises(type(error), match=str(error)):
         start(short_flags(tmp_path))

@@ -58,9 +58,10 @@ def python_problem() -> str | None:
     # An environment has its stamp once it is complete: utils/setup/environments.py.
     ready = sorted(PROJECT.glob(".venv/*/duet-environment.json"), reverse=True)
     pythons = " or ".join(str(stamp.parent / "bin" / "python") for stamp in ready)
-    remedy = (
-        f"use {pythons} in its place"
-        if pythons
-        else f"run `make setup` in {PROJECT}, then use .venv/torch/bin/python in its place"
-    )
+    if pythons:
+        remedy = f"use {pythons} in its place"
+    elif (PROJECT / "Makefile").exists():
+        remedy = f"run `make setup` in {PROJECT}, then use .venv/torch/bin/python in its place"
+    else:
+        remedy = f"run `{sys.executable} -m pip install 'duet-detect[torch]'`"
     return f"{sys.executable} {reason}\n{remedy}"
