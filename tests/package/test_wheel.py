@@ -1,4 +1,4 @@
-"""The wheel, in an environment of its own, beside a user's models.py, utils.py and backend.py."""
+"""The wheel, in an environment of its own, beside modules of a user with the names of ours."""
 
 from __future__ import annotations
 

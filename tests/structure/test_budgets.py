@@ -26,7 +26,7 @@ BUDGETS = {
     "utils": 2508,
     "utils/cli": 1106,
     "utils/comparison": 1459,
-    "utils/data": 12706,
+    "utils/data": 12651,
     "utils/detect": 2603,
     "utils/evaluation": 1675,
     "utils/evolution": 472,
@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 394
-OTHERS = {"tests": 59530, "benchmarks": 2800}
+OTHERS = {"tests": 59535, "benchmarks": 2800}
 
 
 def room_of(path: Path) -> str:

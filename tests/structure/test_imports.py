@@ -15,7 +15,7 @@ from tests.structure.source_files import PYTHON_FILES, imports_of, parse
 LINKED = ("backend", "models", "utils")  # folders at the top, imported by links in duet/
 LAYERS = ("backend", "utils", "models", "scripts", "benchmarks", "tests")
 # Large packages that not every command needs.
-OPTIONAL = {"cv2", "fontTools", "matplotlib", "pycocotools", "torchvision"}
+OPTIONAL = {"cv2", "fontTools", "matplotlib", "torchvision"}
 
 # Started by `python -m`, it chooses the framework and then imports the work, as scripts do.
 COMMANDS_IN_MODELS = {

@@ -12,14 +12,16 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
+from pycocotools import mask as coco_mask
 
 from duet.utils.ragged import Ragged
 
-_UPSAMPLING = 5  # COCO draws outlines so many times larger
+# pycocotools takes five steps a pixel, of up to 16 bytes each. One at a time, in 32-bit integers.
+LONGEST_OUTLINE = 1 << 23
+_FAR = 1 << 27
 _BITS, _MORE, _OFFSET = 5, 0x20, 48  # of a character of the text form
 _MAX_CHARACTERS = 7  # of a number below 2**32, with its sign
 _END = 2**32
-_BLOCK = 1 << 18  # steps at a time, where an outline goes to and fro
 
 
 class Window(NamedTuple):
@@ -181,98 +183,25 @@ def runs_of_polygons(outlines: Sequence[np.ndarray], size: tuple[int, int]) -> n
     """Return the runs (N,) uint32 of all pixels in any of some outlines.
 
     Args:
-        outlines: each (K, 2) x and y, finite, in pixels; where one crosses itself, or lies over
-            another part of itself, that is outside again.
+        outlines: each (K, 2) x and y in pixels; where one crosses itself, or lies over another
+            part of itself, that is outside again. Fewer than three points enclose nothing.
         size: (height, width) of the mask.
+
+    Raises:
+        ValueError: a coordinate is no number, or an outline is longer than `LONGEST_OUTLINE`:
+            pycocotools would write outside of its memory, or fill all of it.
     """
-    num_pixels = size[0] * size[1]
-    parts = [_runs_between(_changes(np.asarray(o, np.float64), size), num_pixels) for o in outlines]
-    if not parts:
-        return np.array([num_pixels], np.uint32)
-    return parts[0] if len(parts) == 1 else _union(parts, num_pixels)
-
-
-def _union(parts: Sequence[np.ndarray], num_pixels: int) -> np.ndarray:
-    """Return the runs of pixels that are in any of some masks, each given by its runs."""
-    starts, ends, _ = _intervals(Ragged.of(parts, np.uint32))
-    places = np.concatenate((starts, ends))
-    order = np.argsort(places, kind="stable")  # starts first: masks that touch are one
-    covering = np.cumsum(np.repeat((1, -1), (len(starts), len(ends)))[order])
-    is_change = (covering == 0) | (np.concatenate(([0], covering[:-1])) == 0)
-    return _runs_between(places[order][is_change], num_pixels)
-
-
-def _changes(outline: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Return where an outline (K, 2) is entered or left, column by column, ascending.
-
-    COCO walks along the outline at five times the size, one pixel at a time, and keeps the steps
-    from the third to the fourth of the five columns that become one. These steps alone are
-    computed here, `_BLOCK` or so at a time.
-    """
-    corners = np.trunc(outline * _UPSAMPLING + 0.5)
-    edges = np.stack((corners, np.roll(corners, -1, axis=0)), axis=1)
-    low, high = edges[..., 0].min(axis=1), edges[..., 0].max(axis=1)
-    first = np.ceil((low - 2) / _UPSAMPLING).clip(min=0)
-    last = np.floor((high - 3) / _UPSAMPLING).clip(max=size[1] - 1)
-    num_steps = (last - first + 1).clip(min=0).astype(np.int64)
-    block = np.cumsum(num_steps) // _BLOCK
-    parts = np.split(np.arange(len(edges)), np.flatnonzero(np.diff(block)) + 1)
-    found = [_odd(_places(edges[part], first[part], num_steps[part], size[0])) for part in parts]
-    return found[0] if len(found) == 1 else _odd(np.concatenate(found))
-
-
-def _odd(places: np.ndarray) -> np.ndarray:
-    """Return those that come an odd number of times, ascending."""
-    places, counts = np.unique(places, return_counts=True)
-    return places[counts % 2 == 1]
-
-
-def _places(
-    edges: np.ndarray, first: np.ndarray, num_columns: np.ndarray, height: int
-) -> np.ndarray:
-    """Return the first pixels below edges in their columns, counted as runs are, (N,) int64.
-
-    Args:
-        edges: (E, 2, 2) corners, whole numbers at five times the size.
-        first: (E,) column of each.
-        num_columns: (E,) int64, from there on.
-        height: of the mask.
-    """
-    length = np.abs(edges[:, 1] - edges[:, 0])
-    is_flat = length[:, 0] >= length[:, 1]  # one step is one column, else one row
-    along = np.where(is_flat[:, None], edges[..., 0], edges[..., 1])
-    forwards = np.where((along[:, 0] > along[:, 1])[:, None, None], edges[:, ::-1], edges)
-    edge = np.repeat(np.arange(len(edges)), num_columns)
-    before = np.cumsum(num_columns) - num_columns
-    column = first[edge] + np.arange(len(edge)) - before[edge]
-    start, end = forwards[edge, 0], forwards[edge, 1]
-    rows = _rows_of_flat(start, end, column), _rows_of_steep(start, end, column)
-    row = np.ceil(((np.where(is_flat[edge], *rows) + 0.5) / _UPSAMPLING - 0.5).clip(0, height))
-    return (column * height + row).astype(np.int64)
-
-
-def _rows_of_flat(start: np.ndarray, end: np.ndarray, column: np.ndarray) -> np.ndarray:
-    """Return the higher row of a step over a column's middle, of edges that go to the right."""
-    change = end - start
-    slope = change[:, 1] / np.where(change[:, 0] == 0, 1, change[:, 0])
-    step = _UPSAMPLING * column + 2 - start[:, 0]
-    rows = [np.trunc(start[:, 1] + slope * place + 0.5) for place in (step, step + 1)]
-    return np.minimum(*rows)
-
-
-def _rows_of_steep(start: np.ndarray, end: np.ndarray, column: np.ndarray) -> np.ndarray:
-    """Return the higher row of a step over a column's middle, of edges that go down."""
-    change = end - start
-    slope = change[:, 0] / np.where(change[:, 1] == 0, 1, change[:, 1])
-    left = _UPSAMPLING * column + 2
-
-    def is_before(step: np.ndarray) -> np.ndarray:
-        at = np.trunc(start[:, 0] + slope * step + 0.5)
-        return np.where(slope > 0, at <= left, at > left)
-
-    step = np.ceil((left + 0.5 - start[:, 0]) / np.where(slope == 0, 1, slope)) - 1
-    step = step + is_before(step + 1)  # the division rounds
-    return start[:, 1] + step - ~is_before(step)
+    # Clipping moves only what lies far outside of the image, where it has no pixels.
+    points = [np.asarray(o, np.float64).clip(-_FAR, _FAR) for o in outlines if len(o) > 2]
+    for outline in points:
+        length = np.abs(np.diff(outline, axis=0, append=outline[:1])).max(axis=1).sum()
+        if not length <= LONGEST_OUTLINE:  # NaN is not
+            raise ValueError(f"an outline of {length:,.0f} px; at most {LONGEST_OUTLINE:,} px")
+    if not points:
+        return np.array([size[0] * size[1]], np.uint32)
+    coded = coco_mask.frPyObjects([outline.reshape(-1) for outline in points], *size)
+    whole = coded[0] if len(coded) == 1 else coco_mask.merge(coded)
+    return from_text(whole["counts"].decode("ascii"))
 
 
 def to_text(runs: np.ndarray) -> str:

@@ -72,6 +72,7 @@ class AnnotatedImage(ImageSource):
         if polygons is not None:
             points = _clipped(polygons.points_xy)
             polygons = Polygons(points.astype(np.float32), polygons.starts)
+            require_drawable(polygons.moved(size[::-1]), size)
         return _labels(class_index, boxes, polygons)
 
     def read_objects(self, size: tuple[int, int]) -> AnnotatedObjects:
@@ -159,7 +160,6 @@ def _labels(class_index: np.ndarray, boxes_xyxy: np.ndarray, polygons: Polygons 
         count(int((~is_first & has_area).sum()), "repeated object"): not is_first[has_area].all(),
     }
     chosen = None if polygons is None else polygons.select(kept).range(0, len(kept))
-    require_drawable(chosen)
     return Labels(
         class_index[kept],
         table[kept, 1:].astype(np.float32),

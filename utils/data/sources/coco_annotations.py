@@ -185,8 +185,8 @@ def _check_segments(found: Instances, segments: Segments, rows: np.ndarray, samp
                 f"{size[1]}x{size[0]} px as it is decoded"
             )
     pieces = segments.pieces_of(rows.tolist())
-    points = np.concatenate([np.zeros((0, 2)), *pieces]) / (sample.width, sample.height)
+    points = np.concatenate([np.zeros((0, 2)), *pieces])
     try:
-        require_drawable(Polygons(points.clip(0, 1), starts_of(np.array(list(map(len, pieces))))))
+        require_drawable(Polygons(points, starts_of(np.array(list(map(len, pieces))))), size)
     except BrokenLabelError as error:
         raise BrokenInstancesError(f"{brief(sample.image_path.name)}: {error}") from error

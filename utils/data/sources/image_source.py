@@ -16,7 +16,13 @@ import numpy as np
 
 from duet.utils.array_cache import state_of_files
 from duet.utils.data.image.header import read_image_size
-from duet.utils.data.sources.label_file import Labels, label_file_of, parse_labels, read_label_bytes
+from duet.utils.data.sources.label_file import (
+    Labels,
+    label_file_of,
+    parse_labels,
+    read_label_bytes,
+    require_drawable,
+)
 from duet.utils.data.sources.samples import RecordPlace
 from duet.utils.wings import load_wings
 
@@ -49,7 +55,10 @@ class ImageSource(ABC):
 
     def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
         """Return the objects of an image of that size, or raise BrokenLabelError."""
-        return parse_labels(self.label_bytes(), num_classes)
+        labels = parse_labels(self.label_bytes(), num_classes)
+        if labels.polygons_norm is not None:
+            require_drawable(labels.polygons_norm.moved(size[::-1]), size)
+        return labels
 
 
 class ImageFile(ImageSource):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from duet.utils.data.masks.runs import LONGEST_OUTLINE
 from duet.utils.polygons import Polygons, starts_of
 from duet.utils.regular_files import read_bytes
 from duet.utils.text import count
@@ -107,28 +108,32 @@ def parse_labels(content: bytes | None, num_classes: int) -> Labels:
         points = coordinates.reshape(-1, 2).clip(0, 1).astype(np.float32)
         num_points = [len(outline) // 2 for outline in unique.values()]
         polygons = Polygons(points, starts_of(np.array(num_points)))
-    require_drawable(polygons)
     num_repeated = len(lines) - len(unique)
     removed = count(num_repeated, "repeated row") if num_repeated else ""
     return Labels(table[:, 0].astype(np.int64), boxes, polygons, removed)
 
 
-def require_drawable(polygons_norm: Polygons | None) -> None:
-    """Raise BrokenLabelError for outlines that cross the image so often that they must be damaged.
+def require_drawable(polygons: Polygons | None, size: tuple[int, int]) -> None:
+    """Raise BrokenLabelError for outlines so long that they must be damaged.
 
     To compute their pixels would take minutes and gigabytes.
+
+    Args:
+        polygons: in pixels of an image.
+        size: its (height, width).
     """
-    if polygons_norm is None:
+    if polygons is None:
         return
-    points, starts = polygons_norm.points_xy, polygons_norm.starts
-    has_points = polygons_norm.num_points > 0
+    points, starts = polygons.points_xy, polygons.starts
+    has_points = polygons.num_points > 0
     following = np.arange(1, len(points) + 1)
     following[starts[1:][has_points] - 1] = starts[:-1][has_points]
-    crossings = float(np.abs(points[following] - points).max(axis=1).sum(dtype=np.float64))
-    if crossings > MOST_CROSSINGS:
+    length = float(np.abs(points[following] - points).max(axis=1).sum(dtype=np.float64))
+    longest = min(MOST_CROSSINGS * max(size), LONGEST_OUTLINE)
+    if length > longest:
         raise BrokenLabelError(
-            f"outlines that go {crossings:,.0f} times across the image; at most "
-            f"{MOST_CROSSINGS:,} are accepted"
+            f"outlines of {length:,.0f} px in an image of {size[1]}x{size[0]}; at most "
+            f"{longest:,} px are accepted"
         )
 
 

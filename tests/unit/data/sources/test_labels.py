@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from duet.utils.data.sources.label_file import (
-    MOST_CROSSINGS,
     BrokenLabelError,
     label_path,
     parse_labels,
+    require_drawable,
 )
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.errors import DatasetError
+from duet.utils.polygons import Polygons
 from tests.shared_files import shared_path
 
 
@@ -210,13 +211,16 @@ def test_a_label_file_has_the_images_name_in_the_folder_labels(image, labels):
     assert label_path(Path(image)) == Path(labels)
 
 
-def test_outlines_that_go_to_and_fro_thousands_of_times_are_damaged():
-    """One of 20,000 points over 8,000 px would take half a minute to draw."""
+@pytest.mark.parametrize(("side", "points", "most"), [
+    (100, 20_000, "500,000"), (8000, 4000, "8,388,608"),
+])  # fmt: skip
+def test_outlines_that_go_to_and_fro_thousands_of_times_are_damaged(side, points, most):
+    """Those of large images would take half a minute, or gigabytes, to draw."""
 
-    def line(points: int) -> bytes:
-        pairs = (f"{number % 2} {number / points:.6f}" for number in range(points))
-        return f"0 {' '.join(pairs)}\n".encode()
+    def zigzag(points: int) -> Polygons:
+        x = np.arange(points) % 2 * side
+        return Polygons(np.stack([x, np.linspace(0, side, points)], axis=1), np.array([0, points]))
 
-    assert len(parse_labels(line(MOST_CROSSINGS - 2), 1).class_index) == 1
-    with pytest.raises(BrokenLabelError, match="go 20,000 times across the image; at most 5,000"):
-        parse_labels(line(20_000), 1)
+    require_drawable(zigzag(1000), (side, side))
+    with pytest.raises(BrokenLabelError, match=f"px in an image of {side}x{side}; at most {most}"):
+        require_drawable(zigzag(points), (side, side))

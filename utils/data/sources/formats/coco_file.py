@@ -73,7 +73,9 @@ class Segments:
         """
         if self.sizes[row, 0]:
             return self._runs(row)
-        return runs_of_polygons(self.pieces_of([row]) or [corners_of(box_xyxy)], size)
+        height, width = size
+        box = corners_of(box_xyxy.clip(0, [width, height, width, height]))
+        return runs_of_polygons(self.pieces_of([row]) or [box], size)
 
     def outline(self, row: int) -> np.ndarray:
         """Return one outline (K, 2) of an object, its pieces joined; K is 0 without any."""
