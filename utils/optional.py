@@ -35,7 +35,7 @@ EXTRAS = {
     "tensorboardX": "loggers",
     "trackers": "track",
 }
-# The command that installs each of the others: single formats of export.py, and loggers of 25 packages.
+# The command that installs each of the others: single formats of export.py, and large loggers.
 INSTALL = {
     "ai_edge_litert": "pip install ai-edge-litert==2.1.2",
     "albumentations": "pip install albumentations==2.0.8",

@@ -41,11 +41,19 @@ LEVELS = ("", "extras", "dev")  # what WITH may be; each has what those before i
 # The Pythons of each environment, the preferred one first. OneFlow 0.9.0 has wheels up to 3.10.
 NEW_PYTHONS = ("3.13", "3.14", "3.12", "3.11")
 ENVIRONMENTS = {"torch": NEW_PYTHONS, "oneflow": ("3.10",), "docs": NEW_PYTHONS}
-MODULES = {"torch": "torch", "oneflow": "oneflow", "docs": "mkdocs"}  # that each must import
+CORE = "cv2, matplotlib.pyplot, numpy, PIL.Image, safetensors.numpy, tqdm, yaml"
+MODULES = {"torch": f"torch, {CORE}", "oneflow": f"oneflow, {CORE}", "docs": "mkdocs"}
 ONEFLOW_PLATFORM = "linux-x86_64"  # the only one it has packages for
 # Only what has a hash in the locks comes in, and no package is built, which would run its code.
-# Bytecode would be 0.2 GB; Python writes that of what it imports.
+# Bytecode of everything is 0.2 GB: users get that of what is imported.
 OPTIONS = ("--require-hashes", "--no-deps", "--only-binary", ":all:", "--no-compile")
+# pip reports success even if a shared library is missing.
+IMPORT = "import sys; sys.dont_write_bytecode = False; import "
+# Tests start hundreds of processes, and take the warnings of a compiler for errors.
+COMPILE = (
+    "import compileall, sysconfig; "
+    "compileall.compile_dir(sysconfig.get_path('purelib'), quiet=2, workers=0)"
+)
 # The real path, because a candidate may be in an environment that will be replaced.
 PROBE = (
     "import os, sys; print('%d.%d.%d' % sys.version_info[:3], os.path.realpath(sys.executable)); "
@@ -207,8 +215,9 @@ def install(lock: Path, python: str, folder: Path, build: str, level: str) -> st
         print(f"torch: the build for {needs.format(*CUDA) if build == 'cuda' else 'CPUs'}")
     locks += [lock.with_name(f"{name}-{on}.txt") for on in LEVELS[1 : LEVELS.index(level) + 1]]
     run(*installer(inside), *OPTIONS, *(word for path in locks for word in ("-r", str(path))))
-    # pip reports success even if a shared library is missing.
-    run(inside, "-c", f"import {MODULES[name]}")
+    run(inside, "-c", IMPORT + MODULES[name])
+    if level == "dev":
+        run(inside, "-W", "ignore", "-c", COMPILE)
     print(f"{name}: ready", flush=True)
     return build
 

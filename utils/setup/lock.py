@@ -4,7 +4,7 @@
 
 For maintainers: `make update`. It needs uv 0.9 or newer on PATH, which asks the index that it is
 configured with and downloads no package. NAME.txt is for a backend's users, NAME-extras.txt and
-NAME-dev.txt are what WITH adds. torch-cpu.txt is written by hand: the index of that build is another one.
+NAME-dev.txt are what WITH adds. torch-cpu.txt, of another index, is written by hand.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from tests.unit.serve.running import DETECT, SECONDS, image_file, running, start
+from utils.optional import install_command
 
 IMAGE = image_file()
 TIMEOUT, MAX_QUEUE = 1.5, 4
@@ -177,6 +178,5 @@ def test_without_starlette_the_command_that_installs_it_is_printed(tmp_path):
     process = start("--weights", "W", PYTHONPATH=str(tmp_path))
     output, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 2
-    assert output.startswith(
-        "error: python -m utils.serve needs starlette: pip install starlette=="
-    )
+    command = install_command("starlette")
+    assert output.startswith(f"error: python -m utils.serve needs starlette: {command}")
