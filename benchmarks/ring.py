@@ -23,15 +23,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-import backend
-from backend import dist, ops
-from backend.checks import CPU
-from backend.processes import this_process
-from backend.select import FRAMEWORKS, choose
-from utils.cli.flags import from_one, new_parser
-from utils.processes import watchdog
-from utils.processes.command import run_command
-from utils.processes.local_ranks import run_ranks
+from duet import backend
+from duet.backend import dist, ops
+from duet.backend.checks import CPU
+from duet.backend.processes import this_process
+from duet.backend.select import FRAMEWORKS, choose
+from duet.utils.cli.flags import from_one, new_parser
+from duet.utils.processes import watchdog
+from duet.utils.processes.command import run_command
+from duet.utils.processes.local_ranks import run_ranks
 
 FLOAT = 4  # bytes
 LIMIT_SECONDS = 60.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-import backend
-from backend import ops
-from backend.checks import CPU
-from backend.contract import Tensor
+from duet import backend
+from duet.backend import ops
+from duet.backend.checks import CPU
+from duet.backend.contract import Tensor
 
 
 def images_to_tensor(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import backend
-from backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
+from duet import backend
+from duet.backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
+from duet.utils.array_cache import VARIABLE as CACHE_VARIABLE
 from tests.one_suite import left_out
-from utils.array_cache import VARIABLE as CACHE_VARIABLE
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
 BACKENDS = ("torch", "oneflow")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-import backend
-from backend import ops
+from duet import backend
+from duet.backend import ops
 
 
 def run_out() -> NoReturn:

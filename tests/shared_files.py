@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
 
 def shared_folder() -> Path:

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from utils.errors import UserError, brief
-from utils.project import PROJECT, STAMP
+from duet.utils.errors import UserError, brief
+from duet.utils.project import PROJECT, STAMP
 
 LONGEST_SECONDS = 900  # of a program
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from backend.contract.inference import Tensor
+from duet.backend.contract.inference import Tensor
 
 
 class Optimizer(Protocol):

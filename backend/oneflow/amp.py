@@ -9,8 +9,8 @@ from typing import Any
 import oneflow
 from oneflow import Tensor
 
-from backend import checks
-from backend.oneflow.device import present
+from duet.backend import checks
+from duet.backend.oneflow.device import present
 
 
 def supported(device: str) -> tuple[str, ...]:

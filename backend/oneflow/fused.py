@@ -8,9 +8,9 @@ from typing import Any
 import oneflow
 from oneflow import Tensor
 
-from backend import checks
-from backend.oneflow import ops
-from backend.oneflow.nn import BatchNorm2d
+from duet.backend import checks
+from duet.backend.oneflow import ops
+from duet.backend.oneflow.nn import BatchNorm2d
 
 HALF_PRECISIONS = (oneflow.float16, oneflow.bfloat16)
 

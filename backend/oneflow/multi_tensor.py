@@ -14,9 +14,9 @@ import numpy as np
 import oneflow
 from oneflow import Tensor
 
-from backend import checks
-from backend.oneflow import ops, optim
-from backend.oneflow.device import synchronize
+from duet.backend import checks
+from duet.backend.oneflow import ops, optim
+from duet.backend.oneflow.device import synchronize
 
 PIECE = 16384  # elements: three arrays of them stay in the processor's cache
 

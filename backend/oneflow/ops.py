@@ -16,8 +16,8 @@ import oneflow
 from oneflow import Tensor
 from oneflow.nn import functional
 
-from backend import checks
-from backend.oneflow.device import present, synchronize
+from duet.backend import checks
+from duet.backend.oneflow.device import present, synchronize
 
 Shape = Sequence[int]
 

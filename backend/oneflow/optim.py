@@ -8,9 +8,9 @@ import numpy as np
 import oneflow
 from oneflow import Tensor
 
-from backend import checks
-from backend.modules import MOMENTS, UPDATES, adam_constants, count_updates
-from backend.oneflow import ops
+from duet.backend import checks
+from duet.backend.modules import MOMENTS, UPDATES, adam_constants, count_updates
+from duet.backend.oneflow import ops
 
 
 class NamedState:

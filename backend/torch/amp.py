@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.parallel import DistributedDataParallel
 
-from backend import checks
-from backend.torch.device import present
-from backend.torch.ops import HALF_DTYPES
+from duet.backend import checks
+from duet.backend.torch.device import present
+from duet.backend.torch.ops import HALF_DTYPES
 
 
 def supported(device: str) -> tuple[str, ...]:

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backend import checks
-from backend.torch import optim
-from backend.torch.optim import memory_order
+from duet.backend import checks
+from duet.backend.torch import optim
+from duet.backend.torch.optim import memory_order
 
 
 class Spans:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from backend import checks
-from backend.checks import CPU
-from backend.torch.device import present
+from duet.backend import checks
+from duet.backend.checks import CPU
+from duet.backend.torch.device import present
 
 Shape = Sequence[int]
 

@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-from backend import checks
-from backend.modules import MOMENTS, UPDATES, AdamConstants, adam_constants, count_updates
-from backend.torch import ops
+from duet.backend import checks
+from duet.backend.modules import MOMENTS, UPDATES, AdamConstants, adam_constants, count_updates
+from duet.backend.torch import ops
 
 
 class NamedState:

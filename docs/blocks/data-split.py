@@ -3,9 +3,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from utils.data.shapes.dataset import ShapesConfig, draw_file
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import images_of
+from duet.utils.data.shapes.dataset import ShapesConfig, draw_file
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import images_of
 
 SMALL = ShapesConfig(image_side=96)
 

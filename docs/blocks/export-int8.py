@@ -4,7 +4,7 @@
 import numpy as np
 import onnx
 
-from utils.export.quantization import find_ranges
+from duet.utils.export.quantization import find_ranges
 
 
 def rounded(x, low, high):

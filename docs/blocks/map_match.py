@@ -1,7 +1,7 @@
 # Runs without a framework.
 from map_example import detections_of, found, objects, truth_of
 
-from utils.boxes import pairwise_iou
+from duet.utils.boxes import pairwise_iou
 
 
 def match(threshold):

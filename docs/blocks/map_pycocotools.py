@@ -6,7 +6,7 @@ from map_example import detections_of, found, objects, truth_of
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from utils.evaluation.coco.metric import DetectionEvaluator
+from duet.utils.evaluation.coco.metric import DetectionEvaluator
 
 
 def annotations(boxes, image):

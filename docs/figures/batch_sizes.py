@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docs.figures.drawing import Axes, Figure
-from models.training.multi_scale import MultiScale
+from duet.models.training.multi_scale import MultiScale
 
 WORDS = {
     "en": (

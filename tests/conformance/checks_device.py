@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
-import backend
-from backend.contract import CAPABILITIES
-from backend.select import FRAMEWORKS
+from duet import backend
+from duet.backend.contract import CAPABILITIES
+from duet.backend.select import FRAMEWORKS
 from tests.conformance.judging import Backend, assert_refused, judges
 from tests.out_of_memory import run_out
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from backend.processes import this_process
+from duet.backend.processes import this_process
 from tests.conformance.judging import Backend, assert_equal, assert_refused, judges, uniform
 
 

@@ -12,10 +12,10 @@ import sys
 import numpy as np
 import pytest
 
-from backend.onnx.recording import apply, constant
+from duet.backend.onnx.recording import apply, constant
+from duet.utils.project import PROJECT
 from tests.conformance.all_checks import checks_of
 from tests.conformance.strict_graphs import require_standard
-from utils.project import PROJECT
 
 COMMAND = "pytest -p no:cacheprovider -p tests.conformance.strict_graphs"
 

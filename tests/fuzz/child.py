@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-import backend
+from duet import backend
+from duet.utils.data.image.header import BrokenImageError
+from duet.utils.data.sources.label_file import BrokenLabelError
+from duet.utils.detect.media.source import BrokenSourceError
+from duet.utils.errors import UserError
 from tests.fuzz.mutate import mutate
 from tests.fuzz.reader import MIB, Reader
-from utils.data.image.header import BrokenImageError
-from utils.data.sources.label_file import BrokenLabelError
-from utils.detect.media.source import BrokenSourceError
-from utils.errors import UserError
 
 REFUSALS = (UserError, BrokenImageError, BrokenLabelError, BrokenSourceError)
 # Stated limits: what each byte may cost, in processor time and in memory. `Reader` has the rest.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
 REMEDY = "no environment for the site: make docs"
 SECONDS = 300

@@ -8,33 +8,34 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from duet.utils.project import PROJECT
 from tests.structure.source_files import PYTHON_FILES, imports_of, parse
-from utils.project import PROJECT
 
 # From below to above: each imports from itself and from what stands before it.
+LINKED = ("backend", "models", "utils")  # folders at the top, imported by links in duet/
 LAYERS = ("backend", "utils", "models", "scripts", "benchmarks", "tests")
 # Large packages that not every command needs.
 OPTIONAL = {"cv2", "fontTools", "matplotlib", "pycocotools", "torchvision"}
 
 # Started by `python -m`, it chooses the framework and then imports the work, as scripts do.
 COMMANDS_IN_MODELS = {
-    "models.export.graph_process",
-    "models.detection.__main__",
-    "models.training.doctor",
+    "duet.models.export.graph_process",
+    "duet.models.detection.__main__",
+    "duet.models.training.doctor",
 }
 
 # `duet.load` chooses the framework and then imports the work, as scripts do. What it needs before
 # is imported there too: its file is read where no package need be installed.
 LOAD = "duet"
 LOADED = {
-    "backend.use",
-    "backend.devices.check_device",
-    "utils.weights.detecting.load_to_detect",
-    "models.detection.api.TrainedDetector",
+    "duet.backend.use",
+    "duet.backend.devices.check_device",
+    "duet.utils.weights.detecting.load_to_detect",
+    "duet.models.detection.api.TrainedDetector",
 }
 
 # Its packages are optional: it imports what needs them once it has said which one is absent.
-SERVER = "utils.serve.__main__"
+SERVER = "duet.utils.serve.__main__"
 
 # What is not yet as it should be. Whoever works on a file removes its lines; none is added.
 TYPE_CHECKING_BLOCKS = {
@@ -45,7 +46,8 @@ TYPE_CHECKING_BLOCKS = {
 def module_of(path: Path) -> str:
     """The name by which a file of the project is imported."""
     parts = path.relative_to(PROJECT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    parts = parts[:-1] if parts[-1] == "__init__" else parts
+    return ".".join(("duet", *parts) if parts[0] in LINKED else parts)
 
 
 FILES = {module_of(path): path for path in PYTHON_FILES}
@@ -75,7 +77,7 @@ def layer_of(module: str) -> int:
     """The place of a module's room among LAYERS; what lies in no room is a script, as is what
     is started by `python -m`.
     """
-    room = module.partition(".")[0]
+    room = module.removeprefix("duet.").partition(".")[0]
     if room not in LAYERS or (room in ("utils", "models") and is_command(module)):
         room = "scripts"
     return LAYERS.index(room)
@@ -142,10 +144,10 @@ def test_what_a_module_needs_is_imported_at_its_top() -> None:
 
 def may_be_imported_late(name: str, module: str) -> bool:
     """Whether a module may import a name inside a function."""
-    package = name.partition(".")[0]
+    package = name.removeprefix("duet.").partition(".")[0]
     if module == LOAD and name in LOADED:
         return True
-    if module == SERVER and name.startswith("utils.serve."):
+    if module == SERVER and name.startswith("duet.utils.serve."):
         return True
     if package == "models":
         return layer_of(module) >= LAYERS.index("scripts") or module in COMMANDS_IN_MODELS

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from backend.select import ENVIRONMENT_VARIABLE
+from duet.backend.select import ENVIRONMENT_VARIABLE
 from tests.one_suite import OF_BOTH, OF_NONE, SIDE_BY_SIDE, TESTS, left_out
 
 

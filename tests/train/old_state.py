@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import train
+from duet.utils.processes.suspend import StopRequests, Suspended
 from tests.small import write_small_dataset, write_tiny_model
-from utils.processes.suspend import StopRequests, Suspended
 
 # Relative names: a state tells where its run lay.
 FLAGS = (

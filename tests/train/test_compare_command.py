@@ -10,9 +10,9 @@ import time
 import pytest
 
 import compare
+from duet.utils.comparison.load import LoadWatch
+from duet.utils.run_folder import LOCK_FILE, RunLock
 from tests.train.stub_trainer import write_stub
-from utils.comparison.load import LoadWatch
-from utils.run_folder import LOCK_FILE, RunLock
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import val
-from models.evaluation import validation
+from duet.models.evaluation import validation
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
 
 HEIGHT, WIDTH = 64, 96

@@ -10,10 +10,10 @@ import sys
 import pytest
 from packaging.requirements import Requirement
 
-from utils import optional
-from utils.errors import UserError
-from utils.optional import EXTRAS, import_optional, install_command
-from utils.project import PROJECT, STAMP
+from duet.utils import optional
+from duet.utils.errors import UserError
+from duet.utils.optional import EXTRAS, import_optional, install_command
+from duet.utils.project import PROJECT, STAMP
 
 
 def without(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -95,7 +95,7 @@ def test_imports_use_no_network_and_print_nothing(tmp_path):
 OPENVINO = (
     OFFLINE.partition("for name")[0]
     + """
-from utils.optional import import_optional
+from duet.utils.optional import import_optional
 import_optional("openvino", "a test").Core()
 assert not [name for name in sys.modules if name.startswith("openvino_telemetry")]
 """

@@ -1,6 +1,6 @@
 """Make the Python environment of each backend, .venv/torch and .venv/oneflow, and .venv/docs.
 
-    python3 -m utils.setup.environments [torch] [oneflow] [docs]
+    python3 -m duet.utils.setup.environments [torch] [oneflow] [docs]
 
 Those that are named must succeed; .venv/docs builds the site. Without names those of both backends
 are made, and OneFlow is left out if it cannot be installed, unless REQUIRE_BACKENDS names it.
@@ -17,7 +17,7 @@ syntax newer than Python 3.8.
 
 from __future__ import annotations
 
-from utils.processes.interrupt import end_at_interrupt, raise_at_interrupt
+from duet.utils.processes.interrupt import end_at_interrupt, raise_at_interrupt
 
 if __name__ == "__main__":
     end_at_interrupt()  # while the others are imported
@@ -33,8 +33,8 @@ import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from utils.errors import UserError
-from utils.project import PROJECT, STAMP
+from duet.utils.errors import UserError
+from duet.utils.project import PROJECT, STAMP
 
 CUDA = (13, 0)  # of the CUDA build of torch
 LEVELS = ("", "extras", "dev")  # what WITH may be; each has what those before it have

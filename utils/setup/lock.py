@@ -1,6 +1,6 @@
 """Write the locks of requirements/ from pyproject.toml, with the newest versions that it allows.
 
-    python3 -m utils.setup.lock
+    python3 -m duet.utils.setup.lock
 
 For maintainers: `make update`. It needs uv 0.9 or newer on PATH, which asks the index that it is
 configured with and downloads no package. NAME.txt is for a backend's users, NAME-extras.txt and
@@ -9,7 +9,7 @@ NAME-dev.txt are what WITH adds. torch-cpu.txt, of another index, is written by 
 
 from __future__ import annotations
 
-from utils.processes.interrupt import end_at_interrupt
+from duet.utils.processes.interrupt import end_at_interrupt
 
 if __name__ == "__main__":
     end_at_interrupt()  # while the others are imported
@@ -19,9 +19,9 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
-from utils.errors import UserError
-from utils.project import PROJECT
-from utils.setup.environments import end_with_message
+from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
+from duet.utils.setup.environments import end_with_message
 
 REQUIREMENTS = PROJECT / "requirements"
 # What uv resolves for: any platform on this Python and newer, or the one that OneFlow has.

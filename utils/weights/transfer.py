@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utils.errors import UserError
+from duet.utils.errors import UserError
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from models.blocks.registry import LayerPlan, LayerRequest, register
-from models.heads.anchor.cell_head import CellHead
-from models.heads.base import Pass
-from utils.data.image.letterbox import Letterbox, letterbox_to_image
-from utils.detections import Detections, SuppressionSettings
-from utils.errors import UserError
-from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
-from utils.evaluation.nms import best_rows_of_images
-from utils.tasks.table import DETECTION
+from duet.models.blocks.registry import LayerPlan, LayerRequest, register
+from duet.models.heads.anchor.cell_head import CellHead
+from duet.models.heads.base import Pass
+from duet.utils.data.image.letterbox import Letterbox, letterbox_to_image
+from duet.utils.detections import Detections, SuppressionSettings
+from duet.utils.errors import UserError
+from duet.utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
+from duet.utils.evaluation.nms import best_rows_of_images
+from duet.utils.tasks.table import DETECTION
 
 
 @register("Detect", joins=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from backend.processes import this_process
+from duet.backend.processes import this_process
 from tests.conformance.judging import Backend
 from tests.conformance.wrong.registry import Build, register, returning
 

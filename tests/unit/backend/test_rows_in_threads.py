@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import backend
-from backend import autograd, fused, ops
+from duet import backend
+from duet.backend import autograd, fused, ops
 
 NUM_ROWS, COLUMNS, TAKEN = 2000, 85, 4000
 TRIALS = 12

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import __main__ as every
 from benchmarks import side_by_side
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
 
 def run_every(monkeypatch, *flags, ended=None):

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from utils.comparison import load
-from utils.comparison.load import LoadWatch
+from duet.utils.comparison import load
+from duet.utils.comparison.load import LoadWatch
 
 WORK = "import time\nend = time.process_time() + 0.6\nwhile time.process_time() < end: pass"
 

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
+from duet.utils.project import PROJECT
 from tests.docs_blocks.blocks import BLOCKS
-from utils.project import PROJECT
 
 DOCS = PROJECT / "docs"
 PAGES = sorted([*DOCS.glob("en/**/*.md"), *DOCS.glob("zh/**/*.md")])

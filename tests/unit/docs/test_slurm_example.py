@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
 SCRIPT = PROJECT / "docs" / "examples" / "train.sbatch"
 SECONDS = 30

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from utils.export.metadata import Metadata
+from duet.utils.export.metadata import Metadata
 
 SIDE = 32
 ODD_NAME = "é<&\"'\n三"

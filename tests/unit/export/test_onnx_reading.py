@@ -9,6 +9,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from duet.utils.errors import UserError
+from duet.utils.export.onnx import OnnxRuntime, read_onnx
 from tests.onnx_files import (
     FOREIGN,
     MEAN,
@@ -20,8 +22,6 @@ from tests.onnx_files import (
     make_file,
     write_detector,
 )
-from utils.errors import UserError
-from utils.export.onnx import OnnxRuntime, read_onnx
 
 IMAGES = (1, 3, SIDE, SIDE)
 

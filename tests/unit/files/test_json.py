@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from utils import json_files as our_json
-from utils.json_files import (
+from duet.utils import json_files as our_json
+from duet.utils.json_files import (
     LARGEST_COUNT,
     MAX_DEPTH,
     Default,

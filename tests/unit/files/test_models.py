@@ -2,9 +2,9 @@
 
 import pytest
 
-from utils.errors import UserError
-from utils.model_yamls import find_model, read_model, shipped_model
-from utils.project import PROJECT
+from duet.utils.errors import UserError
+from duet.utils.model_yamls import find_model, read_model, shipped_model
+from duet.utils.project import PROJECT
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from duet.utils.optional import install_command
 from tests.unit.serve.running import DETECT, SECONDS, image_file, running, start
-from utils.optional import install_command
 
 IMAGE = image_file()
 TIMEOUT, MAX_QUEUE = 1.5, 4
@@ -179,4 +179,4 @@ def test_without_starlette_the_command_that_installs_it_is_printed(tmp_path):
     output, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 2
     command = install_command("starlette")
-    assert output.startswith(f"error: python -m utils.serve needs starlette: {command}")
+    assert output.startswith(f"error: python -m duet serve needs starlette: {command}")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from utils.errors import UserError
-from utils.setup import lock
+from duet.utils.errors import UserError
+from duet.utils.setup import lock
 
 # Plays uv: writes down its words and constraints, and prints pins by the last extra or the group.
 UV = """#!/bin/sh

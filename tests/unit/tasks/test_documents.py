@@ -2,11 +2,11 @@
 
 import pytest
 
-from models.graph import parse_model, plan_layers
-from utils.errors import UserError
-from utils.model_yamls import read_model
-from utils.tasks.find import adopted
-from utils.tasks.table import CLASSIFICATION, DETECTION, SEGMENTATION
+from duet.models.graph import parse_model, plan_layers
+from duet.utils.errors import UserError
+from duet.utils.model_yamls import read_model
+from duet.utils.tasks.find import adopted
+from duet.utils.tasks.table import CLASSIFICATION, DETECTION, SEGMENTATION
 
 
 def document(name):

@@ -21,16 +21,16 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import ImageFileDirectory_v2, TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from utils.data.image.orientation import (
+from duet.utils.data.image.orientation import (
     EXCHANGES_SIDES,
     UPRIGHT,
     known_orientation,
     undone_by,
 )
-from utils.errors import UserError
-from utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
-from utils.optional import import_optional
-from utils.regular_files import open_regular
+from duet.utils.errors import UserError
+from duet.utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
+from duet.utils.optional import import_optional
+from duet.utils.regular_files import open_regular
 
 
 class _JpegHeader(JpegImageFile):

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from utils.data.image.header import BrokenImageError, check_size
+from duet.utils.data.image.header import BrokenImageError, check_size
 
 Kind = Literal["image", "video", "live"]
 

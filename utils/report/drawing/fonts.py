@@ -13,7 +13,7 @@ from pathlib import Path
 
 from PIL import ImageFont
 
-from utils.text import printable
+from duet.utils.text import printable
 
 MAX_FONTS = 200  # read in search of a character, plain ones first
 LESS_PLAIN = ("bold", "italic", "oblique", "light", "thin", "black", "serif", "mono", "condensed")

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from utils.detect.media.source import BrokenSourceError, Frame
+from duet.utils.detect.media.source import BrokenSourceError, Frame
 
 SIDE = 4
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from utils.detect.media.source import Frame
-from utils.detect.tracker import NO_ID, SourceTrackers, Tracker
-from utils.detections import Detections
-from utils.errors import UserError
-from utils.optional import install_command
+from duet.utils.detect.media.source import Frame
+from duet.utils.detect.tracker import NO_ID, SourceTrackers, Tracker
+from duet.utils.detections import Detections
+from duet.utils.errors import UserError
+from duet.utils.optional import install_command
 
 CONFIDENCE = 0.25
 RATE = 25

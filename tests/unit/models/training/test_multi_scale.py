@@ -6,10 +6,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from backend import ops
-from models.training.multi_scale import MultiScale
+from duet.backend import ops
+from duet.models.training.multi_scale import MultiScale
+from duet.utils.errors import UserError
 from tests.shared_files import shared_path
-from utils.errors import UserError
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from backend import autograd, ops
-from models.heads.anchor.loss import cross_entropy
+from duet.backend import autograd, ops
+from duet.models.heads.anchor.loss import cross_entropy
 from tests.unit.models.heads.anchor.test_loss import numeric_gradient
 
 
