@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import importlib
 import os
 import subprocess
 import sys
@@ -54,10 +54,9 @@ def test_elsewhere_pip_installs_the_extra_of_the_package(tmp_path, monkeypatch, 
 def test_every_extra_that_is_named_has_its_packages():
     toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     project = toml.loads((PROJECT / "pyproject.toml").read_text())["project"]
-    distributions = importlib.metadata.packages_distributions()
     for module, extra in EXTRAS.items():
         asked = {Requirement(line).name for line in project["optional-dependencies"][extra]}
-        assert asked & {name.lower().replace("_", "-") for name in distributions[module]}, module
+        assert module.lower().replace("_", "-") in asked
 
 
 def test_a_module_of_a_package_is_imported_and_the_package_is_named(monkeypatch):
