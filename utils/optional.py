@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import shutil
 import signal
@@ -70,9 +69,9 @@ def install_command(package: str) -> str:
     """Return the command that installs an optional package or program."""
     if package not in EXTRAS:
         return INSTALL[package]
-    with suppress(OSError, KeyError):
-        # Made by `make setup`: pip knows nothing of the overrides in its locks.
-        name = json.loads(Path(sys.prefix, STAMP).read_text())["name"]
+    environment = Path(sys.prefix)
+    if (environment / STAMP).exists():  # pip knows nothing of the overrides in its locks
+        name = environment.name.partition("-")[0]
         return f"make --directory {PROJECT} setup BACKEND={name} WITH=extras"
     checkout = (PROJECT / "pyproject.toml").exists()
     return f"pip install {f'-e {PROJECT}' if checkout else 'duet-detect'}[{EXTRAS[package]}]"

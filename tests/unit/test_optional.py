@@ -33,9 +33,11 @@ def test_an_absent_package_is_named_with_the_command_that_installs_it(monkeypatc
     assert str(error.value) == f"--some-flag needs pandas: {install_command('pandas')}"
 
 
-def test_an_environment_of_make_gets_all_extras_from_its_locks(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    (tmp_path / STAMP).write_text('{"name": "oneflow"}')
+@pytest.mark.parametrize("name", ["oneflow", "oneflow-3.10.13-47e19f80"])
+def test_an_environment_of_make_gets_all_extras_from_its_locks(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / name))
+    (tmp_path / name).mkdir()
+    (tmp_path / name / STAMP).touch()
     command = f"make --directory {PROJECT} setup BACKEND=oneflow WITH=extras"
     assert {install_command(name) for name in EXTRAS} == {command}
     assert install_command("pnnx").startswith("pip install pnnx==")

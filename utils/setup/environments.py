@@ -100,7 +100,7 @@ def prepare(name: str, root: Path, environ: Mapping[str, str]) -> Path:
     folder.parent.mkdir(exist_ok=True)
     cache, kept = environ.get("DUET_ENVIRONMENT_CACHE"), folder
     if cache:
-        kept = Path(cache).resolve() / f"{name}{build}-{version}-{lock_digest(lock)[:16]}"
+        kept = Path(cache).resolve() / f"{name}-{version}{build}-{lock_digest(lock)[:16]}"
     install_once(lock, python, kept, build, level)
     if cache:
         remove(folder)
@@ -195,8 +195,7 @@ def install_once(lock: Path, python: str, folder: Path, build: str, level: str) 
         fcntl.flock(stream, fcntl.LOCK_EX)
         if not ready_stamp(lock, folder, build, level):
             build = install(lock, python, folder, build, level)
-            digest = lock_digest(lock)
-            stamp = {"name": lock.stem, "lock": digest, "build": build, "level": level}
+            stamp = {"lock": lock_digest(lock), "build": build, "level": level}
             (folder / STAMP).write_text(json.dumps(stamp))  # last: now it is complete
 
 
@@ -226,7 +225,8 @@ def installer(inside: str) -> list[str]:
     """Return how packages are installed: by uv where it is, unless pip has settings of its own."""
     uv = shutil.which("uv")
     if uv and not output_of(inside, "-m", "pip", "config", "list").strip():
-        return [uv, "pip", "install", "--python", inside]
+        # Beside --require-hashes it takes no ranges, which pyproject.toml has for the locks.
+        return [uv, "--project", "/", "pip", "install", "--python", inside]
     return [inside, "-m", "pip", "install", "--no-input"]
 
 

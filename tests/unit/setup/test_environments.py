@@ -137,7 +137,9 @@ def test_uv_installs_where_it_is_unless_pip_has_settings_of_its_own(checkout):
     checkout.prepare("oneflow")
     by_uv, by_pip = checkout.installs()
     python = checkout.root / ".venv/torch/bin/python"
-    assert by_uv.startswith(f"uv pip install --python {python} --require-hashes --no-deps")
+    assert by_uv.startswith(
+        f"uv --project / pip install --python {python} --require-hashes --no-deps"
+    )
     assert by_pip.startswith("pip -m pip install")
 
 
