@@ -34,10 +34,10 @@ EXTRAS = {
     "tensorboardX": "loggers",
     "trackers": "track",
 }
-# The command that installs each of the others: single formats of export.py, and large loggers.
+# The command for each of the others: single formats of export.py, large loggers, archived packages.
 INSTALL = {
     "ai_edge_litert": "pip install ai-edge-litert==2.1.2",
-    "albumentations": "pip install albumentations==2.0.8",
+    "albumentations": "pip install albumentations",
     "coremltools": "pip install coremltools==9.0",
     "cuda": "pip install cuda-python==13.4.4",
     "mlflow": "pip install mlflow-skinny==3.17.2 sqlalchemy==2.0.58 alembic==1.20.1",
@@ -60,9 +60,13 @@ _QUIET = {
     "wandb": {"WANDB_ERROR_REPORTING": "false"},
 }
 
-# Modules that a package tells its makers with, and does without: OpenVINO and NNCF send an event
-# when they are imported, and no variable stops that.
-_BARRED = {"nncf": ("openvino_telemetry",), "openvino": ("openvino_telemetry",)}
+# Modules that a package does without. OpenVINO and NNCF send their makers an event when they are
+# imported, and no variable stops that. torch would cost a loader's process a second and 180 MB.
+_BARRED = {
+    "albumentations": ("torch",),
+    "nncf": ("openvino_telemetry",),
+    "openvino": ("openvino_telemetry",),
+}
 
 
 def install_command(package: str) -> str:
