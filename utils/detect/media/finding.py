@@ -63,7 +63,8 @@ def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Seque
         UserError: there is nothing, or nothing that is accepted; or a package is absent that it
             needs.
     """
-    cv2.setLogLevel(0)  # its own lines on damaged images and absent cameras; ours name the source
+    # OpenCV's own lines on damaged images and absent cameras; ours name the source.
+    getattr(cv2.utils, "logging", cv2).setLogLevel(0)  # the latter until OpenCV 4.12
     if source := _find_live(argument, max_pixels, video_stride):
         return [source]
     folder, paths = "", [argument]
