@@ -13,7 +13,7 @@ from duet.utils.processes.interrupt import end_at_interrupt
 from duet.utils.project import PROJECT, STAMP
 
 OLDEST = (3, 10)
-PACKAGES = ("cv2", "matplotlib", "numpy", "PIL", "safetensors", "tqdm", "yaml")
+PACKAGES = ("cv2", "matplotlib", "numpy", "PIL", "pycocotools", "safetensors", "tqdm", "yaml")
 EXIT_USER_ERROR = 2
 
 
