@@ -34,10 +34,10 @@ CHECK = YOLO_BACKEND=$(DEMO_BACKEND) OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 \
 # `make test`: a suite of each backend that is there, side by side.
 SUITES = $(patsubst .venv/%/bin/python,suite-%,$(wildcard .venv/torch/bin/python .venv/oneflow/bin/python))
 
-# Material for MkDocs tells of its successor in each build; requirements/docs.in says why not that one.
+# Material for MkDocs tells of its successor in each build; pyproject.toml says why not that one.
 MKDOCS = NO_MKDOCS_2_WARNING=1 .venv/docs/bin/python -m mkdocs
 
-.PHONY: help setup demo detect compare check check-first check-second test suites fuzz lint bench bench-gpu docs docs-serve clean
+.PHONY: help setup demo detect compare check check-first check-second test suites fuzz lint bench bench-gpu docs docs-serve update clean
 
 help:
 	@echo 'make demo [BACKEND=oneflow]    train and validate YOLOv5n on the built-in dataset'
@@ -52,7 +52,9 @@ help:
 	@echo 'make docs                      build the site of docs/ into site/, in English and Chinese'
 	@echo 'make docs-serve                show it on this machine, and again after each change'
 	@echo 'make setup [BACKEND=...]       only make the environments that the other targets use'
+	@echo 'make setup WITH=extras         the same with the packages of all optional features'
 	@echo 'make setup TORCH=cuda          the same with the CUDA build of PyTorch; TORCH=cpu: the CPU build'
+	@echo 'make update                    write the locks of requirements/ anew, with the newest versions'
 	@echo 'make clean                     remove the environments and caches; keeps runs/, datasets/'
 	@echo 'PYTHON=/path/to/python3.12     with any target: the Python for .venv/torch'
 
@@ -78,7 +80,7 @@ compare:
 	@.venv/torch/bin/python compare.py $(COMPARE) $(COMPARE_ARGS)
 
 check:
-	@$(PYTHON) -m duet.utils.setup.environments $(sort torch $(DEMO_BACKEND))
+	@WITH=dev $(PYTHON) -m duet.utils.setup.environments $(sort torch $(DEMO_BACKEND))
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint check-first check-second
 
 check-first:
@@ -88,7 +90,7 @@ check-second:
 	@$(CHECK) $(CHECK_SECOND)
 
 test:
-	@$(PYTHON) -m duet.utils.setup.environments
+	@WITH=dev $(PYTHON) -m duet.utils.setup.environments
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going suites
 
 suites: $(SUITES)
@@ -101,11 +103,11 @@ suite-%:
 		| tee .venv/$*-tests.log | awk '{ print "$*: " $$0; fflush() }'
 
 fuzz:
-	@$(PYTHON) -m duet.utils.setup.environments $(DEMO_BACKEND)
+	@WITH=dev $(PYTHON) -m duet.utils.setup.environments $(DEMO_BACKEND)
 	@YOLO_BACKEND=$(DEMO_BACKEND) .venv/$(DEMO_BACKEND)/bin/python -m tests.fuzz $(FUZZ_ARGS)
 
 lint:
-	@$(PYTHON) -m duet.utils.setup.environments torch
+	@WITH=dev $(PYTHON) -m duet.utils.setup.environments torch
 	@.venv/torch/bin/ruff check .
 	@.venv/torch/bin/ruff format --check --quiet .
 	@.venv/torch/bin/mypy
@@ -126,6 +128,9 @@ docs:
 docs-serve:
 	@$(PYTHON) -m duet.utils.setup.environments docs
 	@$(MKDOCS) serve
+
+update:
+	@$(PYTHON) -m duet.utils.setup.lock
 
 clean:
 	@rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache

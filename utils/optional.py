@@ -15,34 +15,36 @@ from types import ModuleType
 from typing import Any
 
 from duet.utils.errors import UserError, brief
+from duet.utils.project import PROJECT, STAMP
 
 LONGEST_SECONDS = 900  # of a program
 
-# The command that installs each; the pins are those of requirements/optional.in. trackers asks for
-# another OpenCV, which would overwrite ours.
+# The extra of pyproject.toml that each belongs to.
+EXTRAS = {
+    "av": "media",
+    "mss": "media",
+    "onnx": "export",
+    "onnxruntime": "export",
+    "openvino": "openvino",
+    "optuna": "evolve",
+    "pandas": "tables",
+    "pi_heif": "media",
+    "starlette": "serve",
+    "supervision": "track",
+    "tensorboardX": "loggers",
+    "trackers": "track",
+}
+# The command for each of the others: single formats of export.py, large loggers, archived packages.
 INSTALL = {
     "ai_edge_litert": "pip install ai-edge-litert==2.1.2",
     "albumentations": "pip install albumentations",
-    "av": "pip install av==17.1.0",
     "coremltools": "pip install coremltools==9.0",
     "cuda": "pip install cuda-python==13.4.4",
     "mlflow": "pip install mlflow-skinny==3.17.2 sqlalchemy==2.0.58 alembic==1.20.1",
-    "mss": "pip install mss==10.2.0",
     "ncnn": "pip install ncnn==1.0.20261020",
-    "onnx": "pip install onnx==1.17.0",
     "onnx2tf": "pipx install --python 3.12 onnx2tf==2.6.9",  # it asks for another onnx than ours
-    "onnxruntime": "pip install onnxruntime==1.23.2",
-    "openvino": "pip install openvino==2026.4.1",
-    "optuna": "pip install optuna==5.0.0 sqlalchemy==2.0.58",
-    "pandas": "pip install pandas==2.3.3",
-    "pi_heif": "pip install pi-heif==1.4.0",
     "pnnx": "pip install pnnx==20261020",
-    "starlette": "pip install starlette==1.7.0 uvicorn==0.54.0 python-multipart==0.0.32 "
-    "prometheus-client==0.26.0",
-    "supervision": "pip install supervision==0.31.2",
-    "tensorboardX": "pip install tensorboardx==2.6.5",
     "tensorrt": "pip install tensorrt==11.4.0.106",
-    "trackers": "pip install --no-deps -r requirements/optional.in",
     "wandb": "pip install wandb==0.25.0",
 }
 
@@ -67,11 +69,23 @@ _BARRED = {
 }
 
 
+def install_command(package: str) -> str:
+    """Return the command that installs an optional package or program."""
+    if package not in EXTRAS:
+        return INSTALL[package]
+    environment = Path(sys.prefix)
+    if (environment / STAMP).exists():  # pip knows nothing of the overrides in its locks
+        name = environment.name.partition("-")[0]
+        return f"make --directory {PROJECT} setup BACKEND={name} WITH=extras"
+    checkout = (PROJECT / "pyproject.toml").exists()
+    return f"pip install {f'-e {PROJECT}' if checkout else 'duet-detect'}[{EXTRAS[package]}]"
+
+
 def find_program(name: str, what_for: str) -> str:
     """Return the path of an optional program; UserError if it is absent, as `import_optional`."""
     found = shutil.which(name)
     if found is None:
-        raise UserError(f"{what_for} needs the program {name}: {INSTALL[name]}")
+        raise UserError(f"{what_for} needs the program {name}: {install_command(name)}")
     return found
 
 
@@ -115,7 +129,8 @@ def import_optional(module: str, what_for: str) -> ModuleType:
             return importlib.import_module(module)
     except ImportError as error:
         reason = "" if error.name == package else f" ({error})"
-        raise UserError(f"{what_for} needs {package}{reason}: {INSTALL[package]}") from error
+        command = install_command(package)
+        raise UserError(f"{what_for} needs {package}{reason}: {command}") from error
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
+STAMP = "duet-environment.json"  # in an environment of `make setup` that is complete
 
 
 def script(name: str) -> list[str]:

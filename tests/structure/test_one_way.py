@@ -109,7 +109,6 @@ OPENED_ELSEWHERE = {
     ("utils/export/opening.py", "open"): "a format's own, of which each opens as it must",
     ("utils/export/opening.py", "read_text"): "/proc",
     ("utils/run_folder.py", "open"): "to lock",
-    ("utils/setup/lock.py", "read_text"): "the project's own files",
     ("docs/site/hooks.py", "read_text"): "the project's own files",
     ("utils/setup/environments.py", "read_text"): "the project's own files",
 }

@@ -9,10 +9,12 @@ import sys
 import sysconfig
 
 import pytest
+from packaging.markers import Marker
 from packaging.requirements import Requirement
 
+from duet.utils.processes.start import PACKAGES
 from duet.utils.project import PROJECT
-from duet.utils.setup.environments import CUDA, ENVIRONMENTS, read_lock
+from duet.utils.setup.environments import CUDA, read_lock
 
 # Run on the user's own Python before anything is installed.
 SETUP_PACKAGES = [
@@ -26,9 +28,13 @@ SETUP_FILES = [
     "setup.environments",
 ]
 REQUIREMENTS = PROJECT / "requirements"
-LOCKS = ("torch", "torch-cpu", "torch-cuda", "oneflow")
-PIN = re.compile(r"([\w.-]+)===?([\w.+]+)( ; .*)? \\")
+LOCKS = [path.stem for path in REQUIREMENTS.iterdir()]
+LEVELS = ("", "-extras", "-dev")
+# What decides the pixels of a batch and what is read from a file.
+EQUAL = ("opencv-python-headless", "pillow", "pyyaml", "safetensors")
+PIN = re.compile(r"([\w.-]+)===?([\w.+]+)(?: ; (.*))? \\")
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}( \\)?")
+DISTRIBUTIONS = {"cv2": "opencv-python-headless", "PIL": "pillow", "yaml": "pyyaml"}
 UNPINNED = {"pip"}  # it comes with Python
 
 
@@ -38,22 +44,16 @@ def canonical(name: str) -> str:
 
 
 def pins(*locks: str) -> dict[str, str]:
-    """Version by package name, without a marker and without the local part of "2.13.0+cpu"."""
+    """Version by package name where this Python runs, without the local part of "2.13.0+cpu"."""
     lines = [line for lock in locks for line in read_lock(REQUIREMENTS / f"{lock}.txt")]
     found = [match.groups() for match in map(PIN.fullmatch, lines) if match]
-    return {canonical(name): version.partition("+")[0] for name, version, _ in found}
+    taken = [pin for pin in found if pin[2] is None or Marker(pin[2]).evaluate()]
+    return {canonical(name): version.partition("+")[0] for name, version, _ in taken}
 
 
-def sources(backend: str) -> dict[str, str]:
-    """Version by package name in a .in file and those that it includes."""
-    found = {}
-    for line in read_lock(REQUIREMENTS / f"{backend}.in"):
-        if line.startswith(("-r ", "-c ")):
-            found |= sources(line[3:].removesuffix(".in"))
-        else:
-            name, _, version = line.partition(";")[0].partition("==")
-            found[canonical(name.strip())] = version.strip()
-    return found
+def all_pins(backend: str) -> dict[str, str]:
+    """What an environment of developers has, with the CUDA build."""
+    return pins(*(backend + level for level in LEVELS), *["torch-cuda"] * (backend == "torch"))
 
 
 def installed() -> dict[str, str]:
@@ -88,19 +88,21 @@ def test_every_requirement_is_pinned_exactly_and_has_hashes(lock):
     assert pinned is None
 
 
-@pytest.mark.parametrize("backend", ENVIRONMENTS)
-def test_the_locks_hold_what_their_sources_pin(backend):
-    locks = ("torch", "torch-cuda") if backend == "torch" else (backend,)
-    pinned = pins(*locks)
-    assert {name: pinned.get(name) for name in sources(backend)} == sources(backend)
-    # All others come with the CUDA build of torch, at versions that its metadata names.
-    others = pinned.keys() - sources(backend)
-    assert {name for name in others if not name.startswith(("nvidia-", "cuda-"))} == set()
+@pytest.mark.parametrize("backend", ["torch", "oneflow"])
+def test_a_package_is_in_one_lock_of_a_backend(backend):
+    names = [name for level in LEVELS for name in pins(backend + level)]
+    assert len(names) == len(set(names)) > 60
+
+
+@pytest.mark.parametrize("backend", ["torch", "oneflow"])
+def test_users_have_what_commands_import_and_no_tool_of_developers(backend):
+    users = pins(backend)
+    assert users.keys() >= {DISTRIBUTIONS.get(name, name) for name in (*PACKAGES, "starlette")}
+    assert not users.keys() & {"mypy", "onnx", "pytest", "ruff", "triton"}
 
 
 def test_both_builds_of_torch_are_of_one_version():
-    assert pins("torch-cpu") == {"torch": sources("torch")["torch"]}
-    assert pins("torch-cuda")["torch"] == sources("torch")["torch"]
+    assert pins("torch-cpu")["torch"] == pins("torch-cuda")["torch"]
     major, minor, *_ = pins("torch-cuda")["cuda-toolkit"].split(".")
     assert (int(major), int(minor)) == CUDA
 
@@ -110,16 +112,15 @@ def test_locks_name_no_host():
         assert "://" not in path.read_text()
 
 
-def test_the_backends_differ_in_no_version_but_that_of_numpy():
+def test_both_backends_read_files_with_the_same_packages():
     torch, oneflow = pins("torch"), pins("oneflow")
-    assert {name for name in torch.keys() & oneflow if torch[name] != oneflow[name]} == {"numpy"}
+    assert {name: torch[name] for name in EQUAL} == {name: oneflow[name] for name in EQUAL}
 
 
-def test_this_environment_holds_what_the_lock_says():
+def test_this_environment_holds_what_the_locks_say():
     present = installed()
-    (backend,) = ENVIRONMENTS.keys() & present
-    build = "torch-cuda" if "cuda-toolkit" in present else "torch-cpu"
-    pinned = pins(backend, *([build] if backend == "torch" else []))
+    (backend,) = {"torch", "oneflow"} & present.keys()
+    pinned = all_pins(backend)
     assert {
         name: (version, "pinned", pinned.get(name))
         for name, version in present.items()
@@ -127,29 +128,19 @@ def test_this_environment_holds_what_the_lock_says():
     } == {}
 
 
-def test_optional_packages_bring_what_they_need_and_no_second_opencv():
-    """`pip install --no-deps -r requirements/optional.in` completes an environment of the rest."""
-    present, optional = installed(), optional_pins()
-    assert {name: present[name] for name in optional} == optional
+def test_what_is_installed_has_what_it_needs_but_a_second_opencv():
+    """The locks are installed without a look at what packages ask for."""
+    present = installed()
     asked = [
-        Requirement(line) for name in optional for line in importlib.metadata.requires(name) or ()
+        Requirement(line) for name in present for line in importlib.metadata.requires(name) or ()
     ]
     needed = {
         canonical(requirement.name)
         for requirement in asked
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
     }
-    assert needed - present.keys() == {"opencv-python"}
-    kept_by_the_core = {"numpy", "pillow", "pyyaml", "matplotlib", "tqdm", "python-dateutil",
-        "tzdata", "opencv-python-headless", "packaging", "typing-extensions", "tomli"}  # fmt: skip
-    assert needed - {"opencv-python"} <= optional.keys() | kept_by_the_core
-
-
-def optional_pins() -> dict[str, str]:
-    """Version by package name in optional.in, of those that this Python takes."""
-    lines = map(Requirement, read_lock(REQUIREMENTS / "optional.in"))
-    taken = {canonical(line.name) for line in lines if not line.marker or line.marker.evaluate()}
-    return {name: version for name, version in sources("optional").items() if name in taken}
+    of_cuda = pins("torch-cuda").keys() if "torch" in present else set()
+    assert needed - present.keys() - of_cuda == {"opencv-python"}
 
 
 @pytest.mark.parametrize("name", [*SETUP_PACKAGES, *SETUP_FILES])

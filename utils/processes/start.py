@@ -10,7 +10,7 @@ import os
 import sys
 
 from duet.utils.processes.interrupt import end_at_interrupt
-from duet.utils.project import PROJECT
+from duet.utils.project import PROJECT, STAMP
 
 OLDEST = (3, 10)
 PACKAGES = ("cv2", "matplotlib", "numpy", "PIL", "safetensors", "tqdm", "yaml")
@@ -55,8 +55,7 @@ def python_problem() -> str | None:
         if not missing:
             return None
         reason = f"has no {', '.join(missing)}"
-    # An environment has its stamp once it is complete: utils/setup/environments.py.
-    ready = sorted(PROJECT.glob(".venv/*/duet-environment.json"), reverse=True)
+    ready = sorted(PROJECT.glob(f".venv/*/{STAMP}"), reverse=True)
     pythons = " or ".join(str(stamp.parent / "bin" / "python") for stamp in ready)
     remedy = (
         f"use {pythons} in its place"

@@ -4,11 +4,12 @@
 
 Those that are named must succeed; .venv/docs builds the site. Without names those of both backends
 are made, and OneFlow is left out if it cannot be installed, unless REQUIRE_BACKENDS names it.
-With DUET_ENVIRONMENT_CACHE set, the environments are in that folder and .venv holds links to them.
 
-pip's configuration names the mirrors, and chooses the CUDA build or the CPU build of torch:
-TORCH=cuda or TORCH=cpu asks for one of the two. Where pip has none, uv installs, if it is on PATH.
-Every wheel must have one of the hashes in the locks, which `lock.py` writes.
+They train, validate, detect in images and serve. WITH=extras adds the packages of all optional
+features, WITH=dev these and what tests and linters need. TORCH=cuda or TORCH=cpu asks for a build
+of torch; without it pip's configuration decides, which names the mirrors. Where pip has none, uv
+installs, if it is on PATH. Every wheel must have one of the hashes in the locks.
+With DUET_ENVIRONMENT_CACHE set, the environments are in that folder and .venv holds links to them.
 
 It runs before anything is installed, on any `python3` of the machine: standard library only, and no
 syntax newer than Python 3.8.
@@ -33,22 +34,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from duet.utils.errors import UserError
-from duet.utils.project import PROJECT
+from duet.utils.project import PROJECT, STAMP
 
-STAMP = "duet-environment.json"
-BUILDS = ("cpu", "cuda")  # of torch
-CUDA = (13, 0)  # of the CUDA build
-# The Pythons of each environment, the preferred one first. OneFlow 0.9.0 has wheels up to 3.10, and
-# this project's syntax is that of 3.10.
-ENVIRONMENTS = {
-    "torch": ("3.13", "3.12", "3.11", "3.10"),
-    "oneflow": ("3.10",),
-    "docs": ("3.13", "3.12", "3.11"),
-}
-MODULES = {"torch": "torch", "oneflow": "oneflow", "docs": "mkdocs"}  # that each must import
+CUDA = (13, 0)  # of the CUDA build of torch
+LEVELS = ("", "extras", "dev")  # what WITH may be; each has what those before it have
+# The Pythons of each environment, the preferred one first. OneFlow 0.9.0 has wheels up to 3.10.
+NEW_PYTHONS = ("3.13", "3.14", "3.12", "3.11")
+ENVIRONMENTS = {"torch": NEW_PYTHONS, "oneflow": ("3.10",), "docs": NEW_PYTHONS}
+CORE = "cv2, matplotlib.pyplot, numpy, PIL.Image, safetensors.numpy, tqdm, yaml"
+MODULES = {"torch": f"torch, {CORE}", "oneflow": f"oneflow, {CORE}", "docs": "mkdocs"}
 ONEFLOW_PLATFORM = "linux-x86_64"  # the only one it has packages for
 # Only what has a hash in the locks comes in, and no package is built, which would run its code.
-OPTIONS = ("--require-hashes", "--no-deps", "--only-binary", ":all:")
+# Bytecode of everything is 0.2 GB: users get that of what is imported.
+OPTIONS = ("--require-hashes", "--no-deps", "--only-binary", ":all:", "--no-compile")
+# pip reports success even if a shared library is missing.
+IMPORT = "import sys; sys.dont_write_bytecode = False; import "
+# Tests start hundreds of processes, and take the warnings of a compiler for errors.
+COMPILE = (
+    "import compileall, sysconfig; "
+    "compileall.compile_dir(sysconfig.get_path('purelib'), quiet=2, workers=0)"
+)
 # The real path, because a candidate may be in an environment that will be replaced.
 PROBE = (
     "import os, sys; print('%d.%d.%d' % sys.version_info[:3], os.path.realpath(sys.executable)); "
@@ -63,13 +68,7 @@ class NoPythonError(UserError):
 def prepare_all(names: Sequence[str], root: Path, environ: Mapping[str, str]) -> dict[str, Path]:
     """Make environments ready, unless they are; return their interpreters.
 
-    Args:
-        names: environments that must succeed; if empty, those of both backends that this machine
-            can have are made.
-        root: folder that holds requirements/ and .venv/.
-
-    Raises:
-        UserError: a name is unknown, a required one failed, or all failed.
+    root: folder that holds requirements/ and .venv/.
     """
     required = {*names, *environ.get("REQUIRE_BACKENDS", "").split()}
     for name in sorted(required - ENVIRONMENTS.keys()):
@@ -90,32 +89,35 @@ def prepare_all(names: Sequence[str], root: Path, environ: Mapping[str, str]) ->
 def prepare(name: str, root: Path, environ: Mapping[str, str]) -> Path:
     """Make .venv/<name> ready, unless it is; return its interpreter."""
     folder, lock = root / ".venv" / name, root / "requirements" / f"{name}.txt"
-    build = environ.get("TORCH", "") if name == "torch" else ""
-    if build not in ("", *BUILDS):
-        raise UserError(f"TORCH={build}; {' or '.join(BUILDS)} is accepted")
-    if is_ready(lock, folder, build):
+    build = accepted(environ, "TORCH", ("", "cpu", "cuda")) if name == "torch" else ""
+    level = accepted(environ, "WITH", LEVELS) if name != "docs" else ""
+    if ready_stamp(lock, folder, build, level):
         return python_of(folder)
     platform = sysconfig.get_platform()
     if name == "oneflow" and platform != ONEFLOW_PLATFORM:
         raise NoPythonError(f"it has packages for {ONEFLOW_PLATFORM} only, this is {platform}")
     python, version = find_python(ENVIRONMENTS[name], environ)
     folder.parent.mkdir(exist_ok=True)
-    cache = environ.get("DUET_ENVIRONMENT_CACHE")
-    if not cache:
-        install_once(lock, python, folder, build)
-        return python_of(folder)
-    kept = Path(cache).resolve() / f"{name}{build}-{version}-{lock_digest(lock)[:16]}"
-    install_once(lock, python, kept, build)
-    remove(folder)
-    folder.symlink_to(kept, target_is_directory=True)
+    cache, kept = environ.get("DUET_ENVIRONMENT_CACHE"), folder
+    if cache:
+        kept = Path(cache).resolve() / f"{name}-{version}{build}-{lock_digest(lock)[:16]}"
+    install_once(lock, python, kept, build, level)
+    if cache:
+        remove(folder)
+        folder.symlink_to(kept, target_is_directory=True)
     return python_of(folder)
 
 
-def find_python(versions: Sequence[str], environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return path and version of a Python: the running one, or of PATH, pyenv or uv.
+def accepted(environ: Mapping[str, str], variable: str, values: Sequence[str]) -> str:
+    """Return the value of a variable, the first one if it is not set; UserError for another."""
+    value = environ.get(variable, "")
+    if value not in values:
+        raise UserError(f"{variable}={value}; {' or '.join(values[1:])} is accepted")
+    return value
 
-    versions: accepted, as "3.10", the preferred one first.
-    """
+
+def find_python(versions: Sequence[str], environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return path and version of a Python: the running one, or of PATH, pyenv or uv."""
     refused = ""
     for path in dict.fromkeys(candidates(versions, environ)):
         found = subprocess.run([path, "-c", PROBE], capture_output=True, text=True, check=False)
@@ -147,7 +149,6 @@ def candidates(versions: Sequence[str], environ: Mapping[str, str]) -> Iterator[
 
 
 def python_of(folder: Path) -> Path:
-    """Return the interpreter of an environment."""
     return folder / "bin" / "python"
 
 
@@ -164,17 +165,18 @@ def lock_digest(lock: Path) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def is_ready(lock: Path, folder: Path, build: str = "") -> bool:
-    """Return whether an environment is complete and made from this lock.
+def ready_stamp(lock: Path, folder: Path, build: str, level: str) -> dict[str, str] | None:
+    """Return the stamp of an environment if it is complete and made from this lock, else None.
 
-    build: of torch that it must have; "" for any.
+    build: of torch that it must have, "" for any; level: of WITH that it must at least have.
     """
     try:
         stamp = json.loads((folder / STAMP).read_text())
     except OSError:
-        return False
+        return None
     fits = stamp["lock"] == lock_digest(lock) and build in ("", stamp["build"])
-    return fits and python_of(folder).exists()
+    enough = fits and LEVELS.index(level) <= LEVELS.index(stamp["level"])
+    return stamp if enough and python_of(folder).exists() else None
 
 
 def remove(folder: Path) -> None:
@@ -186,32 +188,35 @@ def remove(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def install_once(lock: Path, python: str, folder: Path, build: str) -> None:
+def install_once(lock: Path, python: str, folder: Path, build: str, level: str) -> None:
     """Install into a folder, unless another command has done it or is doing it now."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(folder.name + ".lock").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
-        if not is_ready(lock, folder, build):
-            build = install(lock, python, folder, build)
-            stamp = {"lock": lock_digest(lock), "build": build}
+        if not ready_stamp(lock, folder, build, level):
+            build = install(lock, python, folder, build, level)
+            stamp = {"lock": lock_digest(lock), "build": build, "level": level}
             (folder / STAMP).write_text(json.dumps(stamp))  # last: now it is complete
 
 
-def install(lock: Path, python: str, folder: Path, build: str) -> str:
-    """Make an environment with every package of the locks; return the build that it has."""
+def install(lock: Path, python: str, folder: Path, build: str, level: str) -> str:
+    """Make an environment, or add to one of a lower level; return its build of torch."""
     name, inside, locks = lock.stem, str(python_of(folder)), [lock]
     print(f"{name}: installing into {folder}", flush=True)
-    remove(folder)
-    run(python, "-m", "venv", str(folder))
+    stamp = ready_stamp(lock, folder, build, "")
+    if not stamp:
+        remove(folder)
+        run(python, "-m", "venv", str(folder))
     if name == "torch":
-        build = build or build_of_index(inside, lock)
-        locks.append(lock.with_name(f"{lock.stem}-{build}.txt"))
-        needs = "CUDA {}.{}, 2.9 GB to download; without driver 580 it computes on the CPU"
+        build = stamp["build"] if stamp else build or build_of_index(inside, lock)
+        locks.append(lock.with_name(f"{name}-{build}.txt"))
+        needs = "CUDA {}.{}, 2.7 GB to download; without driver 580 it computes on the CPU"
         print(f"torch: the build for {needs.format(*CUDA) if build == 'cuda' else 'CPUs'}")
-    files = [word for path in locks for word in ("-r", str(path))]
-    run(*installer(inside), *OPTIONS, *files)
-    # pip reports success even if a shared library is missing.
-    run(inside, "-c", f"import {MODULES[name]}")
+    locks += [lock.with_name(f"{name}-{on}.txt") for on in LEVELS[1 : LEVELS.index(level) + 1]]
+    run(*installer(inside), *OPTIONS, *(word for path in locks for word in ("-r", str(path))))
+    run(inside, "-c", IMPORT + MODULES[name])
+    if level == "dev":
+        run(inside, "-W", "ignore", "-c", COMPILE)
     print(f"{name}: ready", flush=True)
     return build
 
@@ -220,7 +225,8 @@ def installer(inside: str) -> list[str]:
     """Return how packages are installed: by uv where it is, unless pip has settings of its own."""
     uv = shutil.which("uv")
     if uv and not output_of(inside, "-m", "pip", "config", "list").strip():
-        return [uv, "pip", "install", "--python", inside]
+        # Beside --require-hashes it takes no ranges, which pyproject.toml has for the locks.
+        return [uv, "--project", "/", "pip", "install", "--python", inside]
     return [inside, "-m", "pip", "install", "--no-input"]
 
 

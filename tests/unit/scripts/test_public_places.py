@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -42,11 +43,9 @@ def test_the_folder_of_benchmarks_is_not_shadowed_by_the_script():
     assert code == 0 and printed.startswith("usage: python -m benchmarks"), printed
 
 
-def test_the_requirements_file_installs_what_commands_need_at_the_pinned_versions():
+def test_the_requirements_file_installs_this_project_with_pytorch():
     lines = (PROJECT / "requirements.txt").read_text().splitlines()
-    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
-    names = [MODULES.get(name, name) for name in pins]
-    assert sorted(names) == sorted((*PACKAGES, "torch"))
-    sources = [PROJECT / "requirements" / f"{name}.in" for name in ("common", "torch")]
-    pinned = [line.split()[0] for path in sources for line in path.read_text().splitlines() if line]
-    assert {f"{name}=={version}" for name, version in pins.items()} <= set(pinned)
+    assert [line for line in lines if not line.startswith("#")] == ["-e .[torch]"]
+    project = (PROJECT / "pyproject.toml").read_text().partition("[project.optional")[0]
+    names = {MODULES.get(name, name) for name in re.findall(r'^    "([a-z-]+)>=', project, re.M)}
+    assert names == set(PACKAGES)

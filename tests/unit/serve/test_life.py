@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from duet.utils.optional import install_command
 from tests.unit.serve.running import DETECT, SECONDS, image_file, running, start
 
 IMAGE = image_file()
@@ -177,4 +178,5 @@ def test_without_starlette_the_command_that_installs_it_is_printed(tmp_path):
     process = start("--weights", "W", PYTHONPATH=str(tmp_path))
     output, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 2
-    assert output.startswith("error: python -m duet serve needs starlette: pip install starlette==")
+    command = install_command("starlette")
+    assert output.startswith(f"error: python -m duet serve needs starlette: {command}")

@@ -41,9 +41,11 @@ class Checkout:
             "torch": "tqdm==4.70.1",
             "torch-cpu": "torch==2.13.0+cpu \\",
             "torch-cuda": "torch===2.13.0 \\",
+            "torch-extras": "av==18.1.0",
+            "torch-dev": "pytest==9.2.0",
             "oneflow": "oneflow==0.9.0",
         }.items():
-            self.write_lock(lock, text)  # fmt: skip
+            self.write_lock(lock, text)
         self.write_python("python3", "3.11.7")
         self.write_python("python3.10", "3.10.13")
 
@@ -86,7 +88,7 @@ def test_both_environments_are_made_once_with_packages_that_have_hashes(checkout
     (checkout.bin / "python3.10").unlink()  # it is needed no more
     checkout.prepare()
     assert capsys.readouterr().out == ""
-    assert len(checkout.installs()) == 2
+    assert len(checkout.installs()) == 2 and "extras" not in str(checkout.installs())
     for line in checkout.installs():
         assert "--require-hashes --no-deps --only-binary :all:" in line
 
@@ -108,11 +110,24 @@ def test_the_build_of_torch_is_that_of_the_index_unless_it_is_named(
     checkout.prepare("torch", TORCH=asked)
     (line,) = checkout.installs()
     assert line.count(" -r ") == 2 and f"torch-{installed}.txt" in line
-    assert ("2.9 GB to download" in capsys.readouterr().out) is (installed == "cuda")
+    assert ("2.7 GB to download" in capsys.readouterr().out) is (installed == "cuda")
     checkout.prepare("torch", TORCH=installed)
     assert len(checkout.installs()) == 1
     checkout.prepare("torch", TORCH="cpu" if installed == "cuda" else "cuda")
     assert len(checkout.installs()) == 2
+
+
+@pytest.mark.parametrize(("level", "added"), [("extras", ["extras"]), ("dev", ["extras", "dev"])])
+def test_packages_of_a_level_are_added_once_to_an_environment_that_stays(checkout, level, added):
+    python = checkout.prepare("torch", TORCH="cuda")["torch"]
+    (python.parent / "mine").touch()
+    for _ in range(2):
+        checkout.prepare("torch", WITH=level)
+    checkout.prepare("torch")  # what a user needs is there
+    _, line = checkout.installs()
+    locks = [Path(word).stem for word in line.split() if word.endswith(".txt")]
+    assert locks == ["torch", "torch-cuda", *(f"torch-{name}" for name in added)]
+    assert (python.parent / "mine").exists()
 
 
 def test_uv_installs_where_it_is_unless_pip_has_settings_of_its_own(checkout):
@@ -122,7 +137,9 @@ def test_uv_installs_where_it_is_unless_pip_has_settings_of_its_own(checkout):
     checkout.prepare("oneflow")
     by_uv, by_pip = checkout.installs()
     python = checkout.root / ".venv/torch/bin/python"
-    assert by_uv.startswith(f"uv pip install --python {python} --require-hashes --no-deps")
+    assert by_uv.startswith(
+        f"uv --project / pip install --python {python} --require-hashes --no-deps"
+    )
     assert by_pip.startswith("pip -m pip install")
 
 
@@ -132,10 +149,11 @@ def test_uv_installs_where_it_is_unless_pip_has_settings_of_its_own(checkout):
         (lambda checkout: checkout.write_lock("torch", "tqdm==4.70.1  # pinned\n\n"), 1),
         (lambda checkout: checkout.write_lock("torch", "tqdm==4.70.2"), 2),
         (lambda checkout: checkout.write_lock("torch-cpu", "torch==2.13.1+cpu \\"), 2),
+        (lambda checkout: checkout.write_lock("torch-dev", "pytest==9.2.1"), 2),
         (lambda checkout: (checkout.root / ".venv/torch/bin/python").unlink(), 2),
         (lambda checkout: (checkout.root / ".venv/torch/duet-environment.json").unlink(), 2),
     ],
-    ids=["comment", "lock", "lock of the build", "no Python", "half made"],
+    ids=["comment", "lock", "lock of the build", "lock of a level", "no Python", "half made"],
 )
 def test_what_is_not_complete_or_of_another_lock_is_made_again(checkout, change, installs):
     checkout.prepare("torch")
@@ -147,7 +165,7 @@ def test_what_is_not_complete_or_of_another_lock_is_made_again(checkout, change,
 @pytest.mark.parametrize(
     ("problem", "message"),
     [({"pip_code": 1}, "-m pip install .* failed with exit code 1"),
-     ({"import_code": 1}, "-c import oneflow failed with exit code 1")],
+     ({"import_code": 1}, "-c import .* oneflow, cv2.* failed with exit code 1")],
 )  # fmt: skip
 def test_a_failure_is_named_and_not_taken_for_ready(checkout, problem, message):
     checkout.write_python("python3.10", "3.10.13", **problem)
@@ -204,6 +222,7 @@ def test_a_kept_environment_serves_every_checkout_with_its_lock(checkout, tmp_pa
         (["jax"], {}, "unknown environment 'jax'; known are torch, oneflow, docs"),
         ([], {"REQUIRE_BACKENDS": "torch jax"}, "unknown environment 'jax'"),
         (["torch"], {"TORCH": "rocm"}, "TORCH=rocm; cpu or cuda is accepted"),
+        (["torch"], {"WITH": "onnx"}, "WITH=onnx; extras or dev is accepted"),
     ],
 )
 def test_a_mistake_is_one_message_and_exit_code_2(arguments, environ, message):

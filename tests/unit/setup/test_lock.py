@@ -2,93 +2,73 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from duet.utils.errors import UserError
+from duet.utils.setup import lock
 
-pytest.importorskip("tomllib", reason="maintainers write locks with Python 3.11 or newer")
-from duet.utils.setup import lock  # noqa: E402
-
-
-@pytest.mark.parametrize(
-    ("wheel", "fits"),
-    [
-        ("tqdm-4.70.1-py3-none-any.whl", True),
-        ("six-1.17.0-py2.py3-none-any.whl", True),
-        ("numpy-2.2.6-cp313-cp313-manylinux_2_17_x86_64.manylinux2014_x86_64.whl", True),
-        ("numpy-2.2.6-cp310-cp310-manylinux_2_17_aarch64.manylinux2014_aarch64.whl", True),
-        ("torch-2.13.0-cp312-cp312-macosx_14_0_arm64.whl", True),
-        ("nvidia_nccl_cu13-2.29.7-py3-none-manylinux_2_18_x86_64.whl", True),
-        ("opencv_python_headless-4.11.0.86-cp37-abi3-manylinux2014_x86_64.whl", True),
-        ("some_package-0.11.0.1-1-py3-none-any.whl", True),  # with a build number
-        ("ast_serialize-0.13.1-cp315-abi3-manylinux2014_x86_64.whl", False),
-        ("ast_serialize-0.13.1-cp314-cp314t-macosx_11_0_arm64.whl", False),
-        ("numpy-2.2.6-cp313-cp313t-manylinux2014_x86_64.whl", False),
-        ("numpy-2.2.6-pp310-pypy310_pp73-manylinux2014_x86_64.whl", False),
-        ("numpy-2.2.6-cp39-cp39-manylinux2014_x86_64.whl", False),
-        ("numpy-2.2.6-cp312-cp312-musllinux_1_2_x86_64.whl", False),
-        ("numpy-2.2.6-cp312-cp312-win_amd64.whl", False),
-        ("pillow-12.3.0-cp312-cp312-manylinux2014_ppc64le.whl", False),
-    ],
-)
-def test_wheels_of_supported_machines_fit(wheel, fits):
-    assert lock.fits(wheel) is fits
+# Plays uv: writes down its words and constraints, and prints pins by the last extra or the group.
+UV = """#!/bin/sh
+words="$*"
+{{ echo "$words"; cat; echo; }} >> "{journal}"
+pin() {{ printf '%s \\\\\n    --hash=sha256:aa\n' "$1"; }}
+case "$words" in
+  *:docs*) pin mkdocs==1.6; exit;;
+  *"--extra oneflow"*) pin oneflow==0.9.0;;
+  *) pin torch==2.13.0; pin nvidia-nccl==2.29; pin "triton==3.7 ; sys_platform == 'linux'";;
+esac
+pin numpy==2.4.6
+case "$words" in *"--extra serve"*) pin starlette==1.10.0;; esac
+case "$words" in *"--extra all"*|*"--extra dev"*) pin av==18.1.0; pin starlette==1.10.0;; esac
+case "$words" in *"--extra dev"*) pin pytest==9.2.0;; esac
+"""
 
 
-def package(name, *wheels, version="1.0", marker=None):
-    found = {
-        "name": name,
-        "version": version,
-        "wheels": [
-            {"url": f"x/{name}-{version}-{tags}.whl", "hashes": {"sha256": digest}}
-            for tags, digest in wheels
-        ],
-    }
-    return found | ({"marker": marker} if marker else {})
-
-
-@pytest.mark.parametrize(
-    ("marker", "kept"),
-    [
-        (None, ""),
-        ("python_full_version >= '3.10'", ""),
-        ("python_full_version >= '3.10' and sys_platform == 'linux'", " ; sys_platform == 'linux'"),
-        ("python_full_version == '3.10.*'", " ; python_full_version == '3.10.*'"),
-    ],
-)
-def test_an_entry_has_the_sorted_hashes_of_the_wheels_that_fit_and_a_marker(marker, kept):
-    wheels = [("py3-none-any", "bb"), ("cp39-cp39-manylinux2014_x86_64", "cc"),
-        ("cp310-cp310-manylinux2014_x86_64", "aa")]  # fmt: skip
-    found = lock.entry(package("a", *wheels, marker=marker))
-    assert found == f"a==1.0{kept} \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb"
-
-
-def test_a_package_without_a_fitting_wheel_is_an_error():
-    with pytest.raises(UserError, match=r"a==1\.0 has no wheel that fits"):
-        lock.entry(package("a", ("cp39-cp39-win_amd64", "aa")))
-
-
-def test_builds_of_torch_have_locks_of_their_own(tmp_path, monkeypatch):
-    resolved = {
-        "torch": [
-            package("torch", ("cp311-cp311-manylinux2014_x86_64", "aa"), version="2.0"),
-            package("nvidia-nccl", ("py3-none-manylinux2014_x86_64", "bb")),
-            package("sympy", ("py3-none-any", "cc")),
-        ],
-        "oneflow": [package("oneflow", ("cp310-cp310-manylinux2014_x86_64", "dd"))],
-        "docs": [package("backrefs", ("py311-none-any", "ff"), ("py39-none-any", "aa"))],
-    }
+@pytest.fixture
+def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "uv").write_text(UV.format(journal=tmp_path / "journal"))
+    (tmp_path / "uv").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(lock, "REQUIREMENTS", tmp_path)
-    monkeypatch.setattr(lock, "resolve", resolved.get)
-    (tmp_path / "torch-cpu.txt").write_text("torch==1.0+cpu \\\n")
-    with pytest.raises(UserError, match="write version 2.0 and its hashes there"):
-        lock.main()
-    assert [path.name for path in tmp_path.iterdir()] == ["torch-cpu.txt"]
-    (tmp_path / "torch-cpu.txt").write_text("torch==2.0+cpu \\\n    --hash=sha256:ee\n")
+    return tmp_path / "journal"
+
+
+def test_what_each_level_adds_and_the_cuda_build_have_locks_of_their_own(journal):
     lock.main()
-    texts = {path.stem: path.read_text().splitlines()[1:] for path in tmp_path.iterdir()}
-    assert texts["torch"] == ["sympy==1.0 \\", "    --hash=sha256:cc"]
-    assert texts["torch-cuda"] == ["nvidia-nccl==1.0 \\", "    --hash=sha256:bb",
-        "torch===2.0 \\", "    --hash=sha256:aa"]  # fmt: skip
-    assert texts["oneflow"] == ["oneflow==1.0 \\", "    --hash=sha256:dd"]
-    assert texts["docs"] == ["backrefs==1.0 \\", "    --hash=sha256:ff"]
+    texts = {path.stem: path.read_text().splitlines()[1:] for path in journal.parent.glob("*.txt")}
+    assert {line for lines in texts.values() for line in lines[1::2]} == {"    --hash=sha256:aa"}
+    pins = {
+        name: [line.removesuffix(" \\") for line in lines[::2]] for name, lines in texts.items()
+    }
+    assert pins == {
+        "torch": ["numpy==2.4.6", "starlette==1.10.0"],
+        "torch-cuda": [
+            "nvidia-nccl==2.29",
+            "torch===2.13.0",
+            "triton==3.7 ; sys_platform == 'linux'",
+        ],
+        "torch-extras": ["av==18.1.0"],
+        "torch-dev": ["pytest==9.2.0"],
+        "oneflow": ["numpy==2.4.6", "oneflow==0.9.0", "starlette==1.10.0"],
+        "oneflow-extras": ["av==18.1.0"],
+        "oneflow-dev": ["pytest==9.2.0"],
+        "docs": ["mkdocs==1.6"],
+    }
+
+
+def test_all_levels_have_the_versions_of_the_largest_one_and_no_source_is_built(journal):
+    lock.main()
+    commands = [line for line in journal.read_text().splitlines() if line.startswith("pip ")]
+    constraints = journal.read_text().count("pytest==9.2.0\n")
+    assert len(commands) == 7 and constraints == 4  # of users and extras on both backends
+    assert all("--only-binary :all: --generate-hashes" in command for command in commands)
+
+
+def test_without_uv_no_lock_is_written_and_the_command_for_it_is_named(journal, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UserError, match="uv 0.9 or newer is needed: pip install uv"):
+        lock.main()
+    assert list(journal.parent.glob("*.txt")) == []

@@ -110,7 +110,7 @@ def _drawn_part(
     names = [image_of(image).path.name for image in images]
     groups = group_copies(names, read_fingerprints(images, world))
     is_train = draw_training(names, groups, train_part)
-    drawn = [images[index] for index in np.flatnonzero(is_train == (split == "train"))]
+    drawn = [images[index] for index in np.flatnonzero(is_train == (split == "train")).tolist()]
     if world.process.is_main:
         total = count(len(images), "image")
         num_alike = len(groups) - len(np.unique(groups))

@@ -19,7 +19,7 @@ from duet.utils.detect.media.image_file import decode_image
 from duet.utils.detect.media.source import BrokenSourceError
 from duet.utils.errors import DatasetError
 from duet.utils.image_limits import IMAGE_SUFFIXES, MAX_PIXELS
-from duet.utils.optional import INSTALL
+from duet.utils.optional import install_command
 from tests.unit.data.image.kinds_of_images import (
     GRAY,
     HEIGHT,
@@ -182,7 +182,7 @@ def test_without_the_decoder_each_reader_names_the_command(monkeypatch, tmp_path
     monkeypatch.setitem(sys.modules, "pi_heif", None)
     path = tmp_path / "IMG_0001.HEIC"
     path.write_bytes(HEIC)
-    command = f"a HEIC image needs pi_heif: {INSTALL['pi_heif']}"
+    command = f"a HEIC image needs pi_heif: {install_command('pi_heif')}"
     with pytest.raises(DatasetError) as none_usable:
         scan_samples([path], 1)
     with pytest.raises(BrokenSourceError) as undetected:
