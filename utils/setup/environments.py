@@ -210,7 +210,7 @@ def install(lock: Path, python: str, folder: Path, build: str, level: str) -> st
     if name == "torch":
         build = stamp["build"] if stamp else build or build_of_index(inside, lock)
         locks.append(lock.with_name(f"{name}-{build}.txt"))
-        needs = "CUDA {}.{}, 2.9 GB to download; without driver 580 it computes on the CPU"
+        needs = "CUDA {}.{}, 2.7 GB to download; without driver 580 it computes on the CPU"
         print(f"torch: the build for {needs.format(*CUDA) if build == 'cuda' else 'CPUs'}")
     locks += [lock.with_name(f"{name}-{on}.txt") for on in LEVELS[1 : LEVELS.index(level) + 1]]
     run(*installer(inside), *OPTIONS, *(word for path in locks for word in ("-r", str(path))))

@@ -110,7 +110,7 @@ def test_the_build_of_torch_is_that_of_the_index_unless_it_is_named(
     checkout.prepare("torch", TORCH=asked)
     (line,) = checkout.installs()
     assert line.count(" -r ") == 2 and f"torch-{installed}.txt" in line
-    assert ("2.9 GB to download" in capsys.readouterr().out) is (installed == "cuda")
+    assert ("2.7 GB to download" in capsys.readouterr().out) is (installed == "cuda")
     checkout.prepare("torch", TORCH=installed)
     assert len(checkout.installs()) == 1
     checkout.prepare("torch", TORCH="cpu" if installed == "cuda" else "cuda")

@@ -63,8 +63,7 @@ def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Seque
         UserError: there is nothing, or nothing that is accepted; or a package is absent that it
             needs.
     """
-    # OpenCV's own lines on damaged images and absent cameras; ours name the source.
-    getattr(cv2.utils, "logging", cv2).setLogLevel(0)  # the latter until OpenCV 4.12
+    getattr(cv2.utils, "logging", cv2).setLogLevel(0)  # in cv2 until 4.12; ours name the source
     if source := _find_live(argument, max_pixels, video_stride):
         return [source]
     folder, paths = "", [argument]
