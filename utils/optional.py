@@ -77,8 +77,8 @@ def install_command(package: str) -> str:
     if (environment / STAMP).exists():  # pip knows nothing of the overrides in its locks
         name = environment.name.partition("-")[0]
         return f"make --directory {PROJECT} setup BACKEND={name} WITH=extras"
-    checkout = (PROJECT / "pyproject.toml").exists()
-    return f"pip install {f'-e {PROJECT}' if checkout else 'duet-detect'}[{EXTRAS[package]}]"
+    what = f"-e '{PROJECT}" if (PROJECT / "pyproject.toml").exists() else "'duet-detect"
+    return f"pip install {what}[{EXTRAS[package]}]'"
 
 
 def find_program(name: str, what_for: str) -> str:

@@ -50,7 +50,7 @@ def test_elsewhere_pip_installs_the_extra_of_the_package(tmp_path, monkeypatch, 
     if checkout:
         (tmp_path / "pyproject.toml").touch()
     source = f"-e {tmp_path}" if checkout else "duet-detect"
-    assert install_command("trackers") == f"pip install {source}[track]"
+    assert install_command("trackers") == f"pip install {source}[track]'"
 
 
 def test_every_extra_that_is_named_has_its_packages():
