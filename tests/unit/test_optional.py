@@ -49,7 +49,7 @@ def test_elsewhere_pip_installs_the_extra_of_the_package(tmp_path, monkeypatch, 
     monkeypatch.setattr(optional, "PROJECT", tmp_path)
     if checkout:
         (tmp_path / "pyproject.toml").touch()
-    source = f"-e {tmp_path}" if checkout else "duet-detect"
+    source = f"-e '{tmp_path}" if checkout else "'duet-detect"
     assert install_command("trackers") == f"pip install {source}[track]'"
 
 
