@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 394
-OTHERS = {"tests": 59561, "benchmarks": 2800}
+OTHERS = {"tests": 59567, "benchmarks": 2800}
 
 
 def room_of(path: Path) -> str:

@@ -29,9 +29,12 @@ FLAGS = (
 STOPS = {"pending-gradients": 5, "in-validation": 7, "second-epoch": 9}
 
 
-def write_inputs(folder: Path) -> None:
-    """The dataset and the model that `FLAGS` name."""
-    write_small_dataset(folder)
+def write_inputs(folder: Path, dataset: Path | None = None) -> None:
+    """The dataset, drawn or a copy, and the model that `FLAGS` name."""
+    if dataset is None:
+        write_small_dataset(folder)
+    else:
+        shutil.copytree(dataset, folder / "shapes")
     write_tiny_model(folder)
 
 
@@ -58,6 +61,7 @@ def main() -> None:
     target.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as folder:
         write_inputs(Path(folder))
+        shutil.copytree(Path(folder, "shapes"), target / "shapes")  # a later OpenCV draws others
         for name in STOPS:
             shutil.copyfile(write_state(Path(folder), name), target / f"{name}.safetensors")
 

@@ -12,7 +12,8 @@ from duet.utils.weights.checkpoint import load_checkpoint
 from tests.equal_runs import rows
 from tests.train.old_state import FLAGS, write_inputs
 
-STATES = sorted((Path(__file__).parent / "states").rglob("*.safetensors"))
+DATE = Path(__file__).parent / "states" / "2026-11-21"
+STATES = sorted(DATE.glob("*.safetensors"))
 # Their version rounded the sides of a resized image to the nearest pixel, so that the digest of the
 # batches that each state holds, and the weights, are those of other pixels than today's.
 LOADER = (
@@ -28,7 +29,7 @@ TOLERANCE = 1e-4
 def whole(tmp_path_factory):
     """A folder with an uninterrupted run of today's code on those pixels in it, runs/whole."""
     folder = tmp_path_factory.mktemp("old")
-    write_inputs(folder)
+    write_inputs(folder, DATE / "shapes")
     run_training(folder, "--name", "whole")
     return folder
 

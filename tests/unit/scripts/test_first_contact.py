@@ -88,6 +88,7 @@ def test_a_python_with_all_packages_has_no_problem():
 
 def test_environments_that_are_complete_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(start, "PROJECT", tmp_path)
+    (tmp_path / "Makefile").touch()  # of a checkout
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "cv2" else 1)
     assert str(start.python_problem()).splitlines() == [
         f"{sys.executable} has no cv2",
