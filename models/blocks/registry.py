@@ -132,6 +132,7 @@ MODULES = (
     "models.blocks.transformer",
     "models.heads.anchor.head",
     "models.heads.classify.head",
+    "models.heads.distribution.head",
     "models.heads.mask.head",
 )
 _BLOCKS: dict[str, Block] = {}

@@ -57,7 +57,7 @@ class Task:
     refused_by_val: Mapping[str, str] = field(default_factory=lambda: NO_FILES)
     own_flags: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    unused: tuple[str, ...] = ("randaugment",)
+    unused: tuple[str, ...] = ("randaugment", "dfl")
     accumulates: bool = True
 
     def completed(self, values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
@@ -87,6 +87,19 @@ DETECTION = Task(
     fitness={"mAP_0.5": 0.1, "mAP_0.5:0.95": 0.9},
     refused={},
     refused_by_val={},
+)
+ANCHOR_FREE = Task(
+    name="detect-anchor-free",
+    head="DetectAnchorFree",
+    model="models/yolov5su.yaml",
+    fitness=DETECTION.fitness,
+    refused={
+        "autobalance": "the loss of an anchor-free model has no objectness to weigh by level",
+        "no_auto_anchor": "an anchor-free model has no anchors",
+        "label_smoothing": "an anchor-free model learns class scores that say how well a box fits",
+    },
+    refused_by_val={},
+    unused=("randaugment", "obj", "obj_pw", "cls_pw", "fl_gamma", "iou_t", "anchor_t", "anchors"),
 )
 SEGMENTATION = Task(
     name="segment",
@@ -143,13 +156,15 @@ CLASSIFICATION = Task(
         "label_smoothing": 0.1,
     },
     unused=(
-        "box", "obj", "obj_pw", "cls", "cls_pw", "fl_gamma", "iou_t", "anchor_t", "anchors",
+        "box", "obj", "obj_pw", "cls", "cls_pw", "dfl", "fl_gamma", "iou_t", "anchor_t", "anchors",
         "degrees", "translate", "shear", "perspective", "mosaic", "mosaic9", "mixup",
         "copy_paste",
     ),
     accumulates=False,
 )  # fmt: skip
-TASKS: dict[str, Task] = {task.name: task for task in (DETECTION, SEGMENTATION, CLASSIFICATION)}
+TASKS: dict[str, Task] = {
+    task.name: task for task in (DETECTION, ANCHOR_FREE, SEGMENTATION, CLASSIFICATION)
+}
 
 
 def task_of_head(block: Any) -> Task | None:
