@@ -7,6 +7,7 @@ its place. So rows of any such heads can be joined.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,6 +37,15 @@ class BoxHead(Head):
     joins_models = True
     # Scales, mirroring and unused maps are those of the public YOLOv5.
     passes = (Pass(1.0, False, max), Pass(0.83, True), Pass(0.67, False, min))
+
+    @abstractmethod
+    def decode_above(
+        self,
+        raw: Sequence[Tensor],
+        confidence_threshold: float,
+        levels: Sequence[int] | None = None,
+    ) -> list[Any]:
+        """Return the candidates of each image, of some levels or of all."""
 
     def join_passes(
         self, raw: Sequence[Any], width: int, confidence_threshold: float

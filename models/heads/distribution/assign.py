@@ -65,7 +65,7 @@ def assign_cells(
     """
     pairs = _aligned(found, boxes_cxcywh, class_logits, box_iou)
     chosen, is_chosen = _best_of_objects(found, pairs)
-    kept, counts = _settled(found, pairs, chosen, is_chosen, len(boxes_cxcywh))
+    kept, counts = _settled(found, pairs, chosen, is_chosen, boxes_cxcywh.shape[0])
     largest = _largest_of_objects(found, pairs, kept, counts)
     of_object = ops.take_rows(largest, ops.take_rows(pairs.row, kept))
     scale = of_object[:, 1] / (of_object[:, 0] + EPS)
@@ -90,7 +90,8 @@ def _aligned(
     overlap = ops.clamp(overlap, low=0.0)
     logits = ops.take_rows(class_logits.reshape(cells * num_classes), indices[6])
     alignment = ops.sigmoid(logits) ** SCORE_POWER * overlap**OVERLAP_POWER
-    return _Pairs(*(indices[line] for line in range(6)), overlap, alignment)
+    object_index, cell, claim_, row, place, order = (indices[line] for line in range(6))
+    return _Pairs(object_index, cell, claim_, row, place, order, overlap, alignment)
 
 
 def _best_of_objects(found: Candidates, pairs: _Pairs) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ from models.heads.anchor.boxes import BoxIou, complete_iou
 from models.heads.anchor.loss import MOST_SHAPES, loss_dtype
 from models.heads.base import Loss, LossTerms, WholeBatch
 from models.heads.distribution.assign import Assigned, assign_cells
-from models.heads.distribution.candidates import CHOSEN, Candidates, find_candidates
+from models.heads.distribution.candidates import Candidates, find_candidates
 from models.heads.distribution.rows import (
     BINS,
     EDGE_LOGITS,
@@ -118,7 +118,7 @@ class DistributionLoss(Loss):
         """Return what cells must predict; padded: in one of a few sizes."""
         with autograd.no_grad():
             cells = self.cells_of(raw, dtype)
-            grids = [tuple(level.shape[2:]) for level in raw]
+            grids = [(level.shape[2], level.shape[3]) for level in raw]
             found = find_candidates(targets, grids, self.strides, dtype)
             return self._with_targets(found, self.assign(found, raw, cells, dtype), cells, padded)
 
@@ -184,12 +184,13 @@ class DistributionLoss(Loss):
 
         scores: the sum of those of the piece.
         """
-        all_images: Tensor | float = float(whole.num_images if whole else images)
+        own_images = whole.num_images if whole else images
+        all_images: Tensor | float = float(own_images)
         ranks = float(this_process().world_size)
         if ranks > 1:
-            scores, all_images = _over_ranks(scores, images, float(all_images), whole)
-        elif whole is not None and whole.num_images != images:
-            scores = scores * (whole.num_images / images)
+            scores, all_images = _over_ranks(scores, images, own_images, whole)
+        elif own_images != images:
+            scores = scores * (own_images / images)
         norm = ops.clamp(scores, low=1.0)
         gains = self.gains.box * BOX_GAIN, self.gains.classification, self.gains.distribution
         terms = [x / norm * gain for x, gain in zip(sums, gains, strict=True)]
@@ -230,7 +231,7 @@ def distribution_cost(logits: Tensor, positives: Positives) -> Tensor:
 
 
 def _over_ranks(
-    scores: Tensor, images: int, own_images: float, whole: WholeBatch | None
+    scores: Tensor, images: int, own_images: int, whole: WholeBatch | None
 ) -> tuple[Tensor, Tensor]:
     """Return the sum of scores of the whole batch, and its images over all ranks.
 
