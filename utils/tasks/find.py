@@ -105,7 +105,7 @@ def adopted(task: Task, document: Mapping[str, Any], cutoff: int = 0) -> Mapping
     """
     if block_of(document) == task.head and not cutoff:
         return document
-    if "anchors" in task.head_args:
+    if task.takes_levels:
         return _with_levels(document, task)
     return _cut_off(document, task, cutoff)
 
@@ -137,9 +137,12 @@ def _with_levels(document: Mapping[str, Any], task: Task) -> Mapping[str, Any]:
     Raises:
         UserError: it is neither.
     """
-    if "anchors" not in document:
+    own = task_of_model(document)
+    if not own.takes_levels or "anchors" in task.head_args and "anchors" not in document:
         document = _public_detector(document)
     *layers, last = document["head"]
+    kept = {name: value for name, value in document.items() if name != "anchors"}
+    document = document if "anchors" in task.head_args else kept
     return {**document, "head": [*layers, [last[0], 1, task.head, list(task.head_args)]]}
 
 

@@ -36,6 +36,7 @@ class Task:
         head: the name of its head in model YAMLs.
         model: the model YAML of a training that names none, from the project's folder.
         head_args: the args of its head in a model YAML that is made for it.
+        takes_levels: its head takes the maps of several levels, as detectors have them.
         fitness: the weights of the figures, by the names of `Head.figure_names`, whose sum decides
             which weights, and which hyper-parameters, are best.
         refused: fields of any configuration that mean nothing to it, and the uses "audit" and
@@ -52,6 +53,7 @@ class Task:
     head: str
     model: str = ""
     head_args: tuple[Any, ...] = ("nc",)
+    takes_levels: bool = True
     fitness: Mapping[str, float] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=lambda: {"audit": NO_AUDIT})
     refused_by_val: Mapping[str, str] = field(default_factory=lambda: NO_FILES)
@@ -92,7 +94,7 @@ ANCHOR_FREE = Task(
     name="detect-anchor-free",
     head="DetectAnchorFree",
     model="models/yolov5su.yaml",
-    fitness=DETECTION.fitness,
+    fitness={"mAP_0.5:0.95": 1.0},
     refused={
         "autobalance": "the loss of an anchor-free model has no objectness to weigh by level",
         "no_auto_anchor": "an anchor-free model has no anchors",
@@ -121,6 +123,7 @@ CLASSIFICATION = Task(
     name="classify",
     head="Classify",
     model="models/yolov5s-cls.yaml",
+    takes_levels=False,
     fitness={"accuracy_top1": 1.0},
     refused={
         "quad": "four images would have one class",
