@@ -57,10 +57,10 @@ help:
 	@echo 'PYTHON=/path/to/python3.12     with any target: the Python for .venv/torch'
 
 setup:
-	@$(PYTHON) -m utils.setup.environments $(BACKEND)
+	@$(PYTHON) -m duet.utils.setup.environments $(BACKEND)
 
 demo:
-	@$(PYTHON) -m utils.setup.environments $(DEMO_BACKEND)
+	@$(PYTHON) -m duet.utils.setup.environments $(DEMO_BACKEND)
 	@.venv/$(DEMO_BACKEND)/bin/python train.py --backend $(DEMO_BACKEND) \
 		$(DEMO_common) $(DEMO_$(DEMO_BACKEND))
 
@@ -69,16 +69,16 @@ detect:
 	if [ -z "$$weights" ]; then \
 		echo 'error: there are no weights of a demo: run `make demo` first' >&2; exit 2; \
 	fi; \
-	$(PYTHON) -m utils.setup.environments $(DEMO_BACKEND) && \
+	$(PYTHON) -m duet.utils.setup.environments $(DEMO_BACKEND) && \
 	.venv/$(DEMO_BACKEND)/bin/python detect.py --backend $(DEMO_BACKEND) --weights "$$weights" \
 		--img $(DEMO_IMG_$(DEMO_BACKEND))
 
 compare:
-	@$(PYTHON) -m utils.setup.environments
+	@$(PYTHON) -m duet.utils.setup.environments
 	@.venv/torch/bin/python compare.py $(COMPARE) $(COMPARE_ARGS)
 
 check:
-	@$(PYTHON) -m utils.setup.environments $(sort torch $(DEMO_BACKEND))
+	@$(PYTHON) -m duet.utils.setup.environments $(sort torch $(DEMO_BACKEND))
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint check-first check-second
 
 check-first:
@@ -88,7 +88,7 @@ check-second:
 	@$(CHECK) $(CHECK_SECOND)
 
 test:
-	@$(PYTHON) -m utils.setup.environments
+	@$(PYTHON) -m duet.utils.setup.environments
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going suites
 
 suites: $(SUITES)
@@ -101,30 +101,30 @@ suite-%:
 		| tee .venv/$*-tests.log | awk '{ print "$*: " $$0; fflush() }'
 
 fuzz:
-	@$(PYTHON) -m utils.setup.environments $(DEMO_BACKEND)
+	@$(PYTHON) -m duet.utils.setup.environments $(DEMO_BACKEND)
 	@YOLO_BACKEND=$(DEMO_BACKEND) .venv/$(DEMO_BACKEND)/bin/python -m tests.fuzz $(FUZZ_ARGS)
 
 lint:
-	@$(PYTHON) -m utils.setup.environments torch
+	@$(PYTHON) -m duet.utils.setup.environments torch
 	@.venv/torch/bin/ruff check .
 	@.venv/torch/bin/ruff format --check --quiet .
 	@.venv/torch/bin/mypy
 
 bench:
-	@$(PYTHON) -m utils.setup.environments $(DEMO_BACKEND)
+	@$(PYTHON) -m duet.utils.setup.environments $(DEMO_BACKEND)
 	@.venv/$(DEMO_BACKEND)/bin/python -m benchmarks --backend $(DEMO_BACKEND) --device cpu
 
 bench-gpu:
-	@$(PYTHON) -m utils.setup.environments $(DEMO_BACKEND)
+	@$(PYTHON) -m duet.utils.setup.environments $(DEMO_BACKEND)
 	@.venv/$(DEMO_BACKEND)/bin/python -m benchmarks --backend $(DEMO_BACKEND) --device 0 \
 		--output runs/bench-gpu --minutes $(MINUTES)
 
 docs:
-	@$(PYTHON) -m utils.setup.environments docs
+	@$(PYTHON) -m duet.utils.setup.environments docs
 	@$(MKDOCS) build --strict
 
 docs-serve:
-	@$(PYTHON) -m utils.setup.environments docs
+	@$(PYTHON) -m duet.utils.setup.environments docs
 	@$(MKDOCS) serve
 
 clean:

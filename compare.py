@@ -6,7 +6,7 @@ compare.json, compare.md, compare.html. docs/en/compare.md explains every figure
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
@@ -18,19 +18,19 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from utils.atomic_files import remove_unfinished
-from utils.comparison import document as documents
-from utils.comparison.load import describe_machine, load_average, require_same_machine
-from utils.comparison.plan import PLAIN, Cell, turns
-from utils.comparison.report import head, read_document, run_lines, write_reports
-from utils.comparison.runs import carry_out, load_record, refusal_of
-from utils.comparison.settings import Settings, parse_flags
-from utils.comparison.statistics import Document
-from utils.errors import UserError
-from utils.processes.command import run_command
-from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
-from utils.run_folder import RunLock, create_run_folder
-from utils.text import say
+from duet.utils.atomic_files import remove_unfinished
+from duet.utils.comparison import document as documents
+from duet.utils.comparison.load import describe_machine, load_average, require_same_machine
+from duet.utils.comparison.plan import PLAIN, Cell, turns
+from duet.utils.comparison.report import head, read_document, run_lines, write_reports
+from duet.utils.comparison.runs import carry_out, load_record, refusal_of
+from duet.utils.comparison.settings import Settings, parse_flags
+from duet.utils.comparison.statistics import Document
+from duet.utils.errors import UserError
+from duet.utils.processes.command import run_command
+from duet.utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
+from duet.utils.run_folder import RunLock, create_run_folder
+from duet.utils.text import say
 
 
 def main() -> None:

@@ -5,25 +5,26 @@ python detect.py --weights runs/train/exp/weights/best.safetensors --source imag
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import sys
 
-import backend
-from backend.devices import check_device
-from backend.select import choose
-from utils.data.sources.class_folders import ClassFolders
-from utils.data.sources.dataset import BUILT_INS, load_dataset
-from utils.detect.config import parse_detect_flags
-from utils.detect.media.finding import are_several, find_sources
-from utils.detect.pipeline.report import require_window
-from utils.processes.command import run_command
-from utils.processes.exit_status import EXIT_FAILED
-from utils.processes.interrupt import ending_at_termination
-from utils.weights.detecting import load_all_to_detect
+from duet.backend.devices import check_device
+from duet.backend.select import choose
+from duet.utils.data.sources.class_folders import ClassFolders
+from duet.utils.data.sources.dataset import BUILT_INS, load_dataset
+from duet.utils.detect.config import parse_detect_flags
+from duet.utils.detect.media.finding import are_several, find_sources
+from duet.utils.detect.pipeline.report import require_window
+from duet.utils.processes.command import run_command
+from duet.utils.processes.exit_status import EXIT_FAILED
+from duet.utils.processes.interrupt import ending_at_termination
+from duet.utils.weights.detecting import load_all_to_detect
+
+from duet import backend
 
 
 def main() -> None:
@@ -35,7 +36,7 @@ def main() -> None:
     backend.use(config.backend)
     several = are_several(sources, config.tiling)
     weights = load_all_to_detect(config.weights, config.runtime, several)
-    from models.detection.job import run_detection
+    from duet.models.detection.job import run_detection
 
     with ending_at_termination():
         num_broken = run_detection(config, sources, weights)

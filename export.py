@@ -5,23 +5,24 @@ python export.py --weights runs/train/exp/weights/best.safetensors --include onn
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import sys
 
-import backend
-from backend.devices import check_device
-from backend.select import choose
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.export.config import parse_export_flags
-from utils.export.formats import check_export
-from utils.processes.command import run_command
-from utils.processes.exit_status import EXIT_FAILED
-from utils.weights.load import load_weights
+from duet.backend.devices import check_device
+from duet.backend.select import choose
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.export.config import parse_export_flags
+from duet.utils.export.formats import check_export
+from duet.utils.processes.command import run_command
+from duet.utils.processes.exit_status import EXIT_FAILED
+from duet.utils.weights.load import load_weights
+
+from duet import backend
 
 
 def main() -> None:
@@ -32,8 +33,8 @@ def main() -> None:
     data = load_dataset(config.data, splits=("val",)) if config.data else None
     samples = load_split(data, "val") if data else None
     backend.use(config.backend)
-    from models.export.dataset import Dataset
-    from models.export.job import run_export
+    from duet.models.export.dataset import Dataset
+    from duet.models.export.job import run_export
 
     found = None
     if data and samples:

@@ -5,10 +5,11 @@ FOLDER is the folder of this file. Nothing is downloaded.
 
 from __future__ import annotations
 
+from duet.utils import errors
+from duet.utils.processes.start import PACKAGES
+from duet.utils.project import PROJECT
+
 import duet
-from utils import errors
-from utils.processes.start import PACKAGES
-from utils.project import PROJECT
 
 dependencies = list(PACKAGES)  # torch.hub names those that are missing
 
@@ -22,7 +23,7 @@ def custom(path: str, device: str | int | None = None, backend: str | None = Non
         backend: "torch", "oneflow" or "onnx"; None for the order of choice that the README gives.
     """
     weights = duet.begin([path], backend, _device_name(device))
-    from models.detection.hub import HubModel
+    from duet.models.detection.hub import HubModel
 
     return HubModel(weights, _device_name(device))
 
@@ -72,7 +73,7 @@ def _named(
     if path is None and pretrained:
         path = _stored(name)
     weights = duet.begin([path] if path else [], backend, _device_name(device))
-    from models.detection.hub import HubModel, random_weights
+    from duet.models.detection.hub import HubModel, random_weights
 
     model = HubModel(weights or [random_weights(name, classes or 80)], _device_name(device))
     if classes not in (None, len(model.names)):

@@ -5,34 +5,47 @@ python train.py --data mydata.yaml --weights yolov5n.pt --img 640 --epochs 100
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import logging
 
-import backend
-from backend.devices import check_device
-from backend.select import choose
-from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
-from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
-from utils.data.augment.transforms import require_transforms
-from utils.processes.command import run_command
-from utils.processes.cores import bind_numa
-from utils.processes.launch import launch
-from utils.processes.ranks import joined
-from utils.processes.suspend import StopRequests, listening
-from utils.processes.world import ALONE, World
-from utils.report.events import check_loggers
-from utils.run_folder import RunLock
-from utils.state.job import Job, Session, check_inputs, read_data, require_equal_data, train_loader
-from utils.state.resume import ResumePoint, find_resume_point, require_same_point, resumed_config
-from utils.tasks.find import complete_flags, find_task, task_of_flags, without_effect
-from utils.weights.load import load_weights, stored_model
-from utils.wings import require_wing
+from duet.backend.devices import check_device
+from duet.backend.select import choose
+from duet.utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
+from duet.utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
+from duet.utils.data.augment.transforms import require_transforms
+from duet.utils.processes.command import run_command
+from duet.utils.processes.cores import bind_numa
+from duet.utils.processes.launch import launch
+from duet.utils.processes.ranks import joined
+from duet.utils.processes.suspend import StopRequests, listening
+from duet.utils.processes.world import ALONE, World
+from duet.utils.report.events import check_loggers
+from duet.utils.run_folder import RunLock
+from duet.utils.state.job import (
+    Job,
+    Session,
+    check_inputs,
+    read_data,
+    require_equal_data,
+    train_loader,
+)
+from duet.utils.state.resume import (
+    ResumePoint,
+    find_resume_point,
+    require_same_point,
+    resumed_config,
+)
+from duet.utils.tasks.find import complete_flags, find_task, task_of_flags, without_effect
+from duet.utils.weights.load import load_weights, stored_model
+from duet.utils.wings import require_wing
 
-WINGS = ("utils.evolution.search",)  # modules whose `evolve` searches hyper-parameters
+from duet import backend
+
+WINGS = ("duet.utils.evolution.search",)  # modules whose `evolve` searches hyper-parameters
 
 log = logging.getLogger("train")
 
@@ -91,14 +104,14 @@ def run(
         if config.batch_size == AUTO_BATCH:
             backend.use(config.backend)
             stop.take_signals()
-            from models.training.batch_size import with_batch_size
+            from duet.models.training.batch_size import with_batch_size
 
             job = with_batch_size(job)
         with train_loader(job) as loader:
             loader.start()  # its processes start up while the framework is imported
             backend.use(config.backend)
             stop.take_signals()
-            from models.training.job import run_job
+            from duet.models.training.job import run_job
 
             run_job(job, loader)
 

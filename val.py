@@ -5,26 +5,27 @@ python val.py --weights runs/train/exp/weights/best.safetensors --data mydata.ya
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import logging
 
-import backend
-from backend.devices import check_device
-from backend.select import choose
-from utils.cli.val_config import ValConfig, parse_val_flags
-from utils.data.sources.coco_annotations import own_annotations
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.processes.command import run_command
-from utils.processes.cores import bind_numa
-from utils.processes.launch import launch
-from utils.processes.ranks import joined
-from utils.processes.world import World
-from utils.weights.detecting import load_to_detect
+from duet.backend.devices import check_device
+from duet.backend.select import choose
+from duet.utils.cli.val_config import ValConfig, parse_val_flags
+from duet.utils.data.sources.coco_annotations import own_annotations
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.processes.command import run_command
+from duet.utils.processes.cores import bind_numa
+from duet.utils.processes.launch import launch
+from duet.utils.processes.ranks import joined
+from duet.utils.processes.world import World
+from duet.utils.weights.detecting import load_to_detect
+
+from duet import backend
 
 log = logging.getLogger("val")
 
@@ -50,7 +51,7 @@ def run(config: ValConfig, world: World) -> None:
     samples = load_split(dataset, config.split, world, config.max_pixels)
     backend.use(config.backend)
     weights = [load_to_detect(path, config.runtime) for path in config.weights]
-    from models.evaluation.validation import run_validation
+    from duet.models.evaluation.validation import run_validation
 
     own = own_annotations(dataset, config.split)
     run_validation(config, dataset.class_names, samples, weights, world, own, dataset.is_of_folders)

@@ -1,4 +1,4 @@
-"""The names that all code imports: `from backend import ops, nn, optim, autograd`, and more.
+"""The names that all code imports: `from duet.backend import ops, nn, optim, autograd`, and more.
 
 Each name is a namespace that finds its functions in the backend in use. Importing this package
 imports no framework and chooses none: `backend.use(name)` does, before the first look-up. A class
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from backend.select import BackendError, Namespace, use
+from duet.backend.select import BackendError, Namespace, use
 
 if TYPE_CHECKING:
-    from backend import contract
-    from backend.contract import NN as nn
+    from duet.backend import contract
+    from duet.backend.contract import NN as nn
 else:
     nn = Namespace("nn")
 

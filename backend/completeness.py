@@ -8,9 +8,8 @@ import inspect
 from typing import Any
 
 import numpy as np
-
-from backend import contract, select
-from backend.contract import inference, training
+from duet.backend import contract, select
+from duet.backend.contract import inference, training
 
 
 def missing(name: str) -> list[str]:
@@ -21,7 +20,7 @@ def missing(name: str) -> list[str]:
     select.use(name)
     trains = select.FRAMEWORKS[name].trains
     modules = (training if trains else inference).MODULES
-    paths = {module: f"backend.{name}.{module}" for module in modules}
+    paths = {module: f"duet.backend.{name}.{module}" for module in modules}
     # None where there is no such file.
     found: dict[str, Any] = {
         module: importlib.import_module(path) if importlib.util.find_spec(path) else None

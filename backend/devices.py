@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from backend.checks import CPU
-from backend.processes import this_process
-from backend.select import FRAMEWORKS, BackendError
+from duet.backend.checks import CPU
+from duet.backend.processes import this_process
+from duet.backend.select import FRAMEWORKS, BackendError
 
 # The driver's library, by which every framework reaches an NVIDIA GPU; and AMD's device.
 NVIDIA_DRIVER, AMD_DRIVER = "libcuda.so.1", Path("/dev/kfd")

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from backend import checks
-from backend.contract import Stage
+from duet.backend import checks
+from duet.backend.contract import Stage
 
 GATHERED_DTYPES = ("float32", "float64", "int64", "uint8")
 BETA2 = 0.999

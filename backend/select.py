@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
-from backend.cores import choose_threads
-from backend.launchers import LAUNCHERS, backend_of_launcher
+from duet.backend.cores import choose_threads
+from duet.backend.launchers import LAUNCHERS, backend_of_launcher
 
 ENVIRONMENT_VARIABLE = "YOLO_BACKEND"
 
@@ -79,7 +79,7 @@ class Namespace:
                 f"{asked} was looked up before a backend was chosen: call backend.use(name) "
                 "first, as train.py does"
             )
-        found = _public_names(f"backend.{_bound}.{self._module}")
+        found = _public_names(f"duet.backend.{_bound}.{self._module}")
         self.__dict__.update(found)
         if name in found:
             return found[name]
@@ -211,7 +211,7 @@ def _import_backend(name: str) -> None:
     captured: list[str] = []
     try:
         with _interrupted_later(), _stderr_captured(captured):
-            importlib.import_module(f"backend.{name}")
+            importlib.import_module(f"duet.backend.{name}")
     except Exception as error:
         raise BackendError(
             f"backend {name!r} is installed but cannot be imported: {error}\n"

@@ -10,7 +10,7 @@ run all the same. The exit code is 1 if a job failed.
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
@@ -26,17 +26,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-import backend
-from backend.checks import CPU
-from backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
+from duet.backend.checks import CPU
+from duet.backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.cli.flags import new_parser
+from duet.utils.comparison.load import gpus, load_average
+from duet.utils.comparison.runner import end_all_but, own_processes
+from duet.utils.errors import UserError
+from duet.utils.processes.command import run_command
+
 from benchmarks.report import RUN, read_scripts, write_report
 from benchmarks.side_by_side import host
-from utils.atomic_files import atomic_text_file
-from utils.cli.flags import new_parser
-from utils.comparison.load import gpus, load_average
-from utils.comparison.runner import end_all_but, own_processes
-from utils.errors import UserError
-from utils.processes.command import run_command
+from duet import backend
 
 # The jobs with their flags, those that take longest last. The goal of `detect` is for 640 px.
 ON_CPU: Mapping[str, Sequence[str]] = {

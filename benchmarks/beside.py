@@ -24,17 +24,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from backend.select import FRAMEWORKS
-from utils.atomic_files import atomic_text_file
-from utils.cli.flags import from_one, new_parser
-from utils.comparison.document import flatten
-from utils.comparison.load import LoadWatch, children_seconds, describe_machine, disturbs
-from utils.comparison.plan import Cell, Turn
-from utils.comparison.report import run_lines
-from utils.comparison.runner import run_process
-from utils.comparison.runs import describe_run
-from utils.comparison.settings import find_pythons
-from utils.comparison.statistics import (
+from duet.backend.select import FRAMEWORKS
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.cli.flags import from_one, new_parser
+from duet.utils.comparison.document import flatten
+from duet.utils.comparison.load import LoadWatch, children_seconds, describe_machine, disturbs
+from duet.utils.comparison.plan import Cell, Turn
+from duet.utils.comparison.report import run_lines
+from duet.utils.comparison.runner import run_process
+from duet.utils.comparison.runs import describe_run
+from duet.utils.comparison.settings import find_pythons
+from duet.utils.comparison.statistics import (
     Document,
     epoch_ratios,
     number,
@@ -42,14 +42,14 @@ from utils.comparison.statistics import (
     spread,
     verdict,
 )
-from utils.errors import UserError
-from utils.json_files import read_json
-from utils.processes.command import run_command
-from utils.processes.exit_status import EXIT_FAILED
-from utils.project import PROJECT, from_here
-from utils.regular_files import MAX_BYTES, open_regular, read_bytes
-from utils.text import count
-from utils.yaml_files import parse_yaml
+from duet.utils.errors import UserError
+from duet.utils.json_files import read_json
+from duet.utils.processes.command import run_command
+from duet.utils.processes.exit_status import EXIT_FAILED
+from duet.utils.project import PROJECT, from_here
+from duet.utils.regular_files import MAX_BYTES, open_regular, read_bytes
+from duet.utils.text import count
+from duet.utils.yaml_files import parse_yaml
 
 OPTIONS = {  # by their names in opt.yaml: ours, and YOLOv5's
     "image_size": "image size",

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from duet.backend import autograd, fused, ops
+from duet.backend.contract import Tensor
+from duet.utils.processes.command import run_command
 
-from backend import autograd, fused, ops
-from backend.contract import Tensor
 from benchmarks.side_by_side import Run, choose_device, finish, keep, new_parser, time_in_turns
-from utils.processes.command import run_command
 
 TOLERANCE = 1e-4  # of the largest entry; float32 arithmetic in another order makes 1e-6
 
@@ -29,7 +29,7 @@ def draw_boxes(random: np.random.Generator, count: int) -> np.ndarray:
 
 def candidates(levels: Sequence[int], device: str) -> dict[str, Run]:
     """Return the ways to compute the CIoU of so many boxes per level, and its gradient."""
-    from models.heads.anchor.boxes import complete_iou
+    from duet.models.heads.anchor.boxes import complete_iou
 
     random = np.random.Generator(np.random.Philox(0))
     pairs = [(draw_boxes(random, count), draw_boxes(random, count)) for count in levels]

@@ -20,23 +20,23 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from duet.backend import autograd, nn
+from duet.utils.cli.flags import from_one
+from duet.utils.data.sources.dataset import BUILT_IN, load_dataset
+from duet.utils.detect.config import DetectConfig
+from duet.utils.detect.media.finding import find_sources
+from duet.utils.detect.media.source import Source
+from duet.utils.detect.pipeline.background import StageSeconds
+from duet.utils.detect.pipeline.reading import Reader
+from duet.utils.detect.results.run_files import RunFiles
+from duet.utils.processes.command import run_command
+from duet.utils.text import count
+from duet.utils.weights.checkpoint import Checkpoint, Header
+from duet.utils.weights.load import load_weights
 
-import backend
-from backend import autograd, nn
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
 from detect import place_of
-from utils.cli.flags import from_one
-from utils.data.sources.dataset import BUILT_IN, load_dataset
-from utils.detect.config import DetectConfig
-from utils.detect.media.finding import find_sources
-from utils.detect.media.source import Source
-from utils.detect.pipeline.background import StageSeconds
-from utils.detect.pipeline.reading import Reader
-from utils.detect.results.run_files import RunFiles
-from utils.processes.command import run_command
-from utils.text import count
-from utils.weights.checkpoint import Checkpoint, Header
-from utils.weights.load import load_weights
+from duet import backend
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Detected:
 
     def batches(self) -> list[Any]:
         """Return what the network takes, as tensors."""
-        from models.inputs import images_to_tensor
+        from duet.models.inputs import images_to_tensor
 
         tensors, size = [], self.config.batch_size
         with Reader(self.detector.views, size, 1, StageSeconds()) as reader:
@@ -69,7 +69,7 @@ class Detected:
             backend.device.synchronize(self.detector.device)
 
     def in_lanes(self, tensors: Sequence[Any]) -> None:
-        from models.detection.pipeline import Lanes
+        from duet.models.detection.pipeline import Lanes
 
         with Lanes(self.detector.lanes) as lanes:
             for done in [lanes.submit(self.forward, tensor) for tensor in tensors]:
@@ -85,7 +85,7 @@ class Detected:
                 self._detect(files)
 
     def _detect(self, files: RunFiles | None) -> None:
-        from models.detection.pipeline import Pipeline
+        from duet.models.detection.pipeline import Pipeline
 
         size = self.config.batch_size
         pipeline = Pipeline(self.detector, self.class_names, files, lambda done: None, size)
@@ -95,8 +95,8 @@ class Detected:
 
 def build(flags: argparse.Namespace, device: str) -> Detected:
     """Return what is measured, with the flags of detect.py."""
-    from models.detection.settings import make_detector
-    from models.inference.predictor import class_names_of
+    from duet.models.detection.settings import make_detector
+    from duet.models.inference.predictor import class_names_of
 
     config = DetectConfig(
         weights=(flags.weights or flags.cfg,),
@@ -114,8 +114,8 @@ def build(flags: argparse.Namespace, device: str) -> Detected:
 
 def untrained(cfg: str) -> Checkpoint:
     """Return drawn weights for a model YAML, of the classes of the built-in dataset."""
-    from models.detector import Detector
-    from models.graph import read_model_yaml
+    from duet.models.detector import Detector
+    from duet.models.graph import read_model_yaml
 
     names = load_dataset(BUILT_IN, splits=()).class_names
     model = Detector(read_model_yaml(cfg, len(names)))

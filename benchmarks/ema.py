@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from duet.backend import autograd, nn, ops
+from duet.utils.processes.command import run_command
 
-from backend import autograd, nn, ops
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
-from utils.processes.command import run_command
 
 TOLERANCE = 1e-5  # rounding of a few updates of float32 values up to 10
 
@@ -43,9 +43,9 @@ def loop(ema: Any, model: Any, decay: Callable[[int], float]) -> Run:
 
 def build_candidates(cfg: Path, device: str) -> tuple[dict[str, Run], dict[str, Any]]:
     """Return the updates, and the EMA that each changes."""
-    from models.detector import Detector
-    from models.graph import read_model_yaml
-    from models.training.ema import ModelEMA, decay_after
+    from duet.models.detector import Detector
+    from duet.models.graph import read_model_yaml
+    from duet.models.training.ema import ModelEMA, decay_after
 
     models = [Detector(read_model_yaml(cfg, 80)) for _ in range(3)]
     for model in models:

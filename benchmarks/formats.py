@@ -25,25 +25,25 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from duet.backend import autograd, ops
+from duet.backend.checks import CPU
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.cli.flags import from_one
+from duet.utils.data.loading.loader import ValLoader
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.splits import load_split
+from duet.utils.errors import UserError
+from duet.utils.export.config import ExportConfig
+from duet.utils.export.formats import FORMATS, Format, exported_path, size_of
+from duet.utils.export.opening import open_runtime
+from duet.utils.optional import import_optional
+from duet.utils.processes.command import run_command
+from duet.utils.text import count
+from duet.utils.weights.load import load_weights
 
-import backend
-from backend import autograd, ops
-from backend.checks import CPU
 from benchmarks.side_by_side import Timing, choose_device, machine, new_parser, time_in_turns
-from utils.atomic_files import atomic_text_file
-from utils.cli.flags import from_one
-from utils.data.loading.loader import ValLoader
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.samples import Sample
-from utils.data.sources.splits import load_split
-from utils.errors import UserError
-from utils.export.config import ExportConfig
-from utils.export.formats import FORMATS, Format, exported_path, size_of
-from utils.export.opening import open_runtime
-from utils.optional import import_optional
-from utils.processes.command import run_command
-from utils.text import count
-from utils.weights.load import load_weights
+from duet import backend
 
 PRECISIONS: dict[str, dict[str, Any]] = {
     "float32": {},
@@ -79,7 +79,7 @@ class Measured:
     """The model, the images, and what is known of each candidate."""
 
     def __init__(self, flags: argparse.Namespace, weights: Any) -> None:
-        from models.inference.predictor import make_predictor
+        from duet.models.inference.predictor import make_predictor
 
         self.flags = flags
         dataset = load_dataset(flags.data, splits=("val",))
@@ -101,7 +101,7 @@ class Measured:
 
     def predictor(self, candidate: Candidate, threads: int | None = None) -> Any:
         """Return what predicts for a candidate, with a number of threads."""
-        from models.export.exported import ExportedPredictor
+        from duet.models.export.exported import ExportedPredictor
 
         if candidate.path is None:
             return self.model
@@ -118,7 +118,7 @@ class Measured:
 
     def scores(self, predictor: Any) -> tuple[float, float]:
         """Return mAP50 and mAP50-95 over the split."""
-        from models.evaluation.evaluate import evaluate
+        from duet.models.evaluation.evaluate import evaluate
 
         with self.loader() as loader:
             found = evaluate(predictor, loader, self.samples, self.class_names, CPU)
@@ -172,8 +172,8 @@ def runs_here(row: Format) -> bool:
 
 def export_one(flags: argparse.Namespace, row: Format, precision: str, folder: Path) -> Path:
     """Export the weights into a folder; return the file, or folder, that was written."""
-    from models.export.dataset import Dataset
-    from models.export.job import run_export
+    from duet.models.export.dataset import Dataset
+    from duet.models.export.job import run_export
 
     folder.mkdir()
     weights = folder / Path(flags.weights).name

@@ -21,24 +21,24 @@ from tempfile import TemporaryDirectory
 
 import cv2
 import numpy as np
+from duet.utils.cli.flags import from_one
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.data.loading.batch import Batch
+from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, fill_images
+from duet.utils.data.loading.image_cache import create_cache
+from duet.utils.data.loading.order import BatchRecipe, Epoch
+from duet.utils.data.randomness import sample_generator
+from duet.utils.data.shapes.scene import draw_scene
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.labels import scan_samples
+from duet.utils.data.sources.samples import Sample, table_of
+from duet.utils.data.sources.splits import images_of
+from duet.utils.processes.command import run_command
+from duet.utils.processes.host_memory import keep_freed_images
+from duet.utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
 
 from benchmarks.paste_and_warp import plain_item
 from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
-from utils.cli.flags import from_one
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.loading.batch import Batch
-from utils.data.loading.batches import TrainBatches, TrainRecipe, fill_images
-from utils.data.loading.image_cache import create_cache
-from utils.data.loading.order import BatchRecipe, Epoch
-from utils.data.randomness import sample_generator
-from utils.data.shapes.scene import draw_scene
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.labels import scan_samples
-from utils.data.sources.samples import Sample, table_of
-from utils.data.sources.splits import images_of
-from utils.processes.command import run_command
-from utils.processes.host_memory import keep_freed_images
-from utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
 
 DRAWN_SIZE = (480, 640)
 # Decoding takes as long as there is data. With grain of this standard deviation a JPEG has 160 KB

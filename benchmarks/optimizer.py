@@ -14,11 +14,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from duet.backend import autograd, multi_tensor, nn, ops, optim
+from duet.utils.cli.recipe_config import OPTIMIZERS
+from duet.utils.processes.command import run_command
 
-from backend import autograd, multi_tensor, nn, ops, optim
 from benchmarks.side_by_side import Run, choose_device, finish, keep, new_parser, time_in_turns
-from utils.cli.recipe_config import OPTIMIZERS
-from utils.processes.command import run_command
 
 RATES, MOMENTUM, DECAY = (1e-4, 1e-4, 1e-4), 0.937, 5e-4
 TOLERANCE = 1e-5  # rounding of three steps; that of Adam is the largest, 1e-3 of a step of 1e-4
@@ -26,8 +26,8 @@ TOLERANCE = 1e-5  # rounding of three steps; that of Adam is the largest, 1e-3 o
 
 def build_model(cfg: Path, device: str) -> Any:
     """Build a model with a gradient for every weight."""
-    from models.detector import Detector
-    from models.graph import read_model_yaml
+    from duet.models.detector import Detector
+    from duet.models.graph import read_model_yaml
 
     model = Detector(read_model_yaml(cfg, 80))
     model.initialize(0)
@@ -49,8 +49,8 @@ def build_model(cfg: Path, device: str) -> Any:
 
 def build_candidates(name: str, cfg: Path, device: str) -> dict[str, Run]:
     """Return the step of each, after a check that three steps give the same weights."""
-    from models.training.optimizer import parameter_groups
-    from models.training.updates import backpropagate
+    from duet.models.training.optimizer import parameter_groups
+    from duet.models.training.updates import backpropagate
 
     runs, weights = {}, []
     # Of one pass: a GPU may add up another one in another order. And given before each step, since

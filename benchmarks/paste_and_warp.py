@@ -11,18 +11,23 @@ from collections.abc import Sequence
 
 import cv2
 import numpy as np
-
-from utils.data.augment.canvas import NUM_TILES, NUM_TILES_OF_NINE, warp_objects
-from utils.data.augment.copy_paste import CopyPaste, choose_copies, choose_objects, mirror, paste
-from utils.data.augment.geometry import Warp, warp_polygons
-from utils.data.augment.sample import Augmentation, Scene, draw_augmentation, finish
-from utils.data.image.decoding import LabelledImage, join_objects, letterbox_labelled
-from utils.data.image.letterbox import FILL, fit_long_side, resize
-from utils.data.loading.reading import decode, objects_of
-from utils.data.randomness import sample_generator
-from utils.data.sources.samples import Sample
-from utils.polygons import join_polygons
-from utils.strengths import AugmentConfig
+from duet.utils.data.augment.canvas import NUM_TILES, NUM_TILES_OF_NINE, warp_objects
+from duet.utils.data.augment.copy_paste import (
+    CopyPaste,
+    choose_copies,
+    choose_objects,
+    mirror,
+    paste,
+)
+from duet.utils.data.augment.geometry import Warp, warp_polygons
+from duet.utils.data.augment.sample import Augmentation, Scene, draw_augmentation, finish
+from duet.utils.data.image.decoding import LabelledImage, join_objects, letterbox_labelled
+from duet.utils.data.image.letterbox import FILL, fit_long_side, resize
+from duet.utils.data.loading.reading import decode, objects_of
+from duet.utils.data.randomness import sample_generator
+from duet.utils.data.sources.samples import Sample
+from duet.utils.polygons import join_polygons
+from duet.utils.strengths import AugmentConfig
 
 _MIDDLE, _BEFORE = 0, -1
 # Which edges of nine images lie against which edge of the middle one, or of the one before.

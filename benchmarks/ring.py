@@ -22,16 +22,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from duet.backend import dist, ops
+from duet.backend.checks import CPU
+from duet.backend.processes import this_process
+from duet.backend.select import FRAMEWORKS, choose
+from duet.utils.cli.flags import from_one, new_parser
+from duet.utils.processes import watchdog
+from duet.utils.processes.command import run_command
+from duet.utils.processes.local_ranks import run_ranks
 
-import backend
-from backend import dist, ops
-from backend.checks import CPU
-from backend.processes import this_process
-from backend.select import FRAMEWORKS, choose
-from utils.cli.flags import from_one, new_parser
-from utils.processes import watchdog
-from utils.processes.command import run_command
-from utils.processes.local_ranks import run_ranks
+from duet import backend
 
 FLOAT = 4  # bytes
 LIMIT_SECONDS = 60.0

@@ -26,17 +26,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from duet.utils.cli.flags import from_one
+from duet.utils.comparison.load import LoadWatch
+from duet.utils.detect.config import DetectConfig
+from duet.utils.detect.media.finding import find_sources
+from duet.utils.errors import WorkerError
+from duet.utils.processes.command import run_command
+from duet.utils.text import count
 
 import duet
 from benchmarks.side_by_side import choose_device, finish, new_parser, rows_of
 from detect import place_of
-from utils.cli.flags import from_one
-from utils.comparison.load import LoadWatch
-from utils.detect.config import DetectConfig
-from utils.detect.media.finding import find_sources
-from utils.errors import WorkerError
-from utils.processes.command import run_command
-from utils.text import count
 
 CLOSED = 12  # requests at once of a client that waits for answers: they keep four cores busy
 OPEN = 160  # those of one that does not: more than a server holds
@@ -113,7 +113,7 @@ def ask(port: int, images: Sequence[bytes], seconds: float, rate: float = 0) -> 
 @contextlib.contextmanager
 def running(flags: argparse.Namespace) -> Iterator[int]:
     """Run a server in the block; yield its port."""
-    line = [sys.executable, "-m", "utils.serve", "--port", "0", "--weights", flags.weights]
+    line = [sys.executable, "-m", "duet.utils.serve", "--port", "0", "--weights", flags.weights]
     line += ["--img", str(flags.img), "--device", flags.device]
     process = subprocess.Popen(line, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

@@ -25,9 +25,15 @@ from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import NamedTuple
 
-import backend
-from backend import amp, autograd
-from backend.checks import CPU
+from duet.backend import amp, autograd
+from duet.backend.checks import CPU
+from duet.utils.cli.flags import from_one
+from duet.utils.comparison.load import LoadWatch
+from duet.utils.comparison.statistics import number
+from duet.utils.processes.command import run_command
+from duet.utils.processes.host_memory import keep_freed_memory
+from duet.utils.report.stage_timer import StageTimer
+
 from benchmarks.side_by_side import (
     NotMeasuredError,
     Run,
@@ -38,12 +44,7 @@ from benchmarks.side_by_side import (
     write_json,
 )
 from benchmarks.train_step import Candidate, draw_batch, start, stepping
-from utils.cli.flags import from_one
-from utils.comparison.load import LoadWatch
-from utils.comparison.statistics import number
-from utils.processes.command import run_command
-from utils.processes.host_memory import keep_freed_memory
-from utils.report.stage_timer import StageTimer
+from duet import backend
 
 FAST = ("--bbox_iou_optim", "--multi_tensor_optimizer")
 PRECISIONS = {"float32": "off", "bfloat16": "bf16"}  # and train.py's --amp
@@ -79,7 +80,7 @@ def build_step(cell: Cell, device: str) -> Run:
     problem = autograd.compile_problem(device) if cell.execution == "compiled" else None
     if problem is not None:
         raise NotMeasuredError(f"not compiled: {problem}")
-    from models.training.step import train_step
+    from duet.models.training.step import train_step
 
     flags = (*FAST, "--amp", PRECISIONS[cell.precision], *EXECUTIONS[cell.execution])
     cfg = Path(cell.model if "." in cell.model else f"models/yolov5{cell.model}.yaml")

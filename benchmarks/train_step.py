@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from duet.backend import amp, autograd, device, ops
+from duet.backend.checks import CPU
+from duet.utils.cli.flags import from_one
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.data.loading.batch import Batch, Targets
+from duet.utils.processes.command import run_command
+from duet.utils.processes.host_memory import keep_freed_memory
+from duet.utils.report.stage_timer import STAGES, StageTimer
 
-from backend import amp, autograd, device, ops
-from backend.checks import CPU
 from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
-from utils.cli.flags import from_one
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import parse_train_flags
-from utils.data.loading.batch import Batch, Targets
-from utils.processes.command import run_command
-from utils.processes.host_memory import keep_freed_memory
-from utils.report.stage_timer import STAGES, StageTimer
 
 # Of COCO: 7 objects an image, four images a mosaic, of which about half remain inside.
 TARGETS_AN_IMAGE = 14
@@ -96,9 +96,9 @@ def draw_batch(num_images: int, side: int, num_classes: int) -> Batch:
 
 def start(name: str, candidate: Candidate, flags: argparse.Namespace, chosen: str) -> Any:
     """Build a new state of train.py that updates its weights at each batch."""
-    from models.detector import Detector
-    from models.graph import read_model_yaml
-    from models.training.start import build_state
+    from duet.models.detector import Detector
+    from duet.models.graph import read_model_yaml
+    from duet.models.training.start import build_state
 
     given = ["--cfg", str(flags.cfg), "--img", str(flags.img), "--batch", str(flags.batch)]
     given += ["--amp", "off"]  # a GPU would choose a half precision, for the plain path too
@@ -140,7 +140,7 @@ def stage_rows(timers: Mapping[str, StageTimer], steps: int) -> list[str]:
 
 def measure(flags: argparse.Namespace, chosen: str) -> list[Timing]:
     """Time whole steps of every usable candidate, and print their stages."""
-    from models.training.step import train_step
+    from duet.models.training.step import train_step
 
     batch = draw_batch(flags.batch, flags.img, num_classes=80)
     candidates = usable(flags.only, chosen)

@@ -15,21 +15,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from duet.backend import autograd, nn, ops
+from duet.utils.cli.flags import from_one
+from duet.utils.data.image.letterbox import letterbox_to_image
+from duet.utils.data.loading.loader import ValLoader
+from duet.utils.data.loading.reading import ground_truth
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.splits import load_split
+from duet.utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
+from duet.utils.evaluation.nms import non_max_suppression
+from duet.utils.processes.command import run_command
+from duet.utils.text import count
+from duet.utils.weights.load import load_weights
 
-from backend import autograd, nn, ops
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
-from utils.cli.flags import from_one
-from utils.data.image.letterbox import letterbox_to_image
-from utils.data.loading.loader import ValLoader
-from utils.data.loading.reading import ground_truth
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.samples import Sample
-from utils.data.sources.splits import load_split
-from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
-from utils.evaluation.nms import non_max_suppression
-from utils.processes.command import run_command
-from utils.text import count
-from utils.weights.load import load_weights
 
 # A sigmoid may round otherwise in another memory layout, which can turn the order of two scores.
 TOLERANCE = 1e-4
@@ -47,8 +47,8 @@ class Validated:
 
     def plainly(self) -> EvaluationResult:
         """Validate with every row decoded and fetched, and no overlap."""
-        from models.evaluation.evaluate import DEFAULT_SUPPRESSION
-        from models.inputs import images_to_tensor
+        from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION
+        from duet.models.inputs import images_to_tensor
 
         evaluator = DetectionEvaluator(self.class_names)
         for batch in self.loader:
@@ -66,7 +66,7 @@ class Validated:
 
     def overlapped(self) -> EvaluationResult:
         """Validate as val.py does."""
-        from models.evaluation.evaluate import evaluate
+        from duet.models.evaluation.evaluate import evaluate
 
         loader, samples = self.loader, self.samples
         return evaluate(self.model, loader, samples, self.class_names, self.device).result
@@ -81,9 +81,9 @@ def require_equal_figures(plain: EvaluationResult, overlapped: EvaluationResult)
 
 
 def build_model(flags: argparse.Namespace, class_names: tuple[str, ...], device: str) -> nn.Module:
-    from models.detector import Detector
-    from models.graph import read_model_yaml
-    from models.stored import load_detector
+    from duet.models.detector import Detector
+    from duet.models.graph import read_model_yaml
+    from duet.models.stored import load_detector
 
     if flags.weights:
         return load_detector(load_weights(flags.weights), device)

@@ -35,7 +35,7 @@ def load(  # its result is not annotated: that class can be imported only inside
         raise ValueError("weights: []; at least one file of docs/en/weights.md is needed")
     device = str(device)
     opened = begin(files, backend, device, runtime)
-    from models.detection.api import TrainedDetector
+    from duet.models.detection.api import TrainedDetector
 
     return TrainedDetector(opened, device, half, max_pixels)
 
@@ -45,9 +45,9 @@ def begin(
 ) -> list[Any]:
     """Choose the framework and read weights; return them. Errors as in `load`."""
     # What these need may be absent while Python reads this file: utils/processes/start.py.
-    from backend import use
-    from backend.devices import check_device
-    from utils.weights.detecting import load_to_detect
+    from duet.backend import use
+    from duet.backend.devices import check_device
+    from duet.utils.weights.detecting import load_to_detect
 
     check_device(device)
     use(backend)

@@ -7,15 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-
-from backend import nn, ops
-from backend.contract import Tensor
-from models.blocks.conv import Conv
-from models.graph import IMAGE, ModelSpec, coarsest_stride, plan_layers
-from models.heads.base import Head
-from utils.errors import UserError
-from utils.memory import require_memory
-from utils.text import count
+from duet.backend import nn, ops
+from duet.backend.contract import Tensor
+from duet.models.blocks.conv import Conv
+from duet.models.graph import IMAGE, ModelSpec, coarsest_stride, plan_layers
+from duet.models.heads.base import Head
+from duet.utils.errors import UserError
+from duet.utils.memory import require_memory
+from duet.utils.text import count
 
 
 class Detector(nn.Module):

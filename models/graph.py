@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from models.blocks.conv import Activation, find_activation
-from models.blocks.registry import MAX_CHANNELS, LayerPlan, LayerRequest, find_block, names_of
-from models.heads.base import Head
-from utils.errors import UserError, brief
-from utils.model_yamls import read_model, scale_depth, scale_width
-from utils.weights.plain import to_plain
+from duet.models.blocks.conv import Activation, find_activation
+from duet.models.blocks.registry import MAX_CHANNELS, LayerPlan, LayerRequest, find_block, names_of
+from duet.models.heads.base import Head
+from duet.utils.errors import UserError, brief
+from duet.utils.model_yamls import read_model, scale_depth, scale_width
+from duet.utils.weights.plain import to_plain
 
 COLOURS = {1: "grey", 3: "RGB"}  # what the channels of an image can be
 DEFAULT_CHANNELS = 3

@@ -9,15 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-
-from backend import nn
-from backend.checks import as_float32
-from models.blocks.conv import Conv
-from models.detector import Detector
-from models.graph import ModelSpec, parse_model, plan_layers
-from utils.errors import UserError, brief
-from utils.weights.checkpoint import Checkpoint
-from utils.weights.load import model_document
+from duet.backend import nn
+from duet.backend.checks import as_float32
+from duet.models.blocks.conv import Conv
+from duet.models.detector import Detector
+from duet.models.graph import ModelSpec, parse_model, plan_layers
+from duet.utils.errors import UserError, brief
+from duet.utils.weights.checkpoint import Checkpoint
+from duet.utils.weights.load import model_document
 
 Arrays = Mapping[str, np.ndarray]
 

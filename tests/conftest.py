@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from duet.backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
+from duet.utils.array_cache import VARIABLE as CACHE_VARIABLE
 
-import backend
-from backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
+from duet import backend
 from tests.one_suite import left_out
-from utils.array_cache import VARIABLE as CACHE_VARIABLE
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -7,8 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
 BACKENDS = ("torch", "oneflow")
 

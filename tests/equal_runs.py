@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from utils.weights.checkpoint import Header, load_checkpoint
+from duet.utils.weights.checkpoint import Header, load_checkpoint
 
 SECTIONS = ("model", "ema", "optimizer")
 

@@ -15,16 +15,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from utils.cli.absent_flags import DETECTION, EXPORT, TRAINING, VALIDATION
-from utils.cli.flags import GROUPS, Flag, flags_of
-from utils.cli.train_config import TrainConfig
-from utils.cli.val_config import ValConfig
-from utils.comparison.settings import compare_parser
-from utils.detect.config import DetectConfig
-from utils.export.config import ExportConfig
-from utils.project import PROJECT
-from utils.serve.config import ServeConfig
-from utils.yaml_files import parse_yaml
+from duet.utils.cli.absent_flags import DETECTION, EXPORT, TRAINING, VALIDATION
+from duet.utils.cli.flags import GROUPS, Flag, flags_of
+from duet.utils.cli.train_config import TrainConfig
+from duet.utils.cli.val_config import ValConfig
+from duet.utils.comparison.settings import compare_parser
+from duet.utils.detect.config import DetectConfig
+from duet.utils.export.config import ExportConfig
+from duet.utils.project import PROJECT
+from duet.utils.serve.config import ServeConfig
+from duet.utils.yaml_files import parse_yaml
 
 DOCS = PROJECT / "docs"
 TRANSLATIONS, PAGES = DOCS / "flag-words.yaml", DOCS / "flag-pages.yaml"

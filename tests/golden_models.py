@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import yaml
+from duet.backend import nn
+from duet.models.detector import Detector
+from duet.models.graph import parse_model
+from duet.utils.project import PROJECT
 
-from backend import nn
-from models.detector import Detector
-from models.graph import parse_model
 from tests.shared_files import shared_path
-from utils.project import PROJECT
 
 
 @cache

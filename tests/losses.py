@@ -6,10 +6,9 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-
-from backend import ops
-from models.heads.base import LossSettings
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.backend import ops
+from duet.models.heads.base import LossSettings
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 
 
 def loss_settings(image_size: int = 640, options: Any = (), **hyp: float) -> LossSettings:

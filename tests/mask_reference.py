@@ -6,16 +6,16 @@ import contextlib
 import io
 
 import numpy as np
+from duet.utils.detections import GroundTruth, Segmentations
+from duet.utils.evaluation.coco.matching import SIZE_RANGES
+from duet.utils.evaluation.coco.metric import MetricResult
+from duet.utils.evaluation.masks import MaskResult, coco_masks
+from duet.utils.ragged import Ragged
 from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from tests.coco_reference import EXACT, Reference, annotations, reference_of, unknown_as_nan
-from utils.detections import GroundTruth, Segmentations
-from utils.evaluation.coco.matching import SIZE_RANGES
-from utils.evaluation.coco.metric import MetricResult
-from utils.evaluation.masks import MaskResult, coco_masks
-from utils.ragged import Ragged
 
 Image = tuple[Segmentations, GroundTruth]
 Size = tuple[int, int]

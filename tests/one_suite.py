@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from backend.select import ENVIRONMENT_VARIABLE
+from duet.backend.select import ENVIRONMENT_VARIABLE
 
 SIDE_BY_SIDE = "TESTS_SIDE_BY_SIDE"  # set by `make test` where both suites run
 TESTS = Path(__file__).parent

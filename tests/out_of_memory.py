@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-import backend
-from backend import ops
+from duet.backend import ops
+
+from duet import backend
 
 
 def run_out() -> NoReturn:

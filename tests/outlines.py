@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-
-from utils.polygons import Polygons, starts_of
+from duet.utils.polygons import Polygons, starts_of
 
 
 def make_polygons(outlines: Sequence[np.ndarray], dtype: type = np.float64) -> Polygons:

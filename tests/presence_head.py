@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from backend import nn, ops
-from models.blocks import registry
-from models.blocks.registry import Block, Cost, LayerPlan, LayerRequest
-from models.heads.base import Head, Loss, LossSettings, LossTerms
-from utils.report.task_reports import REPORTS, TaskReport
-from utils.tasks import table
-from utils.tasks.table import Task
+from duet.backend import nn, ops
+from duet.models.blocks import registry
+from duet.models.blocks.registry import Block, Cost, LayerPlan, LayerRequest
+from duet.models.heads.base import Head, Loss, LossSettings, LossTerms
+from duet.utils.report.task_reports import REPORTS, TaskReport
+from duet.utils.tasks import table
+from duet.utils.tasks.table import Task
 
 YAML = """
 nc: 5

@@ -9,9 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-
-from backend.processes import Process
-from utils.processes.world import AllGather, World
+from duet.backend.processes import Process
+from duet.utils.processes.world import AllGather, World
 
 TIMEOUT = 60  # seconds; a rank that does not take part fails the test
 GATHERED_DTYPES = (np.float32, np.float64, np.int64, np.uint8)  # that the backends promise

@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
 
 def shared_folder() -> Path:

@@ -6,8 +6,9 @@ import dataclasses
 from pathlib import Path
 
 import numpy as np
+from duet.backend import nn
+from duet.utils.weights.checkpoint import Checkpoint
 
-from backend import nn
 from tests.small import TINY
 from tests.tiny_weights import (
     BOX_GAIN,
@@ -18,7 +19,6 @@ from tests.tiny_weights import (
     with_gains,
     write_checkpoint,
 )
-from utils.weights.checkpoint import Checkpoint
 
 MASK_GAIN = 3000  # without it no place is surer than another
 CLASS_GAIN = 20_000  # without it all classes are nearly a fifth

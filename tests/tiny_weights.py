@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from duet.backend import nn
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
 
-from backend import nn
-from models.detector import Detector
-from models.graph import read_model_yaml
 from tests.small import write_tiny_model
-from utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
 
 CLASS_NAMES = ("circle", "square", "star", "étoile", "三角")
 STRIDE = 16

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, TextIO
 
-from utils.errors import DatasetError
+from duet.utils.errors import DatasetError
 
 
 @contextmanager

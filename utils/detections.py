@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-
-from utils.ragged import Ragged
+from duet.utils.ragged import Ragged
 
 
 class Detections(NamedTuple):

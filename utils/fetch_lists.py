@@ -1,11 +1,11 @@
-"""What `python -m utils.data.fetch` gets, for messages about a file that is not there."""
+"""What `python -m duet fetch` gets, for messages about a file that is not there."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
 FOLDER = PROJECT / "data" / "fetch"
 PUBLIC_WEIGHTS = re.compile(r"yolov5[nsmlx]6?\.pt")  # those of data/fetch/yolov5.yaml
@@ -21,4 +21,4 @@ def how_to_fetch(argument: str | Path) -> str:
     name = Path(argument).name
     words = f"yolov5 {name}" if PUBLIC_WEIGHTS.fullmatch(name) else Path(name).stem.lower()
     known = words.partition(" ")[0] in list_names()
-    return f"`python -m utils.data.fetch {words}` gets it and says how to name it" if known else ""
+    return f"`python -m duet fetch {words}` gets it and says how to name it" if known else ""

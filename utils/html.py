@@ -11,8 +11,8 @@ from html import escape
 from pathlib import Path
 from typing import NewType
 
-from utils.regular_files import read_text
-from utils.text import printable
+from duet.utils.regular_files import read_text
+from duet.utils.text import printable
 
 Html = NewType("Html", str)
 STYLE = Path(__file__).with_name("page.css")

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from utils.errors import brief
-from utils.regular_files import open_regular, read_text_bytes
+from duet.utils.errors import brief
+from duet.utils.regular_files import open_regular, read_text_bytes
 
 MAX_DEPTH = 64
 MAX_BYTES = 1 << 27  # of a file of ours

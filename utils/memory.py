@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from utils.errors import UserError
+from duet.utils.errors import UserError
 
 SMALLER_BATCHES = "use a smaller --img or --batch-size, or fewer --workers"
 _LIMITS = Path("/sys/fs/cgroup")

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from utils.errors import UserError
-from utils.project import PROJECT
-from utils.yaml_files import find_yaml, near_yamls, read_yaml
+from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
+from duet.utils.yaml_files import find_yaml, near_yamls, read_yaml
 
 PUBLIC_MODELS = (
     "public models: yolov5{n,s,m,l,x}, yolov5{n,s,m,l,x}6, yolov3, and the others in models/hub"

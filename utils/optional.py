@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from utils.errors import UserError, brief
+from duet.utils.errors import UserError, brief
 
 LONGEST_SECONDS = 900  # of a program
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
-from utils.ragged import rows_of
-from utils.ragged import starts_of as starts_of
+from duet.utils.ragged import rows_of
+from duet.utils.ragged import starts_of as starts_of
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by

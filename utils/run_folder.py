@@ -15,8 +15,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from utils.errors import UserError
-from utils.regular_files import open_regular
+from duet.utils.errors import UserError
+from duet.utils.regular_files import open_regular
 
 LOCK_FILE, HELD_FILE = "run.lock", "held.lock"
 NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}

@@ -10,10 +10,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from utils.errors import UserError, brief
-from utils.json_files import parse_json
-from utils.project import PROJECT
-from utils.yaml_files import find_yaml, read_yaml
+from duet.utils.errors import UserError, brief
+from duet.utils.json_files import parse_json
+from duet.utils.project import PROJECT
+from duet.utils.yaml_files import find_yaml, read_yaml
 
 FOLDER = "data/albumentations"
 PUBLIC_TRANSFORMS = PROJECT / FOLDER / "public.yaml"

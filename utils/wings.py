@@ -10,7 +10,7 @@ import importlib.util
 from collections.abc import Sequence
 from types import ModuleType
 
-from utils.errors import UserError
+from duet.utils.errors import UserError
 
 
 def load_wings(names: Sequence[str]) -> list[ModuleType]:

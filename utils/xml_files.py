@@ -12,7 +12,7 @@ from typing import BinaryIO
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from utils.regular_files import read_bytes
+from duet.utils.regular_files import read_bytes
 
 MAX_DEPTH = 64
 MAX_BYTES = 1 << 24  # of a file that is read whole, 100 times its size in memory at worst

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-from utils.atomic_files import atomic_text_file
-from utils.errors import UserError, brief
-from utils.project import PROJECT
-from utils.regular_files import read_bytes
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.errors import UserError, brief
+from duet.utils.project import PROJECT
+from duet.utils.regular_files import read_bytes
 
 MAX_BYTES = 1 << 22
 MAX_DEPTH = 32

@@ -8,7 +8,7 @@ There are two contracts. `inference.py` holds what running a model needs. It is 
 for inference only (`select.Framework.trains`) must have. `training.py` adds the rest, to the same
 modules and in further ones. A name that a model in evaluation uses is in the first.
 
-`python -m backend.contract NAME` lists what backend NAME lacks; `tests/conformance` judges what
+`python -m duet.backend.contract NAME` lists what backend NAME lacks; `tests/conformance` judges what
 each name computes, against NumPy.
 
 Conventions
@@ -25,11 +25,11 @@ Conventions
 
 from __future__ import annotations
 
-from backend.contract.dist import Dist, Stage
-from backend.contract.fused import Fused
-from backend.contract.inference import CAPABILITIES, Tensor
-from backend.contract.optim import MultiTensor, Optim, Optimizer
-from backend.contract.training import NN, Amp, Autograd, Device, Ops
+from duet.backend.contract.dist import Dist, Stage
+from duet.backend.contract.fused import Fused
+from duet.backend.contract.inference import CAPABILITIES, Tensor
+from duet.backend.contract.optim import MultiTensor, Optim, Optimizer
+from duet.backend.contract.training import NN, Amp, Autograd, Device, Ops
 
 __all__ = [
     "CAPABILITIES",

@@ -1,11 +1,11 @@
-"""`python -m backend.contract NAME`: what a backend lacks of what it promises, a line each."""
+"""`python -m duet.backend.contract NAME`: what a backend lacks of what it promises, a line each."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from backend import completeness, select
+from duet.backend import completeness, select
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -13,7 +13,7 @@ def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 1 or arguments[0].startswith("-"):
         asked = any(word in ("-h", "--help") for word in arguments)
         stream = sys.stdout if asked else sys.stderr
-        stream.write(f"usage: python -m backend.contract {'|'.join(select.FRAMEWORKS)}\n")
+        stream.write(f"usage: python -m duet.backend.contract {'|'.join(select.FRAMEWORKS)}\n")
         return 0 if asked else 2
     try:
         lines = completeness.missing(arguments[0])

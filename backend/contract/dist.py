@@ -6,8 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import numpy as np
-
-from backend.contract.inference import Tensor
+from duet.backend.contract.inference import Tensor
 
 
 class Stage(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from backend.contract.inference import Tensor
+from duet.backend.contract.inference import Tensor
 
 
 class Fused(Protocol):

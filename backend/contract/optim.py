@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
-
-from backend.contract.inference import Tensor
+from duet.backend.contract.inference import Tensor
 
 
 class Optimizer(Protocol):

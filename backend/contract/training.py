@@ -7,12 +7,11 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-
-from backend.contract import inference
-from backend.contract.dist import Dist, Stage
-from backend.contract.fused import Fused
-from backend.contract.inference import Tensor
-from backend.contract.optim import MultiTensor, Optim
+from duet.backend.contract import inference
+from duet.backend.contract.dist import Dist, Stage
+from duet.backend.contract.fused import Fused
+from duet.backend.contract.inference import Tensor
+from duet.backend.contract.optim import MultiTensor, Optim
 
 Shape = Sequence[int]
 Loss = TypeVar("Loss")

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any
 
-from backend.processes import this_process
+from duet.backend.processes import this_process
 
 LISTENING_SECONDS = 60.0
 

@@ -7,10 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import oneflow
+from duet.backend import checks
+from duet.backend.oneflow.device import present
 from oneflow import Tensor
-
-from backend import checks
-from backend.oneflow.device import present
 
 
 def supported(device: str) -> tuple[str, ...]:

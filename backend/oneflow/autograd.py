@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import oneflow
+from duet.backend import checks, modules
+from duet.backend.oneflow import ops
 from oneflow import Tensor
-
-from backend import checks, modules
-from backend.oneflow import ops
 
 # Measured: without an optimizer in a graph, backward ("job has no TrainConf") and autograd.grad are
 # refused there, and what the graph returns requires no gradient. With an optimizer inside, it

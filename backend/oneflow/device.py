@@ -8,11 +8,10 @@ from collections.abc import Callable
 
 import numpy as np
 import oneflow
-
-from backend import checks
-from backend.checks import CPU
-from backend.contract import CAPABILITIES
-from backend.devices import own_device, peak_during, present_device, tf32_is_overridden
+from duet.backend import checks
+from duet.backend.checks import CPU
+from duet.backend.contract import CAPABILITIES
+from duet.backend.devices import own_device, peak_during, present_device, tf32_is_overridden
 
 # The wheel of 0.9.0 holds machine code for compute capabilities 6.0 to 8.6 and no PTX.
 LAST_SUPPORTED_MAJOR = 8

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 import oneflow
+from duet.backend import modules
+from duet.backend.checks import CPU
+from duet.backend.contract import Stage
+from duet.backend.oneflow import ops
+from duet.backend.processes import this_process
+from duet.backend.select import BackendError
 from oneflow import Tensor
-
-from backend import modules
-from backend.checks import CPU
-from backend.contract import Stage
-from backend.oneflow import ops
-from backend.processes import this_process
-from backend.select import BackendError
 
 FAREWELL_SECONDS = 1.0
 BUCKET = 2**22  # numbers that are sent together: 16 MiB of float32

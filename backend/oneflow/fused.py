@@ -6,11 +6,10 @@ import math
 from typing import Any
 
 import oneflow
+from duet.backend import checks
+from duet.backend.oneflow import ops
+from duet.backend.oneflow.nn import BatchNorm2d
 from oneflow import Tensor
-
-from backend import checks
-from backend.oneflow import ops
-from backend.oneflow.nn import BatchNorm2d
 
 HALF_PRECISIONS = (oneflow.float16, oneflow.bfloat16)
 

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import oneflow
+from duet.backend import checks
+from duet.backend.oneflow import ops, optim
+from duet.backend.oneflow.device import synchronize
 from oneflow import Tensor
-
-from backend import checks
-from backend.oneflow import ops, optim
-from backend.oneflow.device import synchronize
 
 PIECE = 16384  # elements: three arrays of them stay in the processor's cache
 

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import oneflow
+from duet.backend import checks, modules
+from duet.backend.oneflow import dist, multi_tensor, ops
+from duet.backend.oneflow.device import present
 from oneflow import Tensor
 from oneflow.nn import Module
-
-from backend import checks, modules
-from backend.oneflow import dist, multi_tensor, ops
-from backend.oneflow.device import present
 
 ModuleList = oneflow.nn.ModuleList
 Sequential = oneflow.nn.Sequential

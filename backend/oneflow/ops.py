@@ -13,11 +13,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import oneflow
+from duet.backend import checks
+from duet.backend.oneflow.device import present, synchronize
 from oneflow import Tensor
 from oneflow.nn import functional
-
-from backend import checks
-from backend.oneflow.device import present, synchronize
 
 Shape = Sequence[int]
 

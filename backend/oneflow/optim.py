@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import oneflow
+from duet.backend import checks
+from duet.backend.modules import MOMENTS, UPDATES, adam_constants, count_updates
+from duet.backend.oneflow import ops
 from oneflow import Tensor
-
-from backend import checks
-from backend.modules import MOMENTS, UPDATES, adam_constants, count_updates
-from backend.oneflow import ops
 
 
 class NamedState:

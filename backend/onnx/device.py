@@ -8,11 +8,10 @@ import threading
 import numpy as np
 import onnx
 import onnxruntime
-
-from backend import checks
-from backend.contract import CAPABILITIES
-from backend.cores import default_threads
-from backend.devices import require_cpu
+from duet.backend import checks
+from duet.backend.contract import CAPABILITIES
+from duet.backend.cores import default_threads
+from duet.backend.devices import require_cpu
 
 _default_threads = functools.cache(default_threads)
 _own = threading.local()  # `threads`, where this thread has set it

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-
-from backend import checks
-from backend.onnx import ops
-from backend.onnx.device import resolve
-from backend.onnx.recording import FLOAT_DTYPES, Tensor, apply, compute_together, constant
+from duet.backend import checks
+from duet.backend.onnx import ops
+from duet.backend.onnx.device import resolve
+from duet.backend.onnx.recording import FLOAT_DTYPES, Tensor, apply, compute_together, constant
 
 
 class Module:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-
-from backend import checks
-from backend.onnx import recording
-from backend.onnx.device import resolve
-from backend.onnx.model_proto import values
-from backend.onnx.recording import TYPES, Size, Tensor, apply, constant, size_tensor, sizes_tensor
+from duet.backend import checks
+from duet.backend.onnx import recording
+from duet.backend.onnx.device import resolve
+from duet.backend.onnx.model_proto import values
+from duet.backend.onnx.recording import (
+    TYPES,
+    Size,
+    Tensor,
+    apply,
+    constant,
+    size_tensor,
+    sizes_tensor,
+)
 
 
 def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:

@@ -10,10 +10,9 @@ from typing import Any, NoReturn
 from weakref import ref
 
 import numpy as np
+from duet.backend import checks
+from duet.backend.onnx.indexing import FAR, bounds_of, span_of, without_ellipsis
 from onnx import TensorProto
-
-from backend import checks
-from backend.onnx.indexing import FAR, bounds_of, span_of, without_ellipsis
 
 TYPES = {
     "float32": TensorProto.FLOAT,

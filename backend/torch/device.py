@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-
-from backend import checks
-from backend.checks import CPU
-from backend.contract import CAPABILITIES
-from backend.devices import own_device, peak_during, present_device, tf32_is_overridden
+from duet.backend import checks
+from duet.backend.checks import CPU
+from duet.backend.contract import CAPABILITIES
+from duet.backend.devices import own_device, peak_during, present_device, tf32_is_overridden
 
 FIRST_MAJOR_WITH_TF32 = 8
 # Of PyTorch on a CPU, of oneDNN there (measured under a limit), of CUDA, of cuDNN and cuBLAS.

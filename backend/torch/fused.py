@@ -6,14 +6,13 @@ import math
 from typing import Any
 
 import torch
+from duet.backend import checks
+from duet.backend.checks import CPU
+from duet.backend.torch import ops
+from duet.backend.torch.nn import BatchNorm2d
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
-
-from backend import checks
-from backend.checks import CPU
-from backend.torch import ops
-from backend.torch.nn import BatchNorm2d
 
 HALF_PRECISIONS = (torch.float16, torch.bfloat16)
 # Largest |bias| / |weight| of a channel: the normalized map, read off the result, is then exact to

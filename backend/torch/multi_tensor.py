@@ -12,11 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from duet.backend import checks
+from duet.backend.torch import optim
+from duet.backend.torch.optim import memory_order
 from torch import Tensor
-
-from backend import checks
-from backend.torch import optim
-from backend.torch.optim import memory_order
 
 
 class Spans:

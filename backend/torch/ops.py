@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from duet.backend import checks
+from duet.backend.checks import CPU
+from duet.backend.torch.device import present
 from torch import Tensor
 from torch.nn import functional
-
-from backend import checks
-from backend.checks import CPU
-from backend.torch.device import present
 
 Shape = Sequence[int]
 

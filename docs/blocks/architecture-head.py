@@ -1,14 +1,13 @@
 # --8<-- [start:page]
 # Runs on torch and oneflow.
-import backend
+from duet import backend
 
 backend.use()
 import numpy as np
-
-from backend import autograd, nn
-from models.detector import Detector
-from models.graph import read_model_yaml
-from models.inputs import images_to_tensor
+from duet.backend import autograd, nn
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.models.inputs import images_to_tensor
 
 model = Detector(read_model_yaml("models/yolov5n.yaml"))
 model.initialize(seed=0)

@@ -1,10 +1,10 @@
 # --8<-- [start:page]
 # Runs on torch and oneflow.
-import backend
+from duet import backend
 
 backend.use()
-from models.graph import plan_layers, read_model_yaml
-from utils.model_yamls import scale_depth
+from duet.models.graph import plan_layers, read_model_yaml
+from duet.utils.model_yamls import scale_depth
 
 spec = read_model_yaml("models/yolov5n.yaml")
 plans = plan_layers(spec)

@@ -1,9 +1,9 @@
 # Runs on torch and oneflow.
-import backend
+from duet import backend
 
 backend.use()
-from models.graph import plan_layers, read_model_yaml
-from utils.model_yamls import scale_depth, scale_width
+from duet.models.graph import plan_layers, read_model_yaml
+from duet.utils.model_yamls import scale_depth, scale_width
 
 print("model    depth  width  bottlenecks in layer 6  channels of layer 9  weights")
 for name in "nsmlx":

@@ -1,8 +1,7 @@
 # Runs without a framework.
 import numpy as np
-
-from utils.boxes import clip_boxes
-from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
+from duet.utils.boxes import clip_boxes
+from duet.utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
 
 warp = Warp(angle=10, zoom=1.2)
 size = 256, 256  # (height, width) of canvas and output

@@ -1,7 +1,7 @@
 # Runs without a framework.
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.augment.sample import draw_augmentation
-from utils.data.randomness import sample_generator
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.data.augment.sample import draw_augmentation
+from duet.utils.data.randomness import sample_generator
 
 strengths = read_hyperparameters(DEFAULT_HYPERPARAMETERS).augmentation()
 

@@ -2,10 +2,9 @@
 import json
 from pathlib import Path
 
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
 from PIL import Image
-
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
 
 for folder in ("yolo/images/train", "yolo/labels/train", "voc", "coco/train"):
     Path(folder).mkdir(parents=True)

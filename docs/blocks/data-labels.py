@@ -1,8 +1,7 @@
 # Runs without a framework.
 import numpy as np
-
-from utils.boxes import cxcywh_to_xyxy
-from utils.data.sources.label_file import BrokenLabelError, parse_labels
+from duet.utils.boxes import cxcywh_to_xyxy
+from duet.utils.data.sources.label_file import BrokenLabelError, parse_labels
 
 names = ["cat", "dog"]
 width, height = 640, 480

@@ -1,11 +1,10 @@
 # Runs without a framework.
 from pathlib import Path
 
+from duet.utils.data.shapes.dataset import ShapesConfig, draw_file
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import images_of
 from PIL import Image
-
-from utils.data.shapes.dataset import ShapesConfig, draw_file
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import images_of
 
 SMALL = ShapesConfig(image_side=96)
 

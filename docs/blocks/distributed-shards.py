@@ -1,6 +1,6 @@
 # --8<-- [start:page]
 # Runs without a framework.
-from backend.processes import Process
+from duet.backend.processes import Process
 
 for images in (16, 6, 3):
     ranks = [Process(rank, local_rank=rank, world_size=4) for rank in range(4)]

@@ -2,13 +2,13 @@
 # Needs best.safetensors, bus.jpg.
 # Numbers agree to 1e-3.
 # --8<-- [start:write]
-import backend
+from duet import backend
 
 backend.use()
 
-from models.export.job import run_export
-from utils.export.config import ExportConfig
-from utils.weights.load import load_weights
+from duet.models.export.job import run_export
+from duet.utils.export.config import ExportConfig
+from duet.utils.weights.load import load_weights
 
 # What `python export.py --weights best.safetensors --imgsz 64` does.
 config = ExportConfig(weights="best.safetensors", sizes=(64,))
@@ -29,11 +29,10 @@ print("one of them:", graph.node[0].name, "with", graph.node[0].input[1])
 from pathlib import Path
 
 import numpy as np
+from duet.models.export.verify import chosen_images, make_trials, verify
+from duet.models.stored import load_detector
+from duet.utils.export.opening import open_runtime
 from onnx import numpy_helper
-
-from models.export.verify import chosen_images, make_trials, verify
-from models.stored import load_detector
-from utils.export.opening import open_runtime
 
 damaged = onnx.load("best.onnx")
 for constant in damaged.graph.initializer:
@@ -53,10 +52,9 @@ for name in ("best.onnx", "damaged.onnx"):
 import dataclasses
 
 import onnxruntime
+from duet.models.export.graph_process import write_graph
+from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from PIL import Image
-
-from models.export.graph_process import write_graph
-from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 
 path = Path("best.safetensors").resolve()
 with_nms = dataclasses.replace(config, weights=str(path), nms=True, top_all=20)
@@ -80,10 +78,10 @@ import subprocess
 import sys
 import urllib.request
 
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
-# What `python -m utils.serve --weights best.onnx` does, at a free port.
-command = [sys.executable, "-m", "utils.serve", "--port", "0", "--weights"]
+# What `python -m duet serve --weights best.onnx` does, at a free port.
+command = [sys.executable, "-m", "duet.utils.serve", "--port", "0", "--weights"]
 server = subprocess.Popen(
     [*command, Path("best.onnx").resolve()], cwd=PROJECT, stdout=subprocess.PIPE, text=True
 )

@@ -3,8 +3,7 @@
 # --8<-- [start:page]
 import numpy as np
 import onnx
-
-from utils.export.quantization import find_ranges
+from duet.utils.export.quantization import find_ranges
 
 
 def rounded(x, low, high):

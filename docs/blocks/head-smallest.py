@@ -1,16 +1,16 @@
 # Runs on torch and oneflow.
 # Numbers agree to 1e-3.
-import backend
+from duet import backend
 
 backend.use()
 
 import numpy as np
+from duet.backend import nn, ops
+from duet.models.heads.base import Head, LossSettings
+from duet.utils.data.loading.batch import Targets
+from duet.utils.detections import GroundTruth
 
-from backend import nn, ops
-from models.heads.base import Head, LossSettings
 from tests.presence_head import PresenceHead
-from utils.data.loading.batch import Targets
-from utils.detections import GroundTruth
 
 asked = sorted(Head.__abstractmethods__)
 print("must be written: ", ", ".join(asked))

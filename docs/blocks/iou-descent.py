@@ -1,6 +1,6 @@
 # Runs on torch and oneflow.
 # Numbers agree to 1e-2.
-import backend
+from duet import backend
 
 backend.use()
 import numpy as np

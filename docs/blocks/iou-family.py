@@ -1,12 +1,11 @@
 # Runs on torch and oneflow.
 # Numbers agree to 1e-3.
-import backend
+from duet import backend
 
 backend.use()
 import numpy as np
-
-from backend import ops
-from models.heads.anchor.boxes import complete_iou
+from duet.backend import ops
+from duet.models.heads.anchor.boxes import complete_iou
 
 target = np.array([38, 52, 48, 48.0])  # centre x, y, width, height
 predicted = {

@@ -1,12 +1,11 @@
 # Runs on torch and oneflow.
 # Numbers agree to 1e-3.
-import backend
+from duet import backend
 
 backend.use()
 import numpy as np
-
-from backend import autograd, fused, ops
-from models.heads.anchor.boxes import complete_iou
+from duet.backend import autograd, fused, ops
+from duet.models.heads.anchor.boxes import complete_iou
 
 target = ops.tensor(np.array([[38, 52, 48, 48]], np.float32))
 for name, box in (("apart", [78, 92, 20, 20]), ("other shape", [50, 52, 72, 32])):

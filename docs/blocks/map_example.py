@@ -1,7 +1,6 @@
 # Runs without a framework.
 import numpy as np
-
-from utils.detections import Detections, GroundTruth
+from duet.utils.detections import Detections, GroundTruth
 
 # Two images with objects of one class: left, top, right, bottom in pixels.
 objects = [

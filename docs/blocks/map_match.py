@@ -1,7 +1,6 @@
 # Runs without a framework.
+from duet.utils.boxes import pairwise_iou
 from map_example import detections_of, found, objects, truth_of
-
-from utils.boxes import pairwise_iou
 
 
 def match(threshold):

@@ -1,11 +1,10 @@
 # --8<-- [start:page]
 # Runs without a framework.
 import numpy as np
+from duet.utils.detections import Detections
+from duet.utils.evaluation.coco.metric import DetectionEvaluator
+from duet.utils.evaluation.legacy import LegacyEvaluator
 from map_example import detections_of, objects, truth_of
-
-from utils.detections import Detections
-from utils.evaluation.coco.metric import DetectionEvaluator
-from utils.evaluation.legacy import LegacyEvaluator
 
 
 def perfect(image):
@@ -25,9 +24,9 @@ for name, detections in (("the example", detections_of), ("perfect detections", 
     print(f"{name:18}{row[0]:8.4f}{row[1]:8.4f}")
 # --8<-- [end:page]
 
-from utils.cli.val_config import ValConfig
-from utils.detect.config import DetectConfig
-from utils.evaluation.coco.matching import MAX_DETECTIONS_PER_CLASS
+from duet.utils.cli.val_config import ValConfig
+from duet.utils.detect.config import DetectConfig
+from duet.utils.evaluation.coco.matching import MAX_DETECTIONS_PER_CLASS
 
 values = {
     "perfect": f"{row[1]:.3f}",

@@ -1,8 +1,7 @@
 # Runs without a framework.
 import numpy as np
-
-from utils.detections import Detections, SuppressionSettings
-from utils.evaluation.nms import suppress_overlapping
+from duet.utils.detections import Detections, SuppressionSettings
+from duet.utils.evaluation.nms import suppress_overlapping
 
 # Of each model: left, top, right, bottom, score.
 first = [[10, 10, 50, 50, 0.60], [80, 10, 120, 50, 0.70]]

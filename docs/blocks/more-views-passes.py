@@ -1,15 +1,14 @@
 # --8<-- [start:page]
 # Runs on torch and oneflow.
-import backend
+from duet import backend
 
 backend.use()
 
 import numpy as np
-
-from backend import ops
-from models.heads.anchor.head import AnchorHead
-from models.heads.found_boxes import brought_back, used_levels
-from models.inference.predictors import view
+from duet.backend import ops
+from duet.models.heads.anchor.head import AnchorHead
+from duet.models.heads.found_boxes import brought_back, used_levels
+from duet.models.inference.predictors import view
 
 image = ops.tensor(np.zeros((1, 3, 320, 320), np.float32))
 for one in AnchorHead.passes:

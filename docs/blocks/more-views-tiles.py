@@ -1,11 +1,10 @@
 # --8<-- [start:page]
 # Runs without a framework.
 import numpy as np
-
-from utils.detections import Detections, SuppressionSettings
-from utils.evaluation.joining import AGREEMENT, join_views
-from utils.evaluation.nms import suppress_overlapping
-from utils.tiling import Tiling
+from duet.utils.detections import Detections, SuppressionSettings
+from duet.utils.evaluation.joining import AGREEMENT, join_views
+from duet.utils.evaluation.nms import suppress_overlapping
+from duet.utils.tiling import Tiling
 
 
 def found(*rows):

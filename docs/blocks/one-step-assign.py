@@ -1,13 +1,12 @@
 # --8<-- [start:page]
 # Runs on torch and oneflow.
-import backend
+from duet import backend
 
 backend.use()
 import numpy as np
-
-from models.graph import read_model_yaml
-from models.heads.anchor.assign import assign_targets
-from utils.data.loading.batch import Targets
+from duet.models.graph import read_model_yaml
+from duet.models.heads.anchor.assign import assign_targets
+from duet.utils.data.loading.batch import Targets
 
 SIDE, STRIDES = 320, (8, 16, 32)
 pixels = np.array(read_model_yaml("models/yolov5n.yaml").document["anchors"]).reshape(3, 3, 2)

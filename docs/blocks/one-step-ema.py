@@ -1,9 +1,9 @@
 # --8<-- [start:page]
 # Runs on torch and oneflow.
-import backend
+from duet import backend
 
 backend.use()
-from models.training.ema import decay_after
+from duet.models.training.ema import decay_after
 
 
 def updates_until_halfway(start):

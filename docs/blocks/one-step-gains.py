@@ -1,10 +1,10 @@
 # --8<-- [start:page]
 # Runs on torch and oneflow.
-import backend
+from duet import backend
 
 backend.use()
-from models.heads.anchor.balance import LEVEL_BALANCE
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.models.heads.anchor.balance import LEVEL_BALANCE
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 
 hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 print("side  classes      box  objectness  classification")
@@ -16,8 +16,8 @@ for side, classes in ((640, 80), (320, 80), (640, 5)):
     )  # fmt: skip
 # --8<-- [end:page]
 
-from models.training.schedule import NOMINAL_BATCH
-from models.training.state import GRADIENT_NORM_LIMIT
+from duet.models.training.schedule import NOMINAL_BATCH
+from duet.models.training.state import GRADIENT_NORM_LIMIT
 
 fine, middle, coarse = LEVEL_BALANCE[3]
 values = {

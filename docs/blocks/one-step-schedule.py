@@ -1,7 +1,7 @@
 # --8<-- [start:page]
 # Runs without a framework.
-from models.training.schedule import Schedule
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.models.training.schedule import Schedule
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 
 hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 schedule = Schedule(hyp, epochs=100, batches_per_epoch=50, batch_size=16, cosine=False)

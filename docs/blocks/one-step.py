@@ -1,19 +1,18 @@
 # Runs on torch and oneflow.
 # Numbers agree to 1e-3.
-import backend
+from duet import backend
 
 backend.use()
 
 import numpy as np
-
-from backend import ops
-from models.detector import Detector
-from models.graph import read_model_yaml
-from models.training.start import build_state
-from models.training.step import train_step
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import TrainConfig
-from utils.data.loading.batch import Batch, Targets
+from duet.backend import ops
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.models.training.start import build_state
+from duet.models.training.step import train_step
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.train_config import TrainConfig
+from duet.utils.data.loading.batch import Batch, Targets
 
 # Four images of noise, each with a grey square: one batch, which training must learn by heart.
 images = np.random.default_rng(0).integers(0, 64, (4, 3, 128, 128), np.uint8)

@@ -3,13 +3,12 @@
 import subprocess
 import sys
 
-import backend
+from duet import backend
 
 backend.use()
 
 import numpy as np
-
-from backend import ops
+from duet.backend import ops
 
 code = "import oneflow as f; print(f.ones(2)[f.tensor([5])].numpy())"
 ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

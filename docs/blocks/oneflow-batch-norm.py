@@ -1,14 +1,13 @@
 # --8<-- [start:page]
 # Runs on oneflow.
 # Numbers differ from run to run.
-import backend
+from duet import backend
 
 backend.use()
 
 import numpy as np
 import oneflow
-
-from backend import nn, ops
+from duet.backend import nn, ops
 
 
 def largest_error(layer, images):

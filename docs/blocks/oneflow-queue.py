@@ -3,14 +3,13 @@
 # Numbers differ from run to run.
 import time
 
-import backend
+from duet import backend
 
 backend.use()
 
 import numpy as np
 import oneflow
-
-from backend import device, ops
+from duet.backend import device, ops
 
 layer = oneflow.nn.Conv2d(32, 32, 3, padding=1)
 images = oneflow.ones(4, 32, 64, 64)

@@ -1,13 +1,12 @@
 # --8<-- [start:page]
 # Runs on oneflow.
-import backend
+from duet import backend
 
 backend.use()
 
 import numpy as np
 import oneflow
-
-from backend import ops
+from duet.backend import ops
 
 x, nan = oneflow.tensor([1.0, 2.0]), oneflow.tensor([float("nan"), 1.0])
 bright = oneflow.full((1,), 200, dtype=oneflow.uint8)

@@ -1,5 +1,5 @@
 # Runs on torch and oneflow.
-import backend
+from duet import backend
 
 backend.use()
 

@@ -1,11 +1,11 @@
 # Runs on torch and oneflow.
-import backend
+from duet import backend
 
 backend.use()
 
 import numpy as np
+from duet.backend import ops
 
-from backend import ops
 from tests.conformance.judging import SHAPES, Backend, assert_gradient, assert_values, uniform
 
 

@@ -2,7 +2,7 @@
 import ast
 from pathlib import Path
 
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
 PLACES = {
     "the promise": ("backend/contract/inference.py", "mean"),

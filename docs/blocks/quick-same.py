@@ -1,20 +1,20 @@
 # Runs on torch and oneflow.
 # Needs shapes.
-import backend
+from duet import backend
 
 backend.use()
 
 from zlib import crc32
 
-from backend import ops
-from models.detector import Detector
-from models.graph import read_model_yaml
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import TrainConfig
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.loader import TrainLoader
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
+from duet.backend import ops
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.train_config import TrainConfig
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
 
 model = Detector(read_model_yaml("models/yolov5n.yaml", num_classes=5))
 model.initialize(seed=0)

@@ -1,15 +1,14 @@
 # Runs without a framework.
 # Needs shapes.
 import numpy as np
-
-from backend.processes import Process
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import TrainConfig
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.loader import TrainLoader
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.processes.world import World
+from duet.backend.processes import Process
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.train_config import TrainConfig
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.processes.world import World
 
 samples = load_split(load_dataset("shapes/shapes.yaml"), "train")
 augment = TrainConfig().augmentation(read_hyperparameters(DEFAULT_HYPERPARAMETERS))

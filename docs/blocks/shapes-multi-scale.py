@@ -1,5 +1,5 @@
 # Runs without a framework.
-from models.training.multi_scale import MultiScale
+from duet.models.training.multi_scale import MultiScale
 
 scale = MultiScale.of_model(image_size=640, stride=32, seed=0)
 print("sizes", scale.sizes()[0], "to", scale.sizes()[-1], "in", len(scale.sizes()), "steps")

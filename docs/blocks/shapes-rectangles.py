@@ -1,6 +1,6 @@
 # Runs without a framework.
-from utils.data.image.letterbox import fit_long_side
-from utils.data.loading.batches import RECTANGLE_MARGIN, rectangle
+from duet.utils.data.image.letterbox import fit_long_side
+from duet.utils.data.loading.batches import RECTANGLE_MARGIN, rectangle
 
 # (height, width) of eight files, sorted by height / width, in batches of four.
 batches = [

@@ -2,13 +2,12 @@
 # Numbers differ from run to run.
 import time
 
-import backend
+from duet import backend
 
 backend.use()
 import numpy as np
-
-from backend import autograd, fused, ops
-from models.heads.anchor.boxes import complete_iou
+from duet.backend import autograd, fused, ops
+from duet.models.heads.anchor.boxes import complete_iou
 
 random = np.random.default_rng(0)
 boxes, targets = (random.uniform(10, 90, (3000, 4)).astype(np.float32) for _ in range(2))

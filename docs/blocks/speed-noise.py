@@ -1,5 +1,5 @@
 # Runs without a framework.
-from utils.comparison.statistics import verdict
+from duet.utils.comparison.statistics import verdict
 
 # Seconds of the candidate by those of the reference: the same epoch of the same round.
 for ratios in ([1.10, 1.12, 1.09, 1.11], [0.82, 1.16, 1.06, 0.95], [0.85, 0.93, 0.88, 0.95]):

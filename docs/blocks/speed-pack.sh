@@ -1,4 +1,4 @@
 # Runs without a framework.
 # Needs shapes.
-python -m utils.data.records pack --data shapes/shapes.yaml --out packed
-python -m utils.data.records verify packed
+python -m duet records pack --data shapes/shapes.yaml --out packed
+python -m duet records verify packed

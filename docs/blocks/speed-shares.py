@@ -1,8 +1,8 @@
 # Runs without a framework.
 # --8<-- [start:page]
-from utils.json_files import read_json
-from utils.project import PROJECT
-from utils.report.stage_timer import STAGES
+from duet.utils.json_files import read_json
+from duet.utils.project import PROJECT
+from duet.utils.report.stage_timer import STAGES
 
 measured = read_json(PROJECT / "docs" / "stage-times.json")["seconds"]
 print("share of the epoch; how many times faster it is if the stage takes no time")

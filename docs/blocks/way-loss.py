@@ -1,21 +1,21 @@
 # Runs on torch and oneflow.
 # Needs shapes.
 # Numbers agree to 1e-3.
-import backend
+from duet import backend
 
 backend.use()
 
-from backend import autograd, nn, ops
-from models.detector import Detector
-from models.graph import read_model_yaml
-from models.heads.base import LossSettings
-from models.inputs import images_to_tensor
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.loader import TrainLoader
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.strengths import AugmentConfig
+from duet.backend import autograd, nn, ops
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.models.heads.base import LossSettings
+from duet.models.inputs import images_to_tensor
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.strengths import AugmentConfig
 
 # 1 to 3: files become samples, samples become a batch. No framework is asked.
 samples = load_split(load_dataset("shapes/shapes.yaml"), "train")

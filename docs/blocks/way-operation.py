@@ -1,10 +1,9 @@
 # Runs on torch and oneflow.
-import backend
+from duet import backend
 
 name = backend.use()  # "torch" or "oneflow": the one that --backend or YOLO_BACKEND names
 import numpy as np
-
-from backend import ops
+from duet.backend import ops
 
 print("what is imported  ", type(ops).__name__)
 print("what is called    ", ops.clamp.__module__.replace(name, "NAME"), ops.clamp.__qualname__)

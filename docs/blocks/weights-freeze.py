@@ -1,19 +1,18 @@
 # --8<-- [start:page]
 # Runs on torch and oneflow.
-import backend
+from duet import backend
 
 backend.use()
 
 import numpy as np
-
-from backend import nn
-from models.detector import Detector
-from models.graph import read_model_yaml
-from models.training.start import build_state
-from models.training.step import train_step
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import TrainConfig
-from utils.data.loading.batch import Batch, Targets
+from duet.backend import nn
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.models.training.start import build_state
+from duet.models.training.step import train_step
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.train_config import TrainConfig
+from duet.utils.data.loading.batch import Batch, Targets
 
 noise = np.random.default_rng(0).integers(0, 256, (2, 3, 64, 64), np.uint8)
 targets = Targets(np.arange(2), np.array([0, 1]), np.full((2, 4), 0.5, np.float32))

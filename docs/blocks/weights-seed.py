@@ -1,12 +1,12 @@
 # Runs on torch and oneflow.
-import backend
+from duet import backend
 
 backend.use()
 import hashlib
 
-from backend import nn
-from models.detector import Detector
-from models.graph import read_model_yaml
+from duet.backend import nn
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
 
 model = Detector(read_model_yaml("models/yolov5n.yaml", num_classes=80))
 model.initialize(seed=0)

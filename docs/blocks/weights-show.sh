@@ -1,3 +1,3 @@
 # Runs without a framework.
 # Needs best.safetensors.
-python -m utils.weights show best.safetensors
+python -m duet weights show best.safetensors

@@ -1,14 +1,13 @@
 # --8<-- [start:page]
 # Runs on torch and oneflow.
-import backend
+from duet import backend
 
 backend.use()
 import numpy as np
-
-from backend import nn
-from models.detector import Detector
-from models.graph import read_model_yaml
-from utils.weights.transfer import ClassRows, match_classes, transfer_arrays
+from duet.backend import nn
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.utils.weights.transfer import ClassRows, match_classes, transfer_arrays
 
 PATH, OLD, NEW = "models/yolov5n.yaml", ("person", "dog", "cat", "bus"), ("cat", "lorry")
 

@@ -3,8 +3,8 @@ import os
 import pickle
 import zipfile
 
-from utils.errors import UserError
-from utils.weights.load import load_weights
+from duet.utils.errors import UserError
+from duet.utils.weights.load import load_weights
 
 
 class Trap:

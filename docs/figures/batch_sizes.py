@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from duet.models.training.multi_scale import MultiScale
+
 from docs.figures.drawing import Axes, Figure
-from models.training.multi_scale import MultiScale
 
 WORDS = {
     "en": (

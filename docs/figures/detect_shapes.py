@@ -6,20 +6,21 @@ It writes docs/detections.json, of which `found_shapes.py` draws a figure. WEIGH
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import json
 
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.cli.flags import new_parser
+from duet.utils.errors import UserError, brief
+from duet.utils.processes.command import run_command
+from duet.utils.project import PROJECT
+
 import duet
 from docs.figures.pictures import CLASS_NAMES, shapes_file
-from utils.atomic_files import atomic_text_file
-from utils.cli.flags import new_parser
-from utils.errors import UserError, brief
-from utils.processes.command import run_command
-from utils.project import PROJECT
 
 DETECTIONS = PROJECT / "docs" / "detections.json"
 IMAGES = (400, 401, 402)  # the first of the validation split

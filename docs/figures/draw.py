@@ -6,7 +6,7 @@ and NAME.zh.svg beside it, from the project's own code; its docstring says what 
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
@@ -14,12 +14,13 @@ if __name__ == "__main__":
 import importlib
 from pathlib import Path
 
-import backend
-from utils.atomic_files import atomic_text_file
-from utils.cli.flags import new_parser
-from utils.errors import UserError, brief
-from utils.processes.command import run_command
-from utils.text import say
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.cli.flags import new_parser
+from duet.utils.errors import UserError, brief
+from duet.utils.processes.command import run_command
+from duet.utils.text import say
+
+from duet import backend
 
 FOLDER = Path(__file__).parent
 LANGUAGES = ("en", "zh")

@@ -5,10 +5,11 @@ The seconds are in docs/stage-times.json, with the command and the machine.
 
 from __future__ import annotations
 
+from duet.utils.json_files import read_json
+from duet.utils.project import PROJECT
+from duet.utils.report.stage_timer import STAGES
+
 from docs.figures.drawing import Figure
-from utils.json_files import read_json
-from utils.project import PROJECT
-from utils.report.stage_timer import STAGES
 
 WORDS = {
     "en": ("Seconds of each stage of one epoch on each backend, on a CPU", "seconds",

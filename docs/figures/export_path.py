@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from duet.utils.export.formats import FORMATS, GRAPH, TRACE
+
 from docs.figures.drawing import Figure
-from utils.export.formats import FORMATS, GRAPH, TRACE
 
 WORDS = {
     "en": ("How weights become an ONNX graph, a trace, and files of seven formats",

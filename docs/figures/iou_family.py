@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-
-from backend import autograd, ops
-from backend.contract import Tensor
-from models.heads.anchor.boxes import complete_iou
+from duet.backend import autograd, ops
+from duet.backend.contract import Tensor
+from duet.models.heads.anchor.boxes import complete_iou
 
 
 class _Geometry(NamedTuple):

@@ -10,14 +10,20 @@ import dataclasses
 from functools import cache
 
 import numpy as np
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.data.augment.geometry import Warp
+from duet.utils.data.augment.sample import (
+    Augmentation,
+    Finish,
+    draw_augmentation,
+    draw_scene,
+    finish,
+)
+from duet.utils.data.image.decoding import LabelledImage, SourceImage
+from duet.utils.data.randomness import sample_generator
 
 from docs.figures.drawing import Figure
 from docs.figures.pictures import put, shapes_file, source
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.augment.geometry import Warp
-from utils.data.augment.sample import Augmentation, Finish, draw_augmentation, draw_scene, finish
-from utils.data.image.decoding import LabelledImage, SourceImage
-from utils.data.randomness import sample_generator
 
 WORDS = {
     "en": ("From four images to one training image, step by step",

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from backend import nn, ops
-from backend.contract import Tensor
-from models.blocks.conv import Conv, GhostConv
-from models.blocks.registry import Cost, LayerPlan, LayerRequest, plan_layer, register
-from utils.errors import UserError, brief
+from duet.backend import nn, ops
+from duet.backend.contract import Tensor
+from duet.models.blocks.conv import Conv, GhostConv
+from duet.models.blocks.registry import Cost, LayerPlan, LayerRequest, plan_layer, register
+from duet.utils.errors import UserError, brief
 
 
 class Bottleneck(nn.Module):

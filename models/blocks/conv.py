@@ -12,11 +12,11 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from backend import fused, nn, ops
-from backend.contract import Tensor
-from models.blocks.registry import Cost, LayerPlan, LayerRequest, plan_layer, register
-from utils.activation import DEFAULT_ACTIVATION, LEAKY, parse_activation
-from utils.errors import UserError, brief
+from duet.backend import fused, nn, ops
+from duet.backend.contract import Tensor
+from duet.models.blocks.registry import Cost, LayerPlan, LayerRequest, plan_layer, register
+from duet.utils.activation import DEFAULT_ACTIVATION, LEAKY, parse_activation
+from duet.utils.errors import UserError, brief
 
 Activation = Callable[[Tensor], Tensor]
 

@@ -7,11 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backend import nn, ops
-from backend.contract import Tensor
-from models.blocks.conv import Conv
-from models.blocks.registry import MAX_ARGUMENT, Cost, LayerPlan, LayerRequest, plan_layer, register
-from utils.errors import UserError, brief
+from duet.backend import nn, ops
+from duet.backend.contract import Tensor
+from duet.models.blocks.conv import Conv
+from duet.models.blocks.registry import (
+    MAX_ARGUMENT,
+    Cost,
+    LayerPlan,
+    LayerRequest,
+    plan_layer,
+    register,
+)
+from duet.utils.errors import UserError, brief
 
 
 @register("SPPF")

@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 from functools import cache
 from typing import Any
 
-from utils.errors import UserError, brief
+from duet.utils.errors import UserError, brief
 
 MAX_CHANNELS = 65_536  # of a layer's output; yolov5x has 1,280
 MAX_ARGUMENT = 32  # kernel sizes, strides, paddings
@@ -126,14 +126,14 @@ class Block:
 
 # What registers blocks, loaded when the first one is looked up; a head is the last layer's.
 MODULES = (
-    "models.blocks.bottleneck",
-    "models.blocks.conv",
-    "models.blocks.pooling",
-    "models.blocks.transformer",
-    "models.heads.anchor.head",
-    "models.heads.classify.head",
-    "models.heads.distribution.head",
-    "models.heads.mask.head",
+    "duet.models.blocks.bottleneck",
+    "duet.models.blocks.conv",
+    "duet.models.blocks.pooling",
+    "duet.models.blocks.transformer",
+    "duet.models.heads.anchor.head",
+    "duet.models.heads.classify.head",
+    "duet.models.heads.distribution.head",
+    "duet.models.heads.mask.head",
 )
 _BLOCKS: dict[str, Block] = {}
 

@@ -10,12 +10,11 @@ import math
 from typing import Any
 
 import numpy as np
-
-from backend import nn, ops
-from backend.contract import Tensor
-from models.blocks.bottleneck import C3
-from models.blocks.registry import Cost, LayerPlan, LayerRequest, register
-from utils.errors import UserError
+from duet.backend import nn, ops
+from duet.backend.contract import Tensor
+from duet.models.blocks.bottleneck import C3
+from duet.models.blocks.registry import Cost, LayerPlan, LayerRequest, register
+from duet.utils.errors import UserError
 
 HEADS = 4
 

@@ -1,4 +1,4 @@
-"""`python -m models.detection FLAGS`: the process that predicts for `python -m utils.serve`.
+"""`python -m duet.models.detection FLAGS`: the process that predicts for `python -m duet serve`.
 
 It takes the flags of the server. Requests come in on its standard input and answers go out on its
 standard output, in frames; it ends when the input does.
@@ -6,7 +6,7 @@ standard output, in frames; it ends when the input does.
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
@@ -15,11 +15,12 @@ import os
 import signal
 import sys
 
-import backend
-from utils.processes.command import run_command
-from utils.processes.exit_status import EXIT_DONE, end_process
-from utils.processes.process_family import ask_for_signal_when_parent_ends
-from utils.serve.config import parse_serve_flags
+from duet.utils.processes.command import run_command
+from duet.utils.processes.exit_status import EXIT_DONE, end_process
+from duet.utils.processes.process_family import ask_for_signal_when_parent_ends
+from duet.utils.serve.config import parse_serve_flags
+
+from duet import backend
 
 
 def main() -> None:
@@ -30,7 +31,7 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
     config = parse_serve_flags()
     backend.use(config.backend)
-    from models.detection.worker import Worker, load_model
+    from duet.models.detection.worker import Worker, load_model
 
     models = [load_model(source, config) for source in config.models]
     Worker(models, config, answers).run(sys.stdin.buffer)

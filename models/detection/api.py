@@ -9,23 +9,22 @@ from contextlib import closing
 from typing import Any
 
 import numpy as np
-
-from models.detection.settings import configured, detector_of
-from models.inference.predictor import class_names_of, with_size
-from utils.cli.flags import whole_from
-from utils.data.image.letterbox import FILL
-from utils.detect.config import DetectConfig, call_config, whole
-from utils.detect.media.finding import file_source, find_sources
-from utils.detect.media.image_file import GivenImage, as_list
-from utils.detect.media.source import Source
-from utils.detect.pipeline.background import StageSeconds, num_threads
-from utils.detect.pipeline.reading import Read, Reader
-from utils.detect.results.image_result import ImageResult
-from utils.detect.results.of_task import RESULTS
-from utils.detect.tracker import SourceTrackers
-from utils.optional import import_optional
-from utils.text import printable
-from utils.weights.detecting import Weights
+from duet.models.detection.settings import configured, detector_of
+from duet.models.inference.predictor import class_names_of, with_size
+from duet.utils.cli.flags import whole_from
+from duet.utils.data.image.letterbox import FILL
+from duet.utils.detect.config import DetectConfig, call_config, whole
+from duet.utils.detect.media.finding import file_source, find_sources
+from duet.utils.detect.media.image_file import GivenImage, as_list
+from duet.utils.detect.media.source import Source
+from duet.utils.detect.pipeline.background import StageSeconds, num_threads
+from duet.utils.detect.pipeline.reading import Read, Reader
+from duet.utils.detect.results.image_result import ImageResult
+from duet.utils.detect.results.of_task import RESULTS
+from duet.utils.detect.tracker import SourceTrackers
+from duet.utils.optional import import_optional
+from duet.utils.text import printable
+from duet.utils.weights.detecting import Weights
 
 log = logging.getLogger("detect")
 

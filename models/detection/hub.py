@@ -12,25 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from backend import nn
-from models.detection.hub_results import HubResults
-from models.detection.settings import configured, detector_of
-from models.detector import Detector
-from models.graph import read_model_yaml
-from models.inference.image_detector import ImageDetector
-from models.inference.predictor import class_names_of, with_size
-from utils.data.image.letterbox import Resizing, fit_letterbox, letterbox, resize_linear
-from utils.data.image.view import View
-from utils.detect.config import DetectConfig, call_config
-from utils.detect.media.image_file import GivenImage, as_list
-from utils.detect.media.source import Frame
-from utils.detect.results.of_task import RESULTS
-from utils.errors import UserError
-from utils.image_limits import MAX_PIXELS
-from utils.model_yamls import shipped_model
-from utils.weights.checkpoint import Checkpoint, Header
-from utils.weights.detecting import Weights
+from duet.backend import nn
+from duet.models.detection.hub_results import HubResults
+from duet.models.detection.settings import configured, detector_of
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.models.inference.image_detector import ImageDetector
+from duet.models.inference.predictor import class_names_of, with_size
+from duet.utils.data.image.letterbox import Resizing, fit_letterbox, letterbox, resize_linear
+from duet.utils.data.image.view import View
+from duet.utils.detect.config import DetectConfig, call_config
+from duet.utils.detect.media.image_file import GivenImage, as_list
+from duet.utils.detect.media.source import Frame
+from duet.utils.detect.results.of_task import RESULTS
+from duet.utils.errors import UserError
+from duet.utils.image_limits import MAX_PIXELS
+from duet.utils.model_yamls import shipped_model
+from duet.utils.weights.checkpoint import Checkpoint, Header
+from duet.utils.weights.detecting import Weights
 
 FEWEST_ROWS = 5  # an array with fewer has its channels first
 

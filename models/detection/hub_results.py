@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from duet.backend import ops
+from duet.backend.contract import Tensor
+from duet.utils.boxes import xyxy_to_cxcywh
+from duet.utils.detect.config import DetectConfig
+from duet.utils.detect.results.result import CORNERS, Result
+from duet.utils.detect.results.run_files import RunFiles
+from duet.utils.errors import UserError
+from duet.utils.run_folder import create_run_folder
+from duet.utils.text import say
 from PIL import Image, ImageShow
-
-from backend import ops
-from backend.contract import Tensor
-from utils.boxes import xyxy_to_cxcywh
-from utils.detect.config import DetectConfig
-from utils.detect.results.result import CORNERS, Result
-from utils.detect.results.run_files import RunFiles
-from utils.errors import UserError
-from utils.run_folder import create_run_folder
-from utils.text import say
 
 SAVE_DIR = "runs/detect/exp"
 CENTRE_AND_SIZE = ("xcenter", "ycenter", "width", "height")

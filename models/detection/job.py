@@ -6,19 +6,19 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
-from models.detection.pipeline import Pipeline
-from models.detection.settings import make_detector
-from models.inference.predictor import class_names_of
-from utils.detect.config import DetectConfig
-from utils.detect.media.finding import are_several
-from utils.detect.media.source import Source
-from utils.detect.pipeline.report import Done, RunReport, Window
-from utils.detect.results.run_files import RunFiles
-from utils.detect.tracker import SourceTrackers
-from utils.errors import UserError
-from utils.run_folder import create_run_folder
-from utils.text import say
-from utils.weights.detecting import Weights
+from duet.models.detection.pipeline import Pipeline
+from duet.models.detection.settings import make_detector
+from duet.models.inference.predictor import class_names_of
+from duet.utils.detect.config import DetectConfig
+from duet.utils.detect.media.finding import are_several
+from duet.utils.detect.media.source import Source
+from duet.utils.detect.pipeline.report import Done, RunReport, Window
+from duet.utils.detect.results.run_files import RunFiles
+from duet.utils.detect.tracker import SourceTrackers
+from duet.utils.errors import UserError
+from duet.utils.run_folder import create_run_folder
+from duet.utils.text import say
+from duet.utils.weights.detecting import Weights
 
 log = logging.getLogger("detect")
 

@@ -16,22 +16,22 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-
-import backend
-from backend.checks import CPU
-from models.inference.image_detector import ImageDetector
-from utils.detect.media.source import Frame, Source
-from utils.detect.pipeline.background import (
+from duet.backend.checks import CPU
+from duet.models.inference.image_detector import ImageDetector
+from duet.utils.detect.media.source import Frame, Source
+from duet.utils.detect.pipeline.background import (
     MOST_THREADS,
     StageSeconds,
     Writer,
     num_threads,
 )
-from utils.detect.pipeline.reading import Read, Reader
-from utils.detect.pipeline.report import Done
-from utils.detect.results.of_task import RESULTS
-from utils.detect.results.run_files import Place, RunFiles, Share
-from utils.weights.detecting import ExportedWeights, Weights
+from duet.utils.detect.pipeline.reading import Read, Reader
+from duet.utils.detect.pipeline.report import Done
+from duet.utils.detect.results.of_task import RESULTS
+from duet.utils.detect.results.run_files import Place, RunFiles, Share
+from duet.utils.weights.detecting import ExportedWeights, Weights
+
+from duet import backend
 
 Made = TypeVar("Made")
 Predicted = Future[list[list[Any]]]

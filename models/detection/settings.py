@@ -9,22 +9,23 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import backend
-from backend.checks import CPU
-from models.detection.pipeline import num_lanes
-from models.inference.image_detector import ImageDetector
-from models.inference.predictor import (
+from duet.backend.checks import CPU
+from duet.models.detection.pipeline import num_lanes
+from duet.models.inference.image_detector import ImageDetector
+from duet.models.inference.predictor import (
     augmented,
     make_predictor,
     suppression_settings,
     with_size,
 )
-from utils.cli.detection_config import require_known
-from utils.data.image.letterbox import RESIZINGS
-from utils.detect.config import DetectConfig
-from utils.detect.tracker import needed_threshold
-from utils.detections import SuppressionSettings
-from utils.weights.detecting import Weights
+from duet.utils.cli.detection_config import require_known
+from duet.utils.data.image.letterbox import RESIZINGS
+from duet.utils.detect.config import DetectConfig
+from duet.utils.detect.tracker import needed_threshold
+from duet.utils.detections import SuppressionSettings
+from duet.utils.weights.detecting import Weights
+
+from duet import backend
 
 SURELY_FIT = 1 << 25  # values of images; asking takes 2 ms, as long as a small network
 

@@ -15,27 +15,27 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from duet.backend.checks import CPU
+from duet.models.detection.pipeline import Lanes
+from duet.models.detection.settings import configured, make_detector
+from duet.models.inference.image_detector import ImageDetector
+from duet.models.inference.predictor import class_names_of
+from duet.utils.data.image.image_file import encode_image, suffix_that_holds
+from duet.utils.data.image.letterbox import FILL
+from duet.utils.data.image.view import View
+from duet.utils.detect.config import DetectConfig, call_config
+from duet.utils.detect.media.image_file import decode_image
+from duet.utils.detect.media.source import BrokenSourceError, Frame
+from duet.utils.detect.pipeline.background import num_threads
+from duet.utils.detect.results.image_result import ImageResult
+from duet.utils.detect.results.of_task import RESULTS
+from duet.utils.errors import UserError
+from duet.utils.serve.config import ModelSource, ServeConfig
+from duet.utils.serve.frames import pack_frame, read_frame
+from duet.utils.text import printable_lines
+from duet.utils.weights.detecting import ExportedWeights, Weights, load_to_detect
 
-import backend
-from backend.checks import CPU
-from models.detection.pipeline import Lanes
-from models.detection.settings import configured, make_detector
-from models.inference.image_detector import ImageDetector
-from models.inference.predictor import class_names_of
-from utils.data.image.image_file import encode_image, suffix_that_holds
-from utils.data.image.letterbox import FILL
-from utils.data.image.view import View
-from utils.detect.config import DetectConfig, call_config
-from utils.detect.media.image_file import decode_image
-from utils.detect.media.source import BrokenSourceError, Frame
-from utils.detect.pipeline.background import num_threads
-from utils.detect.results.image_result import ImageResult
-from utils.detect.results.of_task import RESULTS
-from utils.errors import UserError
-from utils.serve.config import ModelSource, ServeConfig
-from utils.serve.frames import pack_frame, read_frame
-from utils.text import printable_lines
-from utils.weights.detecting import ExportedWeights, Weights, load_to_detect
+from duet import backend
 
 MOST_DETECTIONS = {"segment": 1_000}  # by task: each mask is drawn, packed and outlined
 MOST_BOXES = 5_000

@@ -11,22 +11,21 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from backend import autograd, ops
-from models.heads.base import Evaluator, Head, Loss, Sink
-from models.inference.image_detector import ImageDetector
-from models.inference.predictors import HalfPrecision, Predictor, network_input
-from utils.data.loading.batch import Batch, Targets
-from utils.data.loading.items import items_of
-from utils.data.loading.loader import ValLoader
-from utils.data.loading.reading import read_ahead
-from utils.data.sources.samples import Sample
-from utils.detections import GroundTruth
-from utils.evaluation.collector import Collector, FoundImage
-from utils.evaluation.nms import SuppressionSettings
-from utils.processes import watchdog
-from utils.processes.world import ALONE, World
-from utils.progress import Progress
+from duet.backend import autograd, ops
+from duet.models.heads.base import Evaluator, Head, Loss, Sink
+from duet.models.inference.image_detector import ImageDetector
+from duet.models.inference.predictors import HalfPrecision, Predictor, network_input
+from duet.utils.data.loading.batch import Batch, Targets
+from duet.utils.data.loading.items import items_of
+from duet.utils.data.loading.loader import ValLoader
+from duet.utils.data.loading.reading import read_ahead
+from duet.utils.data.sources.samples import Sample
+from duet.utils.detections import GroundTruth
+from duet.utils.evaluation.collector import Collector, FoundImage
+from duet.utils.evaluation.nms import SuppressionSettings
+from duet.utils.processes import watchdog
+from duet.utils.processes.world import ALONE, World
+from duet.utils.progress import Progress
 
 DEFAULT_SUPPRESSION = SuppressionSettings()
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from utils.atomic_files import atomic_text_file
-from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
-from utils.data.sources.label_lines import label_lines
-from utils.data.sources.samples import Sample
-from utils.detections import Detections, GroundTruth, Segmentations
-from utils.errors import UserError
-from utils.evaluation.legacy import LegacyEvaluator
-from utils.evaluation.masks import legacy_masks
-from utils.text import count
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
+from duet.utils.data.sources.label_lines import label_lines
+from duet.utils.data.sources.samples import Sample
+from duet.utils.detections import Detections, GroundTruth, Segmentations
+from duet.utils.errors import UserError
+from duet.utils.evaluation.legacy import LegacyEvaluator
+from duet.utils.evaluation.masks import legacy_masks
+from duet.utils.text import count
 
 
 class ValFiles(NamedTuple):

@@ -11,38 +11,38 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-
-import backend
-from backend.checks import CPU
-from models.evaluation.evaluate import Validation, evaluate, evaluate_tiled
-from models.evaluation.val_files import VAL_FILES, LabelFiles, ValFiles
-from models.heads.base import Sink
-from models.inference.image_detector import ImageDetector
-from models.inference.predictor import (
+from duet.backend.checks import CPU
+from duet.models.evaluation.evaluate import Validation, evaluate, evaluate_tiled
+from duet.models.evaluation.val_files import VAL_FILES, LabelFiles, ValFiles
+from duet.models.heads.base import Sink
+from duet.models.inference.image_detector import ImageDetector
+from duet.models.inference.predictor import (
     Weights,
     make_predictor,
     suppression_settings,
     with_size,
 )
-from models.inference.predictors import OneClass, Predictor
-from utils.cli.val_config import STUDY, ValConfig
-from utils.data.loading.items import items_of
-from utils.data.loading.loader import ValLoader
-from utils.data.sources.coco_annotations import CocoAnnotations
-from utils.data.sources.needed_labels import check_labels_to_score
-from utils.data.sources.samples import Sample, SampleTable, table_of
-from utils.data.sources.splits import only_classes
-from utils.detections import GroundTruth
-from utils.errors import UserError
-from utils.evaluation.coco.results_file import CocoResults
-from utils.processes import watchdog
-from utils.processes.cores import loader_workers
-from utils.processes.world import World
-from utils.report.console import legacy_table
-from utils.report.plots.results import StudyRow, plot_study, study_sizes, write_study
-from utils.report.task_reports import REPORTS
-from utils.run_folder import create_run_folder
-from utils.text import count, printable, say
+from duet.models.inference.predictors import OneClass, Predictor
+from duet.utils.cli.val_config import STUDY, ValConfig
+from duet.utils.data.loading.items import items_of
+from duet.utils.data.loading.loader import ValLoader
+from duet.utils.data.sources.coco_annotations import CocoAnnotations
+from duet.utils.data.sources.needed_labels import check_labels_to_score
+from duet.utils.data.sources.samples import Sample, SampleTable, table_of
+from duet.utils.data.sources.splits import only_classes
+from duet.utils.detections import GroundTruth
+from duet.utils.errors import UserError
+from duet.utils.evaluation.coco.results_file import CocoResults
+from duet.utils.processes import watchdog
+from duet.utils.processes.cores import loader_workers
+from duet.utils.processes.world import World
+from duet.utils.report.console import legacy_table
+from duet.utils.report.plots.results import StudyRow, plot_study, study_sizes, write_study
+from duet.utils.report.task_reports import REPORTS
+from duet.utils.run_folder import create_run_folder
+from duet.utils.text import count, printable, say
+
+from duet import backend
 
 log = logging.getLogger("val")
 

@@ -6,20 +6,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-from backend.checks import CPU
-from models.evaluation.evaluate import evaluate
-from models.export.verify import INT8, evenly
-from models.heads.base import Head
-from models.inference.predictors import Predictor
-from utils.data.image.view import View, whole_view
-from utils.data.loading.items import items_of
-from utils.data.loading.loader import ValLoader
-from utils.data.loading.reading import read_ahead
-from utils.data.sources.samples import Sample
-from utils.detections import SuppressionSettings
-from utils.export.metadata import MASKS, PIXELS, Metadata
-from utils.export.quantization import Calibration
+from duet.backend.checks import CPU
+from duet.models.evaluation.evaluate import evaluate
+from duet.models.export.verify import INT8, evenly
+from duet.models.heads.base import Head
+from duet.models.inference.predictors import Predictor
+from duet.utils.data.image.view import View, whole_view
+from duet.utils.data.loading.items import items_of
+from duet.utils.data.loading.loader import ValLoader
+from duet.utils.data.loading.reading import read_ahead
+from duet.utils.data.sources.samples import Sample
+from duet.utils.detections import SuppressionSettings
+from duet.utils.export.metadata import MASKS, PIXELS, Metadata
+from duet.utils.export.quantization import Calibration
 
 MOST_IMAGES = 64  # that calibrate; ranges of 128 gain nothing, see docs/en/export.md
 # Of `Head.fitness`, by which the best weights are chosen. The same rows give the same figures, up

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-
-from backend import ops
-from models.blocks.registry import find_block
-from models.export.exported_heads import form_of
-from models.heads.base import Head
-from models.inference.predictor import log_once
-from models.inference.predictors import Predictor
-from utils.errors import UserError, brief
-from utils.export.metadata import FLOATS, PIXELS, Metadata, Outputs, Runtime, fault_of_returned
-from utils.weights.detecting import ExportedWeights
+from duet.backend import ops
+from duet.models.blocks.registry import find_block
+from duet.models.export.exported_heads import form_of
+from duet.models.heads.base import Head
+from duet.models.inference.predictor import log_once
+from duet.models.inference.predictors import Predictor
+from duet.utils.errors import UserError, brief
+from duet.utils.export.metadata import FLOATS, PIXELS, Metadata, Outputs, Runtime, fault_of_returned
+from duet.utils.weights.detecting import ExportedWeights
 
 LIMITS = {"confidence_threshold": "--conf", "iou_threshold": "--iou", "max_detections": "--max-det"}
 

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from backend.contract import Tensor
-from models.heads.anchor.boxes import BOX_CHANNELS
-from models.heads.base import Head
-from models.heads.mask.head import MaskRows
-from utils.errors import UserError, brief
-from utils.export.metadata import (
+from duet.backend.contract import Tensor
+from duet.models.heads.anchor.boxes import BOX_CHANNELS
+from duet.models.heads.base import Head
+from duet.models.heads.mask.head import MaskRows
+from duet.utils.errors import UserError, brief
+from duet.utils.export.metadata import (
     DETECTIONS,
     EFFICIENT,
     LOGITS,
@@ -22,7 +21,7 @@ from utils.export.metadata import (
     ROWS,
     Outputs,
 )
-from utils.text import count
+from duet.utils.text import count
 
 CERTAIN = 1e-6  # away from 0 and 1, whose logits are infinite
 

@@ -3,12 +3,12 @@
 A process has one backend, and this one records; the process that starts it is bound to the backend
 of the model that it compares the graph with.
 
-    python -m models.export.graph_process OUT.onnx FLAGS
+    python -m duet.models.export.graph_process OUT.onnx FLAGS
 """
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
@@ -18,17 +18,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import backend
-from utils.atomic_files import atomic_file
-from utils.errors import UserError, WorkerError
-from utils.export.config import ExportConfig, parse_export_flags
-from utils.processes.command import run_command
-from utils.processes.process_family import ask_for_signal_when_parent_ends
-from utils.processes.start import EXIT_USER_ERROR
-from utils.project import PROJECT
-from utils.weights.load import load_weights
+from duet.utils.atomic_files import atomic_file
+from duet.utils.errors import UserError, WorkerError
+from duet.utils.export.config import ExportConfig, parse_export_flags
+from duet.utils.processes.command import run_command
+from duet.utils.processes.process_family import ask_for_signal_when_parent_ends
+from duet.utils.processes.start import EXIT_USER_ERROR
+from duet.utils.project import PROJECT
+from duet.utils.weights.load import load_weights
 
-MODULE = "models.export.graph_process"
+from duet import backend
+
+MODULE = "duet.models.export.graph_process"
 
 
 def write_graph(config: ExportConfig, path: Path) -> None:
@@ -68,7 +69,7 @@ def main() -> None:
     config = parse_export_flags(words)
     checkpoint = load_weights(config.weights)
     backend.use("onnx")
-    from models.export.recorded import recorded_graph
+    from duet.models.export.recorded import recorded_graph
 
     content = recorded_graph(config, checkpoint)
     with atomic_file(Path(path)) as file:

@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
-import backend
-from backend import nn, ops
-from backend.checks import CPU
-from backend.contract import Tensor
-from backend.select import FRAMEWORKS
-from models.detector import Detector, check_image_size
-from models.evaluation.evaluate import DEFAULT_SUPPRESSION
-from models.export.dataset import (
+from duet.backend import nn, ops
+from duet.backend.checks import CPU
+from duet.backend.contract import Tensor
+from duet.backend.select import FRAMEWORKS
+from duet.models.detector import Detector, check_image_size
+from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION
+from duet.models.export.dataset import (
     Dataset,
     Score,
     calibration_batch,
@@ -27,21 +25,21 @@ from models.export.dataset import (
     score,
     table,
 )
-from models.export.exported import ExportedPredictor
-from models.export.exported_heads import exported_kind, exported_outputs
-from models.export.graph_process import write_graph
-from models.export.verify import Trial, chosen_images, make_trials, verify
-from models.heads.base import Head
-from models.inference.predictor import class_names_of
-from models.stored import fold_batch_norm, load_detector
-from utils.atomic_files import atomic_file
-from utils.data.image.view import view_of
-from utils.data.sources.needed_labels import check_labels_to_score
-from utils.data.sources.samples import table_of
-from utils.detections import SuppressionSettings
-from utils.errors import UserError
-from utils.export.config import ExportConfig
-from utils.export.formats import (
+from duet.models.export.exported import ExportedPredictor
+from duet.models.export.exported_heads import exported_kind, exported_outputs
+from duet.models.export.graph_process import write_graph
+from duet.models.export.verify import Trial, chosen_images, make_trials, verify
+from duet.models.heads.base import Head
+from duet.models.inference.predictor import class_names_of
+from duet.models.stored import fold_batch_norm, load_detector
+from duet.utils.atomic_files import atomic_file
+from duet.utils.data.image.view import view_of
+from duet.utils.data.sources.needed_labels import check_labels_to_score
+from duet.utils.data.sources.samples import table_of
+from duet.utils.detections import SuppressionSettings
+from duet.utils.errors import UserError
+from duet.utils.export.config import ExportConfig
+from duet.utils.export.formats import (
     FORMATS,
     GRAPH,
     Format,
@@ -50,13 +48,15 @@ from utils.export.formats import (
     require_free_place,
     size_of,
 )
-from utils.export.metadata import FLOATS, KINDS, PIXELS, Metadata, metadata_as_json
-from utils.export.onnx import require_below_limit
-from utils.export.opening import open_runtime
-from utils.processes.interrupt import ending_at_termination, ending_later
-from utils.run_folder import working_folder
-from utils.text import as_message, count, say
-from utils.weights.checkpoint import Checkpoint, save_checkpoint
+from duet.utils.export.metadata import FLOATS, KINDS, PIXELS, Metadata, metadata_as_json
+from duet.utils.export.onnx import require_below_limit
+from duet.utils.export.opening import open_runtime
+from duet.utils.processes.interrupt import ending_at_termination, ending_later
+from duet.utils.run_folder import working_folder
+from duet.utils.text import as_message, count, say
+from duet.utils.weights.checkpoint import Checkpoint, save_checkpoint
+
+from duet import backend
 
 log = logging.getLogger("export")
 

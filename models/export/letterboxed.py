@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-
-from backend.onnx import ops
-from backend.onnx.recording import Size, Tensor, apply, constant, sizes_tensor
-from utils.data.image.letterbox import FILL
+from duet.backend.onnx import ops
+from duet.backend.onnx.recording import Size, Tensor, apply, constant, sizes_tensor
+from duet.utils.data.image.letterbox import FILL
 
 UNKNOWN = Size(0)  # a side that only the graph knows
 IMAGE_SHAPE = 1, 3, UNKNOWN, UNKNOWN

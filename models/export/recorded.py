@@ -6,27 +6,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
-from backend import nn, ops
-from backend.contract import Tensor
-from backend.onnx.model_proto import build_model, name_part
-from backend.onnx.nn import name_tensors
-from backend.onnx.recording import Size, graph_input
-from models.detector import Detector
-from models.export.exported_heads import exported_kind, exported_outputs
-from models.export.letterboxed import (
+from duet.backend import nn, ops
+from duet.backend.contract import Tensor
+from duet.backend.onnx.model_proto import build_model, name_part
+from duet.backend.onnx.nn import name_tensors
+from duet.backend.onnx.recording import Size, graph_input
+from duet.models.detector import Detector
+from duet.models.export.exported_heads import exported_kind, exported_outputs
+from duet.models.export.letterboxed import (
     Placement,
     boxes_in_image,
     detections_in_image,
     letterboxed,
     rows_in_image,
 )
-from models.export.suppressed import detections, efficient_detections, masks_in_boxes
-from models.stored import detector_of_weights, fold_batch_norm
-from utils.errors import UserError
-from utils.export.config import ExportConfig
-from utils.export.metadata import DETECTION_COLUMNS, DETECTIONS, EFFICIENT, KINDS, MASKS, ROWS
-from utils.weights.checkpoint import Checkpoint
+from duet.models.export.suppressed import detections, efficient_detections, masks_in_boxes
+from duet.models.stored import detector_of_weights, fold_batch_norm
+from duet.utils.errors import UserError
+from duet.utils.export.config import ExportConfig
+from duet.utils.export.metadata import DETECTION_COLUMNS, DETECTIONS, EFFICIENT, KINDS, MASKS, ROWS
+from duet.utils.weights.checkpoint import Checkpoint
 
 IMAGES = "images"  # the input of the graph, as the public YOLOv5 names it
 FREE = {0: "batch", 2: "height", 3: "width"}  # dimensions of the images with --dynamic

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-from backend.onnx import ops
-from backend.onnx.recording import (
+from duet.backend.onnx import ops
+from duet.backend.onnx.recording import (
     Size,
     Tensor,
     apply,
@@ -20,7 +19,7 @@ from backend.onnx.recording import (
     constant,
     size_tensor,
 )
-from utils.detections import SuppressionSettings
+from duet.utils.detections import SuppressionSettings
 
 # OpenVINO removes a box whose IoU is the threshold: at 0 all but one.
 LEAST_IOU = float(np.finfo(np.float32).tiny)

@@ -7,27 +7,26 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-from backend import autograd, ops
-from backend.checks import CPU
-from models.detector import Detector
-from models.export.exported import ExportedPredictor
-from models.export.exported_heads import exported_outputs
-from models.inference.predictors import network_input
-from models.inputs import images_to_tensor
-from utils.boxes import clip_boxes, pairwise_iou
-from utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
-from utils.data.loading.reading import read_ahead
-from utils.data.masks.assemble import THRESHOLD, masks_at
-from utils.data.randomness import sample_generator
-from utils.data.shapes.scene import draw_scene
-from utils.data.sources.samples import Sample
-from utils.detections import Detections
-from utils.errors import UserError
-from utils.evaluation.nms import best_rows
-from utils.export.config import ExportConfig
-from utils.export.metadata import DETECTIONS, LOGITS, MASKS, PIXELS, Metadata, Outputs, Runtime
-from utils.text import count
+from duet.backend import autograd, ops
+from duet.backend.checks import CPU
+from duet.models.detector import Detector
+from duet.models.export.exported import ExportedPredictor
+from duet.models.export.exported_heads import exported_outputs
+from duet.models.inference.predictors import network_input
+from duet.models.inputs import images_to_tensor
+from duet.utils.boxes import clip_boxes, pairwise_iou
+from duet.utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
+from duet.utils.data.loading.reading import read_ahead
+from duet.utils.data.masks.assemble import THRESHOLD, masks_at
+from duet.utils.data.randomness import sample_generator
+from duet.utils.data.shapes.scene import draw_scene
+from duet.utils.data.sources.samples import Sample
+from duet.utils.detections import Detections
+from duet.utils.errors import UserError
+from duet.utils.evaluation.nms import best_rows
+from duet.utils.export.config import ExportConfig
+from duet.utils.export.metadata import DETECTIONS, LOGITS, MASKS, PIXELS, Metadata, Outputs, Runtime
+from duet.utils.text import count
 
 NUM_IMAGES = 8
 DRAWN_SIDES = (320, 240), (240, 320)  # of images of the built-in dataset

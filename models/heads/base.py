@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-
-from backend import dist, nn, ops
-from backend.contract import Tensor
-from backend.processes import this_process
-from models.blocks.registry import LayerPlan, LayerRequest
-from utils.data.image.letterbox import Letterbox
-from utils.data.loading.batch import Targets
-from utils.detections import GroundTruth, SuppressionSettings
-from utils.strengths import LossGains
-from utils.tasks.table import Task
+from duet.backend import dist, nn, ops
+from duet.backend.contract import Tensor
+from duet.backend.processes import this_process
+from duet.models.blocks.registry import LayerPlan, LayerRequest
+from duet.utils.data.image.letterbox import Letterbox
+from duet.utils.data.loading.batch import Targets
+from duet.utils.detections import GroundTruth, SuppressionSettings
+from duet.utils.strengths import LossGains
+from duet.utils.tasks.table import Task
 
 
 class LossSettings(NamedTuple):

@@ -12,14 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-
-from backend import ops
-from backend.contract import Tensor
-from models.heads.base import Head, Pass
-from utils.data.image.letterbox import Letterbox, letterbox_to_image
-from utils.detections import Detections, SuppressionSettings
-from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
-from utils.evaluation.nms import best_rows_of_images
+from duet.backend import ops
+from duet.backend.contract import Tensor
+from duet.models.heads.base import Head, Pass
+from duet.utils.data.image.letterbox import Letterbox, letterbox_to_image
+from duet.utils.detections import Detections, SuppressionSettings
+from duet.utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
+from duet.utils.evaluation.nms import best_rows_of_images
 
 SCORE_ROUNDING = 1e-6  # more than a float32 sigmoid can be wrong by
 

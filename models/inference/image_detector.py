@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-
-from backend import autograd
-from models.heads.base import Head
-from models.inference.predictors import Predictor, network_input
-from utils.data.image.letterbox import Resizing, resize_linear
-from utils.data.image.view import View, place, view_of
-from utils.detections import SuppressionSettings
-from utils.evaluation.joining import join_views
-from utils.tiling import Tiling
+from duet.backend import autograd
+from duet.models.heads.base import Head
+from duet.models.inference.predictors import Predictor, network_input
+from duet.utils.data.image.letterbox import Resizing, resize_linear
+from duet.utils.data.image.view import View, place, view_of
+from duet.utils.detections import SuppressionSettings
+from duet.utils.evaluation.joining import join_views
+from duet.utils.tiling import Tiling
 
 
 class ImageDetector:

@@ -7,20 +7,26 @@ import logging
 from collections.abc import Sequence
 from typing import TypeVar
 
-from backend.processes import this_process
-from models.detector import require_image_size
-from models.inference.predictors import Augmented, Ensemble, HalfPrecision, Predictor, why_not_half
-from models.stored import load_detector
-from utils.cli.detection_config import DetectionConfig
-from utils.detections import SuppressionSettings
-from utils.errors import UserError, brief
-from utils.text import printable
-from utils.weights.checkpoint import Checkpoint
-from utils.weights.detecting import Weights as Weights
-from utils.wings import require_wing
+from duet.backend.processes import this_process
+from duet.models.detector import require_image_size
+from duet.models.inference.predictors import (
+    Augmented,
+    Ensemble,
+    HalfPrecision,
+    Predictor,
+    why_not_half,
+)
+from duet.models.stored import load_detector
+from duet.utils.cli.detection_config import DetectionConfig
+from duet.utils.detections import SuppressionSettings
+from duet.utils.errors import UserError, brief
+from duet.utils.text import printable
+from duet.utils.weights.checkpoint import Checkpoint
+from duet.utils.weights.detecting import Weights as Weights
+from duet.utils.wings import require_wing
 
 # Modules with a function `predictor_of`, which makes a predictor of weights that are no checkpoint.
-WINGS = ("models.export.exported",)
+WINGS = ("duet.models.export.exported",)
 MOST_NAMES = 3  # of classes, in a message
 AnyConfig = TypeVar("AnyConfig", bound=DetectionConfig)
 

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from duet.backend import amp, ops
+from duet.backend.checks import CPU
+from duet.backend.contract import Tensor
+from duet.models.heads.base import Head, Pass
+from duet.models.inputs import gains_from_channels_last, images_to_tensor
+from duet.utils.errors import UserError
+from duet.utils.text import count
 
-import backend
-from backend import amp, ops
-from backend.checks import CPU
-from backend.contract import Tensor
-from models.heads.base import Head, Pass
-from models.inputs import gains_from_channels_last, images_to_tensor
-from utils.errors import UserError
-from utils.text import count
+from duet import backend
 
 HALF = "float16"
 FILL = 0.447  # around a scaled image, as the public weights were measured with

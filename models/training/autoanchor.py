@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
-from models.graph import ModelSpec, parse_model, plan_layers
-from utils.cli.hyperparameters import Hyperparameters
-from utils.data.anchors.fit import Fit, fit_anchors, label_sizes, measure_fit
-from utils.errors import UserError
-from utils.json_files import parse_json
-from utils.state.job import Job
+from duet.models.graph import ModelSpec, parse_model, plan_layers
+from duet.utils.cli.hyperparameters import Hyperparameters
+from duet.utils.data.anchors.fit import Fit, fit_anchors, label_sizes, measure_fit
+from duet.utils.errors import UserError
+from duet.utils.json_files import parse_json
+from duet.utils.state.job import Job
 
 ENOUGH_RECALL = 0.98  # above it, anchors are kept
 

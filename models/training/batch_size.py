@@ -12,29 +12,29 @@ import logging
 from collections.abc import Callable, Mapping
 
 import numpy as np
+from duet.backend.checks import CPU
+from duet.backend.processes import local_world_size, this_process
+from duet.models.training.multi_scale import MultiScale
+from duet.models.training.start import build_model, build_state
+from duet.models.training.state import TrainState, settle
+from duet.models.training.step import train_step
+from duet.utils.boxes import cxcywh_to_xyxy
+from duet.utils.data.image.decoding import LabelledImage
+from duet.utils.data.loading.batch import Batch, join_targets
+from duet.utils.data.loading.items import BOXES, BoxItems
+from duet.utils.data.loading.quads import QUAD
+from duet.utils.data.sources.samples import table_of
+from duet.utils.errors import UserError
+from duet.utils.memory import free_memory
+from duet.utils.processes import watchdog
+from duet.utils.processes.host_memory import keep_freed_memory
+from duet.utils.processes.ranks import on_main
+from duet.utils.processes.world import World
+from duet.utils.report.stage_timer import StageTimer
+from duet.utils.state.job import Job
+from duet.utils.text import count
 
-import backend
-from backend.checks import CPU
-from backend.processes import local_world_size, this_process
-from models.training.multi_scale import MultiScale
-from models.training.start import build_model, build_state
-from models.training.state import TrainState, settle
-from models.training.step import train_step
-from utils.boxes import cxcywh_to_xyxy
-from utils.data.image.decoding import LabelledImage
-from utils.data.loading.batch import Batch, join_targets
-from utils.data.loading.items import BOXES, BoxItems
-from utils.data.loading.quads import QUAD
-from utils.data.sources.samples import table_of
-from utils.errors import UserError
-from utils.memory import free_memory
-from utils.processes import watchdog
-from utils.processes.host_memory import keep_freed_memory
-from utils.processes.ranks import on_main
-from utils.processes.world import World
-from utils.report.stage_timer import StageTimer
-from utils.state.job import Job
-from utils.text import count
+from duet import backend
 
 PART_OF_FREE = 0.8  # of the memory that is free at the start; the rest is for what was not measured
 # Images a process. A CPU is no faster with more than its default, and two steps tell enough of it.

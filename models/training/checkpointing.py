@@ -9,18 +9,19 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import backend
-from backend import nn, ops
-from backend.processes import this_process
-from models.detector import Detector
-from models.stored import stored_spec
-from models.training.state import TrainState, settle
-from utils.cli.run_config import as_document
-from utils.cli.train_config import run_settings
-from utils.errors import UserError
-from utils.state.run import Run
-from utils.text import count
-from utils.weights.checkpoint import Checkpoint, Header
+from duet.backend import nn, ops
+from duet.backend.processes import this_process
+from duet.models.detector import Detector
+from duet.models.stored import stored_spec
+from duet.models.training.state import TrainState, settle
+from duet.utils.cli.run_config import as_document
+from duet.utils.cli.train_config import run_settings
+from duet.utils.errors import UserError
+from duet.utils.state.run import Run
+from duet.utils.text import count
+from duet.utils.weights.checkpoint import Checkpoint, Header
+
+from duet import backend
 
 log = logging.getLogger("train")
 

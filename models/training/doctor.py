@@ -1,4 +1,4 @@
-"""`python -m models.training.doctor --data D`: is the loader or the model slower, what to change?
+"""`python -m duet doctor --data D`: is the loader or the model slower, what to change?
 
 It takes the flags of train.py and measures what they would run: the loader on its own, with
 several numbers of workers and with `--cache ram`, and the training step on its own.
@@ -6,7 +6,7 @@ several numbers of workers and with `--cache ram`, and the training step on its 
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
@@ -16,22 +16,23 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
-import backend
-from backend.checks import CPU
-from backend.devices import check_device
-from backend.select import choose
-from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.train_config import AUTO_BATCH, read_train_flags
-from utils.data.loading.batch import Batch
-from utils.data.loading.loader import TrainLoader
-from utils.errors import UserError
-from utils.processes.command import run_command
-from utils.processes.cores import bind_numa, loader_workers
-from utils.report.stage_timer import StageTimer
-from utils.state.job import Job, read_data, train_recipe
-from utils.tasks.find import complete_flags, find_task
-from utils.text import say
-from utils.weights.load import load_weights, stored_model
+from duet.backend.checks import CPU
+from duet.backend.devices import check_device
+from duet.backend.select import choose
+from duet.utils.cli.hyperparameters import read_hyperparameters
+from duet.utils.cli.train_config import AUTO_BATCH, read_train_flags
+from duet.utils.data.loading.batch import Batch
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.errors import UserError
+from duet.utils.processes.command import run_command
+from duet.utils.processes.cores import bind_numa, loader_workers
+from duet.utils.report.stage_timer import StageTimer
+from duet.utils.state.job import Job, read_data, train_recipe
+from duet.utils.tasks.find import complete_flags, find_task
+from duet.utils.text import say
+from duet.utils.weights.load import load_weights, stored_model
+
+from duet import backend
 
 SECONDS = 4.0  # of each measurement, after its warm-up
 CACHED_SAMPLES = 256  # enough for a measurement; filling a cache takes a pass over its images
@@ -39,9 +40,7 @@ ENOUGH = 1.1  # what a loader must make of what the model takes, so that it neve
 
 
 def main() -> None:
-    config = complete_flags(
-        *read_train_flags(program="python -m models.training.doctor"), stored_model
-    )
+    config = complete_flags(*read_train_flags(program="python -m duet doctor"), stored_model)
     if config.nproc > 1:
         raise UserError(
             f"--nproc {config.nproc}: one process is measured; leave it out, and give --batch-size "
@@ -89,8 +88,8 @@ def choices(asked: int | None, device: str, cache: str) -> list[tuple[int, str]]
 
 def training_steps(job: Job, loader: TrainLoader) -> Iterator[Batch]:
     """Train on the first batch without end; yield it each time the device is done with it."""
-    from models.training.start import build
-    from models.training.step import train_step
+    from duet.models.training.start import build
+    from duet.models.training.step import train_step
 
     state = build(job, len(loader))
     loader.align(state.model.stride)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
-from backend import dist, multi_tensor, nn, ops
-from backend.contract import Tensor
+from duet.backend import dist, multi_tensor, nn, ops
+from duet.backend.contract import Tensor
 
 DECAY = 0.9999
 RAMP = 2000.0  # updates; young averages forget faster

@@ -9,19 +9,19 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from duet.backend import amp, autograd, cores, dist, fused, nn, ops, optim, use
+from duet.backend.checks import CPU
+from duet.backend.contract import Tensor
+from duet.backend.processes import this_process
+from duet.backend.proof import find_problem
+from duet.models.blocks.conv import Conv
+from duet.models.heads.base import Loss, LossTerms
+from duet.models.inputs import gains_from_channels_last
+from duet.utils.errors import UserError
+from duet.utils.processes.ranks import on_main
+from duet.utils.report.stage_timer import StageTimer
 
-import backend
-from backend import amp, autograd, cores, dist, fused, nn, ops, optim, use
-from backend.checks import CPU
-from backend.contract import Tensor
-from backend.processes import this_process
-from backend.proof import find_problem
-from models.blocks.conv import Conv
-from models.heads.base import Loss, LossTerms
-from models.inputs import gains_from_channels_last
-from utils.errors import UserError
-from utils.processes.ranks import on_main
-from utils.report.stage_timer import StageTimer
+from duet import backend
 
 HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
 # Of the forward pass of a step. The loops of a small step are shorter than it takes to wake threads

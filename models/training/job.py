@@ -6,22 +6,23 @@ from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 
-import backend
-from backend.checks import CPU
-from models.evaluation.evaluate import DEFAULT_SUPPRESSION
-from models.training.checkpointing import rebuild_model, restore
-from models.training.loop import train
-from models.training.outputs import columns_of, conclude_run, describe_run, write_work
-from models.training.start import build, images_at_a_time
-from models.training.statistics import recommend
-from utils.cli.train_config import TrainConfig
-from utils.data.loading.loader import TrainLoader
-from utils.errors import UserError
-from utils.processes import watchdog
-from utils.state.job import Job, val_loader
-from utils.state.resume import load_state
-from utils.state.run import begin_run
-from utils.text import count
+from duet.backend.checks import CPU
+from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION
+from duet.models.training.checkpointing import rebuild_model, restore
+from duet.models.training.loop import train
+from duet.models.training.outputs import columns_of, conclude_run, describe_run, write_work
+from duet.models.training.start import build, images_at_a_time
+from duet.models.training.statistics import recommend
+from duet.utils.cli.train_config import TrainConfig
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.errors import UserError
+from duet.utils.processes import watchdog
+from duet.utils.state.job import Job, val_loader
+from duet.utils.state.resume import load_state
+from duet.utils.state.run import begin_run
+from duet.utils.text import count
+
+from duet import backend
 
 
 def run_job(job: Job, train_loader: TrainLoader) -> None:

@@ -8,12 +8,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-
-from backend import nn
-from backend.processes import this_process
-from models.evaluation.evaluate import Validation, evaluate, in_precision
-from models.training.checkpointing import capture
-from models.training.outputs import (
+from duet.backend import nn
+from duet.backend.processes import this_process
+from duet.models.evaluation.evaluate import Validation, evaluate, in_precision
+from duet.models.training.checkpointing import capture
+from duet.models.training.outputs import (
     BestEpoch,
     columns_of,
     plot_trained_batch,
@@ -21,20 +20,20 @@ from models.training.outputs import (
     why_run_ended,
     write_results,
 )
-from models.training.state import TrainState, settle
-from models.training.statistics import recompute_statistics
-from models.training.step import accumulate_again, train_step
-from utils.data.loading.loader import TrainLoader, ValLoader
-from utils.processes import watchdog
-from utils.processes.suspend import Suspended
-from utils.processes.world import World
-from utils.progress import Progress
-from utils.report.results import result_row
-from utils.report.stage_timer import StageTimer
-from utils.state.progress import is_over
-from utils.state.resume import load_state
-from utils.state.run import Run
-from utils.text import count
+from duet.models.training.state import TrainState, settle
+from duet.models.training.statistics import recompute_statistics
+from duet.models.training.step import accumulate_again, train_step
+from duet.utils.data.loading.loader import TrainLoader, ValLoader
+from duet.utils.processes import watchdog
+from duet.utils.processes.suspend import Suspended
+from duet.utils.processes.world import World
+from duet.utils.progress import Progress
+from duet.utils.report.results import result_row
+from duet.utils.report.stage_timer import StageTimer
+from duet.utils.state.progress import is_over
+from duet.utils.state.resume import load_state
+from duet.utils.state.run import Run
+from duet.utils.text import count
 
 OF_VALIDATION = ("metrics/", "val/")  # columns of results.csv
 

@@ -9,10 +9,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backend import ops
-from backend.contract import Tensor
-from utils.data.randomness import batch_generator
-from utils.errors import UserError
+from duet.backend import ops
+from duet.backend.contract import Tensor
+from duet.utils.data.randomness import batch_generator
+from duet.utils.errors import UserError
 
 SMALLEST_GRID = 32  # of the public recipe, for models of a finer stride too
 

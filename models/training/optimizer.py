@@ -10,10 +10,10 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from backend import multi_tensor, nn, optim
-from backend.contract import Optimizer, Tensor
-from utils.cli.hyperparameters import Hyperparameters
-from utils.errors import UserError
+from duet.backend import multi_tensor, nn, optim
+from duet.backend.contract import Optimizer, Tensor
+from duet.utils.cli.hyperparameters import Hyperparameters
+from duet.utils.errors import UserError
 
 Groups = list[tuple[dict[str, Tensor], float]]
 

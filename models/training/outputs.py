@@ -11,33 +11,33 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from duet.backend.processes import this_process
+from duet.models.blocks.registry import count_gflops
+from duet.models.detector import count_parameters
+from duet.models.graph import plan_layers
+from duet.models.heads.base import Head
+from duet.models.training.state import GRADIENT_NORM_LIMIT, TrainState
+from duet.utils.cli.run_config import as_document
+from duet.utils.cli.train_config import run_settings
+from duet.utils.data.loading.batch import Batch
+from duet.utils.data.sources.class_folders import fill_images, similar_names
+from duet.utils.data.sources.samples import table_of
+from duet.utils.errors import brief
+from duet.utils.processes.cores import loader_workers
+from duet.utils.processes.ranks import on_main
+from duet.utils.progress import clock
+from duet.utils.project import PROJECT, from_here
+from duet.utils.report.plots.images import plot_batch
+from duet.utils.report.plots.label_statistics import plot_correlogram, plot_labels
+from duet.utils.report.plots.results import plot_learning_rates, plot_results
+from duet.utils.report.results import result_columns
+from duet.utils.report.task_reports import REPORTS
+from duet.utils.state.progress import why_ended
+from duet.utils.state.run import Run
+from duet.utils.text import count, say
+from duet.utils.yaml_files import write_yaml
 
-import backend
-from backend.processes import this_process
-from models.blocks.registry import count_gflops
-from models.detector import count_parameters
-from models.graph import plan_layers
-from models.heads.base import Head
-from models.training.state import GRADIENT_NORM_LIMIT, TrainState
-from utils.cli.run_config import as_document
-from utils.cli.train_config import run_settings
-from utils.data.loading.batch import Batch
-from utils.data.sources.class_folders import fill_images, similar_names
-from utils.data.sources.samples import table_of
-from utils.errors import brief
-from utils.processes.cores import loader_workers
-from utils.processes.ranks import on_main
-from utils.progress import clock
-from utils.project import PROJECT, from_here
-from utils.report.plots.images import plot_batch
-from utils.report.plots.label_statistics import plot_correlogram, plot_labels
-from utils.report.plots.results import plot_learning_rates, plot_results
-from utils.report.results import result_columns
-from utils.report.task_reports import REPORTS
-from utils.state.progress import why_ended
-from utils.state.run import Run
-from utils.text import count, say
-from utils.yaml_files import write_yaml
+from duet import backend
 
 PLOTTED_BATCHES = 3
 PLOTTED_RATES = 2000  # batches of the schedule that are drawn

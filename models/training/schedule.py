@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from utils.cli.hyperparameters import Hyperparameters
+from duet.utils.cli.hyperparameters import Hyperparameters
 
 NOMINAL_BATCH = 64  # images an optimizer step; smaller batches are accumulated up to it
 MIN_WARMUP_BATCHES = 100

@@ -8,41 +8,42 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import backend
-from backend import dist, nn, use
-from backend.checks import CPU
-from backend.processes import this_process
-from models.blocks.registry import count_gflops
-from models.detector import Detector, require_image_size
-from models.graph import (
+from duet.backend import dist, nn, use
+from duet.backend.checks import CPU
+from duet.backend.processes import this_process
+from duet.models.blocks.registry import count_gflops
+from duet.models.detector import Detector, require_image_size
+from duet.models.graph import (
     ModelSpec,
     coarsest_stride,
     parse_model,
     plan_layers,
     read_model_yaml,
 )
-from models.heads.base import LossSettings
-from models.stored import spec_of_weights
-from models.training.autoanchor import fit_to_labels
-from models.training.ema import ModelEMA
-from models.training.execution import choose_execution, choose_step_threads
-from models.training.multi_scale import MultiScale
-from models.training.optimizer import build_optimizer, freeze_layers, parameter_groups
-from models.training.schedule import NOMINAL_BATCH, Schedule
-from models.training.state import TrainState
-from models.training.step_watch import LossScale, StepWatch
-from models.training.updates import choose_updates
-from utils.cli.hyperparameters import Hyperparameters
-from utils.cli.train_config import TrainConfig
-from utils.data.loading.quads import QUAD
-from utils.errors import UserError
-from utils.processes.host_memory import keep_freed_images, keep_freed_memory
-from utils.report.console import EpochTable
-from utils.state.job import Job
-from utils.tasks.find import adopted, find_task
-from utils.text import count
-from utils.weights.checkpoint import Checkpoint
-from utils.weights.transfer import ClassRows, match_classes, transfer_arrays
+from duet.models.heads.base import LossSettings
+from duet.models.stored import spec_of_weights
+from duet.models.training.autoanchor import fit_to_labels
+from duet.models.training.ema import ModelEMA
+from duet.models.training.execution import choose_execution, choose_step_threads
+from duet.models.training.multi_scale import MultiScale
+from duet.models.training.optimizer import build_optimizer, freeze_layers, parameter_groups
+from duet.models.training.schedule import NOMINAL_BATCH, Schedule
+from duet.models.training.state import TrainState
+from duet.models.training.step_watch import LossScale, StepWatch
+from duet.models.training.updates import choose_updates
+from duet.utils.cli.hyperparameters import Hyperparameters
+from duet.utils.cli.train_config import TrainConfig
+from duet.utils.data.loading.quads import QUAD
+from duet.utils.errors import UserError
+from duet.utils.processes.host_memory import keep_freed_images, keep_freed_memory
+from duet.utils.report.console import EpochTable
+from duet.utils.state.job import Job
+from duet.utils.tasks.find import adopted, find_task
+from duet.utils.text import count
+from duet.utils.weights.checkpoint import Checkpoint
+from duet.utils.weights.transfer import ClassRows, match_classes, transfer_arrays
+
+from duet import backend
 
 NEW_HEAD = "the head starts from new weights; --remap-classes keeps those that fit, class by class"
 SAME_HEAD = "equally many, so the head keeps them in order; --remap-classes pairs them by name"

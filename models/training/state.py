@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from backend.contract import Optimizer, Tensor
-from models.detector import Detector
-from models.heads.base import Loss, LossTerms
-from models.training.ema import ModelEMA
-from models.training.execution import Execution
-from models.training.multi_scale import MultiScale
-from models.training.schedule import Schedule
-from models.training.step_watch import LossScale, StepWatch
-from utils.report.console import EpochTable
-from utils.report.stage_timer import StageTimer
+from duet.backend.contract import Optimizer, Tensor
+from duet.models.detector import Detector
+from duet.models.heads.base import Loss, LossTerms
+from duet.models.training.ema import ModelEMA
+from duet.models.training.execution import Execution
+from duet.models.training.multi_scale import MultiScale
+from duet.models.training.schedule import Schedule
+from duet.models.training.step_watch import LossScale, StepWatch
+from duet.utils.report.console import EpochTable
+from duet.utils.report.stage_timer import StageTimer
 
 GRADIENT_NORM_LIMIT = 10.0
 

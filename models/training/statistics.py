@@ -13,15 +13,14 @@ import logging
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-
-from backend import autograd, dist, nn, ops
-from models.inputs import images_to_tensor
-from models.training.state import TrainState
-from utils.data.loading.batch import Batch
-from utils.data.loading.loader import TrainLoader
-from utils.processes import watchdog
-from utils.processes.ranks import on_main
-from utils.text import count
+from duet.backend import autograd, dist, nn, ops
+from duet.models.inputs import images_to_tensor
+from duet.models.training.state import TrainState
+from duet.utils.data.loading.batch import Batch
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.processes import watchdog
+from duet.utils.processes.ranks import on_main
+from duet.utils.text import count
 
 MEAN, VARIANCE = ".running_mean", ".running_var"  # ends of names in any state
 FEW_BATCHES = 33  # an epoch: as many as running statistics remember

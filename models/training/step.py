@@ -10,18 +10,17 @@ from functools import partial, reduce
 from typing import Any
 
 import numpy as np
-
-from backend import autograd, dist, nn
-from backend.contract import Stage, Tensor
-from backend.processes import this_process
-from models.heads.base import LossTerms, PassImages, WholeBatch
-from models.inputs import images_to_tensor
-from models.training.schedule import StepSettings
-from models.training.state import GRADIENT_NORM_LIMIT, TrainState, settle
-from models.training.step_watch import BatchName
-from utils.data.loading.batch import Batch, Targets
-from utils.data.loading.loader import TrainLoader
-from utils.processes import watchdog
+from duet.backend import autograd, dist, nn
+from duet.backend.contract import Stage, Tensor
+from duet.backend.processes import this_process
+from duet.models.heads.base import LossTerms, PassImages, WholeBatch
+from duet.models.inputs import images_to_tensor
+from duet.models.training.schedule import StepSettings
+from duet.models.training.state import GRADIENT_NORM_LIMIT, TrainState, settle
+from duet.models.training.step_watch import BatchName
+from duet.utils.data.loading.batch import Batch, Targets
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.processes import watchdog
 
 
 def train_step(state: TrainState, batch: Batch, stage: Stage) -> LossTerms:

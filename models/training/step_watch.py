@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from backend import amp, dist, ops
-from backend.contract import Tensor
-from backend.processes import this_process
-from models.heads.base import LossTerms
-from utils.errors import UserError
-from utils.processes.ranks import on_main
-from utils.text import count
+from duet.backend import amp, dist, ops
+from duet.backend.contract import Tensor
+from duet.backend.processes import this_process
+from duet.models.heads.base import LossTerms
+from duet.utils.errors import UserError
+from duet.utils.processes.ranks import on_main
+from duet.utils.text import count
 
 MAX_FIRST_LOSSES = 1000
 MOST_IN_A_ROW = 10  # skipped updates, before a run counts as lost

@@ -11,14 +11,13 @@ from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
-
-from backend import autograd, multi_tensor, nn, ops, optim
-from backend.checks import CPU
-from backend.contract import Tensor
-from backend.proof import find_problem
-from models.heads.base import LossTerms
-from models.training.ema import ModelEMA
-from utils.report.stage_timer import StageTimer
+from duet.backend import autograd, multi_tensor, nn, ops, optim
+from duet.backend.checks import CPU
+from duet.backend.contract import Tensor
+from duet.backend.proof import find_problem
+from duet.models.heads.base import LossTerms
+from duet.models.training.ema import ModelEMA
+from duet.utils.report.stage_timer import StageTimer
 
 Arrays = Mapping[str, np.ndarray]
 

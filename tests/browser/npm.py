@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
 OUT_OF_REACH = 3  # exit code
 # As npm names what keeps it from an answer of the registry, or from all of it.

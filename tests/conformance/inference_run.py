@@ -12,9 +12,9 @@ import sys
 from typing import Any
 
 import numpy as np
+from duet.backend import completeness, select
 
-import backend
-from backend import completeness, select
+from duet import backend
 
 UNUSABLE = ("optim.SGD", "autograd.variable", "dist.start", "amp.autocast", "fused.complete_iou",
     "multi_tensor.SGD", "nn.pack", "ops.bce_with_logits", "device.mark")  # fmt: skip
@@ -32,9 +32,9 @@ def error_of(path: str) -> str:
 
 def predict(weights: dict[str, np.ndarray], cfg: str) -> dict[str, np.ndarray]:
     """Return the decoded predictions: all rows, and those above a threshold in the first image."""
-    from backend import nn, ops
-    from models.detector import Detector
-    from models.graph import read_model_yaml
+    from duet.backend import nn, ops
+    from duet.models.detector import Detector
+    from duet.models.graph import read_model_yaml
 
     images = ops.normalize_images(ops.tensor(weights.pop("images")), "float32")
     model = Detector(read_model_yaml(cfg))

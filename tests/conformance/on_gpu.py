@@ -10,7 +10,7 @@ from __future__ import annotations
 import traceback
 from contextlib import nullcontext
 
-import backend
+from duet import backend
 
 backend.use("torch")  # before the checks, some of which derive classes from the framework's
 

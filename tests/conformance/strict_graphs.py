@@ -11,10 +11,9 @@ from typing import Any
 
 import onnx
 import pytest
-
-from backend.onnx import model_proto
-from backend.onnx.model_proto import build_model
-from backend.onnx.recording import Tensor
+from duet.backend.onnx import model_proto
+from duet.backend.onnx.model_proto import build_model
+from duet.backend.onnx.recording import Tensor
 
 
 def require_standard(outputs: Sequence[Tensor], inputs: Sequence[Tensor], opset: int) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-import backend
+from duet import backend
 
 pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="PyTorch's GPU is emulated")
 

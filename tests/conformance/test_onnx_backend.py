@@ -11,11 +11,11 @@ import sys
 
 import numpy as np
 import pytest
+from duet.backend.onnx.recording import apply, constant
+from duet.utils.project import PROJECT
 
-from backend.onnx.recording import apply, constant
 from tests.conformance.all_checks import checks_of
 from tests.conformance.strict_graphs import require_standard
-from utils.project import PROJECT
 
 COMMAND = "pytest -p no:cacheprovider -p tests.conformance.strict_graphs"
 

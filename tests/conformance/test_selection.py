@@ -8,16 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from duet.utils.project import PROJECT
 
-import backend
-from utils.project import PROJECT
+from duet import backend
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "1", "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "::1"}
 ONEFLOW_LAUNCH = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "::1", "GLOG_log_dir": "log"}
 
 CHOOSE = """
 import sys
-from backend import select
+from duet.backend import select
 try:
     print(select.choose(sys.argv[1] or None, trains=sys.argv[2:] == ["trains"]))
 except select.BackendError as error:
@@ -140,7 +140,9 @@ def test_a_backend_under_the_launcher_of_the_other_is_refused(packages: Path) ->
 
 
 def test_a_backend_without_a_launcher_is_started_without_one(packages: Path) -> None:
-    register = 'from backend import select; select.FRAMEWORKS["x"] = select.Framework("torch")\n'
+    register = (
+        'from duet.backend import select; select.FRAMEWORKS["x"] = select.Framework("torch")\n'
+    )
     result = run(register + CHOOSE, packages, "x", **TORCHRUN)
     assert "cannot run under `torchrun`; start it without a launcher" in result.stdout
 
@@ -153,7 +155,7 @@ def test_a_failed_import_is_an_error_that_shows_what_was_written(tmp_path: Path)
         "2.13.0",
         "import os; os.write(2, b'no such kernel\\n'); raise ImportError('libx.so.8')",
     )
-    result = run("import backend; backend.use('torch')", tmp_path)
+    result = run("from duet import backend; backend.use('torch')", tmp_path)
     assert result.returncode == 1
     message = result.stderr.partition("BackendError")[2]
     for part in ("'torch' is installed but cannot be imported", "libx.so.8", "no such kernel"):
@@ -178,7 +180,7 @@ def test_a_second_backend_in_one_process_is_refused() -> None:
 def test_nothing_is_imported_to_look_up_a_further_function() -> None:
     # A compiler cannot trace an import: it would split the model there.
     code = (
-        "import importlib; from backend import ops, use; use(); ops.zeros((1,)); "
+        "import importlib; from duet.backend import ops, use; use(); ops.zeros((1,)); "
         "importlib.import_module = None; ops.silu"
     )
     done = subprocess.run(
@@ -189,16 +191,16 @@ def test_nothing_is_imported_to_look_up_a_further_function() -> None:
 
 IMPORTED_TOO_EARLY = """
 import sys
-import backend
-import models
+from duet import backend
+from duet import models
 for _ in range(2):  # the failed import leaves nothing behind
     try:
-        import models.blocks.conv
+        import duet.models.blocks.conv
     except backend.BackendError as error:
         print(error)
 assert not {"torch", "oneflow"} & set(sys.modules)
 assert backend.use(sys.argv[1]) == sys.argv[1]
-import models.blocks.conv
+import duet.models.blocks.conv
 """
 
 

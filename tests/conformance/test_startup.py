@@ -9,12 +9,12 @@ import subprocess
 import sys
 
 import pytest
+from duet.backend import completeness
+from duet.backend.contract import __main__ as contract_command
+from duet.backend.contract import training
+from duet.utils.project import PROJECT
 
-import backend
-from backend import completeness
-from backend.contract import __main__ as contract_command
-from backend.contract import training
-from utils.project import PROJECT
+from duet import backend
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -31,7 +31,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 def test_start_up_writes_nothing() -> None:
     process = start(
-        "-c", "from backend import ops, use; use(); print(ops.dtype_of(ops.zeros((1,))))"
+        "-c", "from duet.backend import ops, use; use(); print(ops.dtype_of(ops.zeros((1,))))"
     )
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors) == (0, "float32\n", "")
@@ -39,7 +39,7 @@ def test_start_up_writes_nothing() -> None:
 
 INTERRUPTED = """
 import time
-import backend
+from duet import backend
 backend.use()
 try:
     print("ready", flush=True)
@@ -62,7 +62,7 @@ def test_control_c_is_a_keyboard_interrupt() -> None:
 HANDLED = """
 import os, signal
 signal.signal(signal.SIGINT, lambda number, frame: print("handled"))
-import backend
+from duet import backend
 backend.use()
 os.kill(os.getpid(), signal.SIGINT)
 """
@@ -77,11 +77,11 @@ def test_an_interrupt_handler_set_before_stays() -> None:
 def test_a_function_is_looked_up_once() -> None:
     found = backend.ops.atan
     assert vars(backend.ops)["atan"] is found
-    assert found is importlib.import_module(f"backend.{backend.use()}.ops").atan
+    assert found is importlib.import_module(f"duet.backend.{backend.use()}.ops").atan
 
 
 def test_the_contract_command_finds_the_backend_complete() -> None:
-    process = start("-m", "backend.contract", backend.use())
+    process = start("-m", "duet.backend.contract", backend.use())
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors) == (0, "", "")
 
@@ -91,7 +91,7 @@ def test_the_contract_command_lists_what_is_missing_or_differs(
 ) -> None:
     name = backend.use()
     ops, nn, optim = (
-        importlib.import_module(f"backend.{name}.{m}") for m in ("ops", "nn", "optim")
+        importlib.import_module(f"duet.backend.{name}.{m}") for m in ("ops", "nn", "optim")
     )
     monkeypatch.delattr(ops, "where")
     monkeypatch.setattr(ops, "sum", lambda x, axis=None, keepdim=False: x)
@@ -119,7 +119,7 @@ def test_the_contract_command_refuses_an_unknown_backend(
 
 def test_the_contract_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert contract_command.main(["--help"]) == 0
-    assert capsys.readouterr().out == "usage: python -m backend.contract torch|oneflow|onnx\n"
+    assert capsys.readouterr().out == "usage: python -m duet.backend.contract torch|oneflow|onnx\n"
 
 
 def test_every_promised_module_is_a_namespace() -> None:

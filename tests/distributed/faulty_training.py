@@ -19,13 +19,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from duet.backend.processes import this_process
+from duet.utils.cli.train_config import read_train_flags
+from duet.utils.errors import UserError
+from duet.utils.processes import watchdog
+from duet.utils.processes.command import run_command
+from duet.utils.processes.suspend import FILE_VARIABLE
+
 import train
-from backend.processes import this_process
-from utils.cli.train_config import read_train_flags
-from utils.errors import UserError
-from utils.processes import watchdog
-from utils.processes.command import run_command
-from utils.processes.suspend import FILE_VARIABLE
 
 COMMAND = "FAULT_COMMAND"  # the process that the user started
 

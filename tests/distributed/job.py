@@ -13,14 +13,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from backend import ops
-from backend.processes import this_process
-from utils.cli.train_config import parse_train_flags
-from utils.processes import watchdog
-from utils.processes.command import run_command
-from utils.processes.launch import launch
-from utils.processes.ranks import joined
-from utils.processes.suspend import StopRequests, Suspended, listening
+from duet.backend import ops
+from duet.backend.processes import this_process
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.processes import watchdog
+from duet.utils.processes.command import run_command
+from duet.utils.processes.launch import launch
+from duet.utils.processes.ranks import joined
+from duet.utils.processes.suspend import StopRequests, Suspended, listening
 
 PHASES = ("caching", "training", "validation", "saving")
 FAILING_STEP = 3

@@ -11,9 +11,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import backend
+from duet.utils.project import PROJECT
+
+from duet import backend
 from tests.distributed.ranks import launcher
-from utils.project import PROJECT
 
 MARK = "JOB_MARK"
 FLAGS = ("--cfg", "models/yolov5n.yaml", "--device", "cpu", "--batch", "4")

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
 
 def launcher(backend: str, ranks: int) -> list[str]:

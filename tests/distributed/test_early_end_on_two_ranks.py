@@ -6,10 +6,11 @@ import csv
 import json
 from pathlib import Path
 
+from duet.utils.processes.exit_status import EXIT_DONE
+from duet.utils.weights.checkpoint import load_checkpoint
+
 from tests.distributed.jobs import start_training
 from tests.small import write_small_dataset, write_tiny_model
-from utils.processes.exit_status import EXIT_DONE
-from utils.weights.checkpoint import load_checkpoint
 
 
 def test_two_ranks_end_together_when_the_time_is_over_and_validate_then(tmp_path: Path) -> None:

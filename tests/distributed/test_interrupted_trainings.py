@@ -12,18 +12,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from tests.distributed.jobs import Processes, start_training
-from tests.equal_runs import assert_equal_runs
-from tests.small import write_small_dataset, write_tiny_model
-from utils.processes.exit_status import (
+from duet.utils.processes.exit_status import (
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_SUSPENDED,
 )
-from utils.processes.start import EXIT_USER_ERROR
-from utils.weights.checkpoint import load_checkpoint
+from duet.utils.processes.start import EXIT_USER_ERROR
+from duet.utils.weights.checkpoint import load_checkpoint
+
+from tests.distributed.jobs import Processes, start_training
+from tests.equal_runs import assert_equal_runs
+from tests.small import write_small_dataset, write_tiny_model
 
 SCRIPT = Path(__file__).parent / "faulty_training.py"
 EPOCHS = 3  # of six batches, and two of each validation

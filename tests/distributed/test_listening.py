@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import backend
+from duet import backend
 from tests.distributed.jobs import start_job
 
 LISTENING = "0A"  # TCP_LISTEN in /proc/net/tcp

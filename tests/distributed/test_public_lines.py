@@ -9,10 +9,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from duet.utils.project import PROJECT
 
 from tests.distributed.ranks import launcher
 from tests.small import write_small_dataset, write_tiny_model
-from utils.project import PROJECT
 
 SMALL = "--img 64 --epochs 1 --workers 1 --noplots --project runs"
 LINE = "--data data/coco.yaml --weights ' ' --cfg models/yolov5n.yaml --batch 64 --device cpu"

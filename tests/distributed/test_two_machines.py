@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from duet.utils.project import PROJECT
+from duet.utils.weights.checkpoint import load_checkpoint
 
-import backend
+from duet import backend
 from tests.distributed.network_namespaces import Machine, reason_against, two_machines
 from tests.small import write_small_dataset, write_small_model
-from utils.project import PROJECT
-from utils.weights.checkpoint import load_checkpoint
 
 START_SECONDS = 120.0  # a limit, not an expectation: OneFlow takes 12 s on a quiet machine
 TIMEOUT = 12  # seconds without progress before the job ends itself

@@ -9,19 +9,19 @@ import sys
 
 import numpy as np
 import pytest
+from duet.backend import nn
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.processes.world import ALONE
+from duet.utils.project import PROJECT
+from duet.utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
 
 import val
-from backend import nn
-from models.detector import Detector
-from models.graph import read_model_yaml
 from tests.distributed.ranks import run_ranks
 from tests.distributed.val_worker import digest_training
 from tests.small import write_small_dataset, write_small_model
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.processes.world import ALONE
-from utils.project import PROJECT
-from utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
 
 
 @pytest.fixture(scope="module")

@@ -15,17 +15,31 @@ from typing import Any
 
 import numpy as np
 
-import backend
+from duet import backend
 
 backend.use()  # before the models, whose classes derive from the framework's
 
-from backend import nn, ops
-from backend.processes import this_process
-from models.evaluation import evaluate as evaluation
-from models.graph import read_model_yaml
-from models.training.start import build_state
-from models.training.state import TrainState, settle
-from models.training.step import train_step
+from duet.backend import nn, ops
+from duet.backend.processes import this_process
+from duet.models.evaluation import evaluate as evaluation
+from duet.models.graph import read_model_yaml
+from duet.models.training.start import build_state
+from duet.models.training.state import TrainState, settle
+from duet.models.training.step import train_step
+from duet.utils.cli.hyperparameters import read_hyperparameters
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.data.loading.batch import Batch
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.items import items_of
+from duet.utils.data.loading.loader import TrainLoader, ValLoader
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.splits import load_split
+from duet.utils.processes.command import run_command
+from duet.utils.processes.process_family import delay_abort
+from duet.utils.processes.world import World
+from duet.utils.report.stage_timer import StageTimer
+
 from tests.small import (
     write_outlined_dataset,
     write_small_dataset,
@@ -34,19 +48,6 @@ from tests.small import (
     write_tiny_segmenter,
 )
 from tests.small_classes import write_class_folders, write_tiny_classifier
-from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.train_config import parse_train_flags
-from utils.data.loading.batch import Batch
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.items import items_of
-from utils.data.loading.loader import TrainLoader, ValLoader
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.samples import Sample
-from utils.data.sources.splits import load_split
-from utils.processes.command import run_command
-from utils.processes.process_family import delay_abort
-from utils.processes.world import World
-from utils.report.stage_timer import StageTimer
 
 TIMEOUT_S = 240.0
 IMAGES, BATCH, EPOCHS = 9, 4, 2  # the last batch of an epoch has one image: a rank has none
@@ -91,7 +92,7 @@ def learn(folder: Path, case: str, device: str = "cpu") -> Arrays:
     In the cases of OWN_STATISTICS BatchNorm uses its running statistics, because batch statistics
     differ between ranks and pieces.
     """
-    from models.detector import Detector
+    from duet.models.detector import Detector
 
     data, cfg = (str(folder / name) for name in FILES.get(case, DETECTOR_FILES))
     flags = ["--data", data, "--cfg", cfg, "--img", "64", "--batch", str(BATCH), "--device", device]

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from duet.backend.processes import this_process
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.processes.command import run_command
+from duet.utils.processes.world import World
 
-import backend
 import val
-from backend.processes import this_process
+from duet import backend
 from tests.unit.data.batch_digest import EVERYTHING
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.loader import TrainLoader
-from utils.processes.command import run_command
-from utils.processes.world import World
 
 
 def digest_training(samples: Any, world: World, cache: str) -> list[str]:
@@ -37,7 +37,7 @@ def digest_training(samples: Any, world: World, cache: str) -> list[str]:
 def main() -> None:
     folder = Path(sys.argv.pop(1))
     backend.use()
-    from models.evaluation import validation
+    from duet.models.evaluation import validation
 
     evaluate = validation.evaluate
 

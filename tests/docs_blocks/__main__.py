@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 
-import backend
+from duet import backend
 
 backend.use()
 

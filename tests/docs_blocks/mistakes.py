@@ -12,14 +12,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
 
-from backend import BackendError
+from duet.backend import BackendError
+from duet.utils.cli.train_config import read_train_flags
+from duet.utils.cli.val_config import parse_val_flags
+from duet.utils.detect.config import parse_detect_flags
+from duet.utils.errors import UserError
+from duet.utils.export.config import parse_export_flags
+from duet.utils.project import PROJECT
+
 from tests.docs_blocks.blocks import BlockError
-from utils.cli.train_config import read_train_flags
-from utils.cli.val_config import parse_val_flags
-from utils.detect.config import parse_detect_flags
-from utils.errors import UserError
-from utils.export.config import parse_export_flags
-from utils.project import PROJECT
 
 WIDTH = 80  # of a line on a page
 PARSERS: dict[str, Callable[[Sequence[str]], object]] = {

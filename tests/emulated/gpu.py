@@ -201,7 +201,7 @@ def emulated_gpu(at_once: bool = False) -> Iterator[Gpu]:
     with ExitStack() as stack:
         for owner, name, stand_in in replaced:
             stack.enter_context(mock.patch.object(owner, name, stand_in))
-        stack.enter_context(mock.patch("backend.devices.sees_driver", lambda: True))
+        stack.enter_context(mock.patch("duet.backend.devices.sees_driver", lambda: True))
         stack.enter_context(Functions())
         stack.enter_context(Dispatch())
         yield GPU

@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from unittest import mock
 
-import backend
+from duet.utils.processes.local_ranks import run_ranks
+
+from duet import backend
 from tests.emulated.gpu import emulated_gpu
 from tests.emulated.streams import GPU
-from utils.processes.local_ranks import run_ranks
 
 
 def counting(function: Callable[..., Any], counts: list[int]) -> Callable[..., Any]:
@@ -41,14 +42,14 @@ def run_emulated_ranks(command: Sequence[str], *others: Any) -> int:
 def main() -> None:
     with emulated_gpu(at_once="AT_ONCE" in os.environ):
         backend.use("torch")
-        from backend.torch import ops
-        from models.training import loop
+        from duet.backend.torch import ops
+        from duet.models.training import loop
 
         ops.LARGE_COPY = 0
         waits: dict[str, list[int]] = {"steps": [], "validations": []}
         loop.train_step = counting(loop.train_step, waits["steps"])
         loop.evaluate = counting(loop.evaluate, waits["validations"])
-        with mock.patch("utils.processes.launch.run_ranks", run_emulated_ranks):
+        with mock.patch("duet.utils.processes.launch.run_ranks", run_emulated_ranks):
             runpy.run_path(sys.argv[0], run_name="__main__")
     if waits["steps"]:
         print(json.dumps(waits))

@@ -7,17 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from duet.backend import ops
+from duet.backend.checks import CPU
+from duet.models.export.job import metadata_for
+from duet.models.export.verify import Comparison, make_trials, verify
+from duet.models.stored import load_detector
+from duet.utils.export.config import parse_export_flags
+from duet.utils.export.onnx import write_onnx
+from duet.utils.export.opening import open_runtime
+from duet.utils.weights.load import load_weights
 from onnx import numpy_helper
-
-from backend import ops
-from backend.checks import CPU
-from models.export.job import metadata_for
-from models.export.verify import Comparison, make_trials, verify
-from models.stored import load_detector
-from utils.export.config import parse_export_flags
-from utils.export.onnx import write_onnx
-from utils.export.opening import open_runtime
-from utils.weights.load import load_weights
 
 
 class Exported:

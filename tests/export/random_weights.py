@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import yaml
+from duet.backend import nn
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.utils.weights.checkpoint import Checkpoint, save_checkpoint
 
-from backend import nn
-from models.detector import Detector
-from models.graph import read_model_yaml
 from tests.tiny_weights import header_of
-from utils.weights.checkpoint import Checkpoint, save_checkpoint
 
 NAMES = ("a", "b")
 

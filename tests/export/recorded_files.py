@@ -13,15 +13,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import backend
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
+
+from duet import backend
 
 if __name__ == "__main__":
     backend.use("onnx")  # before the models, whose classes derive from the backend's
 
-from models.export.recorded import recorded_graph
-from utils.export.config import parse_export_flags
-from utils.weights.load import load_weights
+from duet.models.export.recorded import recorded_graph
+from duet.utils.export.config import parse_export_flags
+from duet.utils.weights.load import load_weights
 
 MODULES = "modules.json"
 

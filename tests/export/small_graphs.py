@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
-from backend.onnx.model_proto import build_model
-from backend.onnx.recording import Tensor, graph_input
-from utils.optional import import_optional
+from duet.backend.onnx.model_proto import build_model
+from duet.backend.onnx.recording import Tensor, graph_input
+from duet.utils.optional import import_optional
 
 onnx, onnxruntime = import_optional("onnx", "a test"), import_optional("onnxruntime", "a test")
 

@@ -13,24 +13,24 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from duet.backend import device, use
+from duet.backend.select import FRAMEWORKS
+from duet.models.export import job
+from duet.utils.data.shapes.dataset import draw_dataset
+from duet.utils.errors import UserError
+from duet.utils.export import formats, opening
+from duet.utils.export.config import parse_export_flags
+from duet.utils.export.formats import check_export, format_named
+from duet.utils.export.onnx import write_onnx
+from duet.utils.project import PROJECT
+from duet.utils.weights.load import load_weights
 from onnx import numpy_helper
 
 import export
-from backend import device, use
-from backend.select import FRAMEWORKS
-from models.export import job
 from tests.export.recorded_files import write_graphs
 from tests.small import SMALL_SHAPES, write_small_dataset
 from tests.tiny_tasks import tiny_segmenter, write_tiny_classifier
 from tests.tiny_weights import noise, write_checkpoint, write_tiny_weights
-from utils.data.shapes.dataset import draw_dataset
-from utils.errors import UserError
-from utils.export import formats, opening
-from utils.export.config import parse_export_flags
-from utils.export.formats import check_export, format_named
-from utils.export.onnx import write_onnx
-from utils.project import PROJECT
-from utils.weights.load import load_weights
 
 SIZE = ("--imgsz", "64")
 

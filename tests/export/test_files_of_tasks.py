@@ -7,19 +7,19 @@ import dataclasses
 import numpy as np
 import onnx
 import pytest
+from duet.backend.onnx.recording import constant
+from duet.models.export.exported import ExportedPredictor
+from duet.models.export.job import output_kind
+from duet.models.export.suppressed import masks_in_boxes
+from duet.models.heads.classify.head import ClassifyHead
+from duet.models.heads.mask.head import MaskHead
+from duet.utils.errors import UserError
+from duet.utils.export.config import parse_export_flags
+from duet.utils.export.metadata import MASK_ROWS, MASKS, NORMALIZED
 
-from backend.onnx.recording import constant
-from models.export.exported import ExportedPredictor
-from models.export.job import output_kind
-from models.export.suppressed import masks_in_boxes
-from models.heads.classify.head import ClassifyHead
-from models.heads.mask.head import MaskHead
 from tests.export.every_kind import SQUARES
 from tests.export.small_graphs import run_graph, shapes, small_graph
 from tests.shared_files import shared_path
-from utils.errors import UserError
-from utils.export.config import parse_export_flags
-from utils.export.metadata import MASK_ROWS, MASKS, NORMALIZED
 
 SIZE = (64, 96)
 

@@ -12,25 +12,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from duet.models.export import graph_process
+from duet.models.export.graph_process import MODULE, write_graph
+from duet.utils.errors import UserError, WorkerError
+from duet.utils.export.config import ExportConfig
+from duet.utils.project import PROJECT
+from duet.utils.weights.checkpoint import Checkpoint, save_checkpoint
 
-from models.export import graph_process
-from models.export.graph_process import MODULE, write_graph
 from tests.environments import BACKENDS, python_of
 from tests.tiny_weights import tiny_checkpoint
-from utils.errors import UserError, WorkerError
-from utils.export.config import ExportConfig
-from utils.project import PROJECT
-from utils.weights.checkpoint import Checkpoint, save_checkpoint
 
 STAND_IN = "tests.export.ends_badly"
 SECONDS = 60  # far more than a process needs to end
 STARTER = """
 import signal, sys
 from pathlib import Path
-from models.export import graph_process
-from utils.export.config import ExportConfig
-from utils.processes.command import run_command
-from utils.processes.interrupt import ending_at_termination
+from duet.models.export import graph_process
+from duet.utils.export.config import ExportConfig
+from duet.utils.processes.command import run_command
+from duet.utils.processes.interrupt import ending_at_termination
 graph_process.MODULE = "tests.export.ends_badly"
 def main():
     with ending_at_termination():

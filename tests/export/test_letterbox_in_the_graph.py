@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from backend.onnx.recording import constant
-from models.export.letterboxed import (
+from duet.backend.onnx.recording import constant
+from duet.models.export.letterboxed import (
     boxes_in_image,
     detections_in_image,
     fitted_size,
     letterboxed,
     rows_in_image,
 )
+from duet.utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
+
 from tests.export.small_graphs import run_graph, shapes, small_graph
-from utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
 
 SIDES = (0, 1)
 ENLARGED = [(20, 33), (1, 1), (61, 64), (1, 40)]

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from duet.models.export.suppressed import detections, efficient_detections
+from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
 
-from models.export.suppressed import detections, efficient_detections
 from tests.export.small_graphs import onnx, run_graph, shapes, small_graph
-from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 
 FREE = (0, 1)  # number of images and of rows, as with --dynamic
 

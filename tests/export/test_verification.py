@@ -8,10 +8,9 @@ import re
 import numpy as np
 import onnx
 import pytest
-
-from backend import device, nn
-from models.export.job import write_trace
-from models.export.verify import (
+from duet.backend import device, nn
+from duet.models.export.job import write_trace
+from duet.models.export.verify import (
     BOXES,
     MASKS_APART,
     SCORES,
@@ -19,12 +18,13 @@ from models.export.verify import (
     Comparison,
     make_trials,
 )
+from duet.utils.errors import UserError
+from duet.utils.evaluation.nms import SuppressionSettings
+from duet.utils.export.config import ExportConfig
+from duet.utils.export.metadata import DETECTIONS, FLOATS, PIXELS, ROWS, Metadata
+
 from tests.export.every_kind import FLAGS
 from tests.tiny_weights import noise
-from utils.errors import UserError
-from utils.evaluation.nms import SuppressionSettings
-from utils.export.config import ExportConfig
-from utils.export.metadata import DETECTIONS, FLOATS, PIXELS, ROWS, Metadata
 
 LOOSE = {"half", "pixels", "found_pixels", "mask half", "mask half nms", "class half"}
 

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+from duet.utils.data.formats.labelme import LABELME
+from duet.utils.data.sources.annotated_images import annotated_images
+from duet.utils.data.sources.annotations import formats, read_annotations
+from duet.utils.data.sources.formats.format import AnnotatedFolder, FileNotes, Format, collect
+from duet.utils.data.sources.formats.names import listed_in
+from duet.utils.data.sources.formats.voc import VOC
+from duet.utils.data.sources.label_file import BrokenLabelError
+from duet.utils.data.sources.recognised import recognise
+from duet.utils.errors import UserError
 
 from tests.fuzz.reader import MIB, Reader, as_text
 from tests.fuzz.text_readers import JSON_TOKENS
-from utils.data.formats.labelme import LABELME
-from utils.data.sources.annotated_images import annotated_images
-from utils.data.sources.annotations import formats, read_annotations
-from utils.data.sources.formats.format import AnnotatedFolder, FileNotes, Format, collect
-from utils.data.sources.formats.names import listed_in
-from utils.data.sources.formats.voc import VOC
-from utils.data.sources.label_file import BrokenLabelError
-from utils.data.sources.recognised import recognise
-from utils.errors import UserError
 
 VOC_TOKENS = (
     b"<", b">", b"</", b"/>", b"<!--", b"-->", b"<![CDATA[", b"]]>", b"<?xml version='1.0'?>",

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from duet.utils.data.image.header import BrokenImageError
+from duet.utils.data.sources.label_file import BrokenLabelError
+from duet.utils.detect.media.source import BrokenSourceError
+from duet.utils.errors import UserError
 
-import backend
+from duet import backend
 from tests.fuzz.mutate import mutate
 from tests.fuzz.reader import MIB, Reader
-from utils.data.image.header import BrokenImageError
-from utils.data.sources.label_file import BrokenLabelError
-from utils.detect.media.source import BrokenSourceError
-from utils.errors import UserError
 
 REFUSALS = (UserError, BrokenImageError, BrokenLabelError, BrokenSourceError)
 # Stated limits: what each byte may cost, in processor time and in memory. `Reader` has the rest.

@@ -12,11 +12,12 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+from duet.utils.data.fetch import download
+from duet.utils.data.fetch.download import FOLDER, Item, find_list, unpack
+from duet.utils.errors import UserError
+
 from tests.fuzz.reader import Reader, as_text
 from tests.fuzz.text_readers import YAML_TOKENS
-from utils.data.fetch import download
-from utils.data.fetch.download import FOLDER, Item, find_list, unpack
-from utils.errors import UserError
 
 FILES = {"a/1.txt": b"one", "a/b/2.txt": b"two" * 100, "c": b""}
 ANSWERS = (

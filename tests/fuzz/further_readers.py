@@ -13,26 +13,26 @@ from pathlib import Path
 from urllib.parse import parse_qsl
 
 import numpy as np
-
-from tests.fuzz.reader import MIB, Reader
-from tests.fuzz.text_readers import JSON_TOKENS
-from tests.unit.detect.media.videos import video_bytes
-from tests.unit.export.doubling import METADATA, random_images, write_doubling
-from utils.array_cache import VARIABLE, read_arrays, write_arrays
-from utils.detect.media.finding import find_sources
-from utils.detect.media.source import BrokenSourceError
-from utils.errors import UserError
-from utils.export.metadata import metadata_as_json, metadata_in_zip, metadata_of_json
-from utils.export.opening import open_runtime
-from utils.export.openvino import MODEL, WEIGHTS, write_openvino
-from utils.image_limits import MAX_PIXELS
-from utils.serve.requests import (
+from duet.utils.array_cache import VARIABLE, read_arrays, write_arrays
+from duet.utils.detect.media.finding import find_sources
+from duet.utils.detect.media.source import BrokenSourceError
+from duet.utils.errors import UserError
+from duet.utils.export.metadata import metadata_as_json, metadata_in_zip, metadata_of_json
+from duet.utils.export.opening import open_runtime
+from duet.utils.export.openvino import MODEL, WEIGHTS, write_openvino
+from duet.utils.image_limits import MAX_PIXELS
+from duet.utils.serve.requests import (
     RequestError,
     answer_kind,
     check_access,
     read_query,
     read_tokens,
 )
+
+from tests.fuzz.reader import MIB, Reader
+from tests.fuzz.text_readers import JSON_TOKENS
+from tests.unit.detect.media.videos import video_bytes
+from tests.unit.export.doubling import METADATA, random_images, write_doubling
 
 XML_TOKENS = (
     b'type="Const"', b'type="Loop"', b'type="Result"', b'version="opset15"', b'offset="',

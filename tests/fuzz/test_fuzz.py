@@ -6,6 +6,8 @@ import time
 
 import numpy as np
 import pytest
+from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
 
 from tests.fuzz.all_readers import READERS
 from tests.fuzz.campaign import read_mutants
@@ -13,8 +15,6 @@ from tests.fuzz.child import judge
 from tests.fuzz.mutate import MAX_BYTES, mutate
 from tests.fuzz.reader import MIB, Reader
 from tests.structure.source_files import PYTHON_FILES
-from utils.errors import UserError
-from utils.project import PROJECT
 
 MUTANTS = 60  # of each reader; `make fuzz` reads more
 
@@ -33,68 +33,68 @@ def test_mutants_are_read_or_refused(outcomes, name):
 
 # Which reader tries each module that reads what comes from outside.
 TRIED_BY = {
-    "models.graph": "model-yaml",
-    "models.training.autoanchor": "model-yaml",
-    "models.training.start": "model-yaml",
-    "utils.cli.hyperparameters": "hyperparameters",
-    "utils.comparison.report": "comparison",
-    "utils.comparison.runs": "results-csv",
-    "utils.comparison.settings": "comparison",
-    "utils.transform_list": "transforms",
-    "utils.data.check.inspection": "checked-image",
-    "utils.data.fetch.download": "fetch-answer",
-    "utils.data.fetch.__main__": "fetch-answer",
-    "utils.data.image.header": "jpeg",
-    "utils.data.sources.image_source": "jpeg",
-    "utils.data.loading.reading": "jpeg",
-    "utils.data.records.__main__": "records",
-    "utils.data.records.layout": "records",
-    "utils.data.shapes.dataset": "dataset-yaml",
-    "utils.data.sources.coco_annotations": "coco-annotations",
-    "utils.data.sources.dataset_yaml": "dataset-yaml",
-    "utils.data.sources.formats.coco": "coco-dataset",
-    "utils.data.sources.formats.coco_file": "coco-dataset",
-    "utils.data.formats.cvat": "cvat",
-    "utils.data.sources.formats.format": "voc-annotations",
-    "utils.data.sources.formats.names": "annotated-list",
-    "utils.data.formats.label_studio": "label-studio",
-    "utils.data.formats.labelme": "labelme-annotations",
-    "utils.data.formats.openimages": "openimages",
-    "utils.data.sources.annotations": "kept-arrays",
-    "utils.data.sources.formats.voc": "voc-annotations",
-    "utils.data.sources.image_files": "image-list",
-    "utils.data.sources.label_file": "labels",
-    "utils.data.sources.recognised": "darknet",
-    "utils.evaluation.coco.results_file": "dataset-yaml",  # the project's own YAML
-    "utils.evolution.study": "search-trials",
-    "utils.array_cache": "kept-arrays",
-    "utils.json_files": "coco-annotations",
-    "utils.model_yamls": "model-yaml",
-    "utils.run_folder": "labels",  # locks of ours
-    "utils.xml_files": "cvat",
-    "utils.yaml_files": "dataset-yaml",
-    "utils.detect.media.finding": "source-list",
-    "utils.detect.media.image_file": "gif",
-    "utils.detect.media.video": "video-mp4",
-    "utils.html": "labels",  # the project's own style
-    "utils.report.loggers.packages": "png",  # our own plots
-    "utils.report.results": "results-csv",
-    "utils.export.litert": "exported-zip",
-    "utils.export.metadata": "exported-metadata",
-    "utils.export.ncnn": "exported-metadata",
-    "utils.export.onnx": "onnx",
-    "utils.export.openvino": "openvino",
-    "utils.export.tensorrt": "exported-metadata",
-    "utils.export.torchscript": "exported-zip",
-    "utils.export.opening": "onnx",
-    "utils.serve.requests": "serve-tokens",
-    "utils.serve.app": "labels",  # the project's own page
-    "utils.serve.frames": "serve-query",  # between processes of ours
-    "utils.weights.checkpoint": "own-state",
-    "utils.state.resume": "run-options",
-    "utils.weights.load": "torch-zip",
-    "utils.weights.members": "torch-zip",
-    "utils.weights.oneflow_folder": "torch-legacy",
+    "duet.models.graph": "model-yaml",
+    "duet.models.training.autoanchor": "model-yaml",
+    "duet.models.training.start": "model-yaml",
+    "duet.utils.cli.hyperparameters": "hyperparameters",
+    "duet.utils.comparison.report": "comparison",
+    "duet.utils.comparison.runs": "results-csv",
+    "duet.utils.comparison.settings": "comparison",
+    "duet.utils.transform_list": "transforms",
+    "duet.utils.data.check.inspection": "checked-image",
+    "duet.utils.data.fetch.download": "fetch-answer",
+    "duet.utils.data.fetch.__main__": "fetch-answer",
+    "duet.utils.data.image.header": "jpeg",
+    "duet.utils.data.sources.image_source": "jpeg",
+    "duet.utils.data.loading.reading": "jpeg",
+    "duet.utils.data.records.__main__": "records",
+    "duet.utils.data.records.layout": "records",
+    "duet.utils.data.shapes.dataset": "dataset-yaml",
+    "duet.utils.data.sources.coco_annotations": "coco-annotations",
+    "duet.utils.data.sources.dataset_yaml": "dataset-yaml",
+    "duet.utils.data.sources.formats.coco": "coco-dataset",
+    "duet.utils.data.sources.formats.coco_file": "coco-dataset",
+    "duet.utils.data.formats.cvat": "cvat",
+    "duet.utils.data.sources.formats.format": "voc-annotations",
+    "duet.utils.data.sources.formats.names": "annotated-list",
+    "duet.utils.data.formats.label_studio": "label-studio",
+    "duet.utils.data.formats.labelme": "labelme-annotations",
+    "duet.utils.data.formats.openimages": "openimages",
+    "duet.utils.data.sources.annotations": "kept-arrays",
+    "duet.utils.data.sources.formats.voc": "voc-annotations",
+    "duet.utils.data.sources.image_files": "image-list",
+    "duet.utils.data.sources.label_file": "labels",
+    "duet.utils.data.sources.recognised": "darknet",
+    "duet.utils.evaluation.coco.results_file": "dataset-yaml",  # the project's own YAML
+    "duet.utils.evolution.study": "search-trials",
+    "duet.utils.array_cache": "kept-arrays",
+    "duet.utils.json_files": "coco-annotations",
+    "duet.utils.model_yamls": "model-yaml",
+    "duet.utils.run_folder": "labels",  # locks of ours
+    "duet.utils.xml_files": "cvat",
+    "duet.utils.yaml_files": "dataset-yaml",
+    "duet.utils.detect.media.finding": "source-list",
+    "duet.utils.detect.media.image_file": "gif",
+    "duet.utils.detect.media.video": "video-mp4",
+    "duet.utils.html": "labels",  # the project's own style
+    "duet.utils.report.loggers.packages": "png",  # our own plots
+    "duet.utils.report.results": "results-csv",
+    "duet.utils.export.litert": "exported-zip",
+    "duet.utils.export.metadata": "exported-metadata",
+    "duet.utils.export.ncnn": "exported-metadata",
+    "duet.utils.export.onnx": "onnx",
+    "duet.utils.export.openvino": "openvino",
+    "duet.utils.export.tensorrt": "exported-metadata",
+    "duet.utils.export.torchscript": "exported-zip",
+    "duet.utils.export.opening": "onnx",
+    "duet.utils.serve.requests": "serve-tokens",
+    "duet.utils.serve.app": "labels",  # the project's own page
+    "duet.utils.serve.frames": "serve-query",  # between processes of ours
+    "duet.utils.weights.checkpoint": "own-state",
+    "duet.utils.state.resume": "run-options",
+    "duet.utils.weights.load": "torch-zip",
+    "duet.utils.weights.members": "torch-zip",
+    "duet.utils.weights.oneflow_folder": "torch-legacy",
 }
 READING = re.compile(
     r"^from utils\.(regular|json|yaml)_files import .*\b(read_|open_|parse_)", re.MULTILINE

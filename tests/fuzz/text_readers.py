@@ -10,37 +10,37 @@ from pathlib import Path
 
 import numpy as np
 import yaml
-
-from models.detector import Detector
-from models.graph import read_model_yaml
-from tests.fuzz.reader import MIB, Reader, as_text
-from tests.small import RESULT_COLUMNS, TINY
-from utils.cli.hyperparameters import read_hyperparameters
-from utils.comparison.settings import FILE as COMPARISON
-from utils.comparison.settings import load_settings, parse_flags
-from utils.data.check.inspection import read_rows
-from utils.data.masks.runs import iou
-from utils.data.sources.annotated_images import annotated_images
-from utils.data.sources.annotations import read_annotations
-from utils.data.sources.coco_annotations import read_coco_annotations
-from utils.data.sources.dataset_yaml import read_dataset_yaml
-from utils.data.sources.formats.coco import COCO as COCO_FORMAT
-from utils.data.sources.formats.format import AnnotatedFolder
-from utils.data.sources.image_files import list_images
-from utils.data.sources.image_source import ImageFile
-from utils.data.sources.label_file import (
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.utils.cli.hyperparameters import read_hyperparameters
+from duet.utils.comparison.settings import FILE as COMPARISON
+from duet.utils.comparison.settings import load_settings, parse_flags
+from duet.utils.data.check.inspection import read_rows
+from duet.utils.data.masks.runs import iou
+from duet.utils.data.sources.annotated_images import annotated_images
+from duet.utils.data.sources.annotations import read_annotations
+from duet.utils.data.sources.coco_annotations import read_coco_annotations
+from duet.utils.data.sources.dataset_yaml import read_dataset_yaml
+from duet.utils.data.sources.formats.coco import COCO as COCO_FORMAT
+from duet.utils.data.sources.formats.format import AnnotatedFolder
+from duet.utils.data.sources.image_files import list_images
+from duet.utils.data.sources.image_source import ImageFile
+from duet.utils.data.sources.label_file import (
     BrokenLabelError,
     Labels,
     parse_labels,
     read_label_bytes,
 )
-from utils.data.sources.samples import Sample
-from utils.errors import UserError
-from utils.evolution.study import Range, SearchStudy
-from utils.project import PROJECT
-from utils.report.plots.results import plot_results
-from utils.state.resume import newest_runs
-from utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
+from duet.utils.data.sources.samples import Sample
+from duet.utils.errors import UserError
+from duet.utils.evolution.study import Range, SearchStudy
+from duet.utils.project import PROJECT
+from duet.utils.report.plots.results import plot_results
+from duet.utils.state.resume import newest_runs
+from duet.utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
+
+from tests.fuzz.reader import MIB, Reader, as_text
+from tests.small import RESULT_COLUMNS, TINY
 
 YAML_TOKENS = (
     b"&a ", b"*a", b"<<: *a\n", b"[*a, *a, *a]", b"&a [x, x, x, x, x, x, x, x]\n", b"- ", b"? ",

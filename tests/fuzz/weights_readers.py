@@ -12,13 +12,18 @@ from typing import Any
 
 import numpy as np
 import yaml
+from duet.backend import nn
+from duet.models.detector import Detector
+from duet.models.graph import parse_model
+from duet.models.stored import detector_of_weights
+from duet.utils.export.onnx import read_onnx
+from duet.utils.state.resume import load_state
+from duet.utils.weights.__main__ import describe
+from duet.utils.weights.checkpoint import CHECKSUM_KEY, HEADER_KEY, _checksum
+from duet.utils.weights.load import load_header, load_weights
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from backend import nn
-from models.detector import Detector
-from models.graph import parse_model
-from models.stored import detector_of_weights
 from tests.foreign_files import (
     TorchFile,
     dump,
@@ -37,11 +42,6 @@ from tests.onnx_files import (
 )
 from tests.small import TINY
 from tests.unit.weights.foreign_classifier import Classifier
-from utils.export.onnx import read_onnx
-from utils.state.resume import load_state
-from utils.weights.__main__ import describe
-from utils.weights.checkpoint import CHECKSUM_KEY, HEADER_KEY, _checksum
-from utils.weights.load import load_header, load_weights
 
 STATES = Path("tests/train/states")
 PICKLE_TOKENS = (

@@ -8,7 +8,7 @@ batches; `table.py` says what is compared, and why each tolerance is what it is.
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
@@ -18,14 +18,15 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from duet.utils.cli.flags import new_parser, whole_from
+from duet.utils.data.shapes.dataset import ShapesConfig, draw_dataset
+from duet.utils.errors import UserError
+from duet.utils.model_yamls import read_model
+from duet.utils.processes.start import EXIT_USER_ERROR
+
 from tests.environments import BACKENDS
 from tests.parity.both import compare_sides, run_sides
 from tests.parity.table import Settings, formatted
-from utils.cli.flags import new_parser, whole_from
-from utils.data.shapes.dataset import ShapesConfig, draw_dataset
-from utils.errors import UserError
-from utils.model_yamls import read_model
-from utils.processes.start import EXIT_USER_ERROR
 
 STRIDE = 32  # of the public models
 

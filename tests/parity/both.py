@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
 
 from tests.environments import BACKENDS
 from tests.parity.table import SECTIONS, Line, Settings, compare
-from utils.errors import UserError
-from utils.project import PROJECT
 
 
 class Result(Mapping[str, np.ndarray]):

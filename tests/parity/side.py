@@ -16,31 +16,36 @@ from typing import Any
 
 import numpy as np
 
-import backend
+from duet import backend
 
 backend.use()  # before the models, whose classes derive from the framework's
 
-from backend import autograd, nn, ops
-from models.detector import Detector
-from models.graph import read_model_yaml
-from models.heads.base import LossSettings, LossTerms
-from models.inputs import images_to_tensor
-from models.training.start import build_state
-from models.training.state import TrainState
-from models.training.step import train_step
+from duet.backend import autograd, nn, ops
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.models.heads.base import LossSettings, LossTerms
+from duet.models.inputs import images_to_tensor
+from duet.models.training.start import build_state
+from duet.models.training.state import TrainState
+from duet.models.training.step import train_step
+from duet.utils.cli.hyperparameters import (
+    DEFAULT_HYPERPARAMETERS,
+    Hyperparameters,
+    read_hyperparameters,
+)
+from duet.utils.cli.recipe_config import OPTIMIZERS
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.data.loading.batch import Batch
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
+from duet.utils.processes.command import run_command
+from duet.utils.report.stage_timer import StageTimer
+
 from tests.losses import arrays_of
 from tests.parity.table import DTYPES, Settings
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters, read_hyperparameters
-from utils.cli.recipe_config import OPTIMIZERS
-from utils.cli.train_config import parse_train_flags
-from utils.data.loading.batch import Batch
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.loader import TrainLoader
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.evaluation.nms import SuppressionSettings, non_max_suppression
-from utils.processes.command import run_command
-from utils.report.stage_timer import StageTimer
 
 SEED = 0
 CONFIDENCE, IOU = 0.4, 0.45  # leave some hundred candidates of which some overlap

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import yaml
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
+from duet.utils.weights.checkpoint import load_checkpoint
 
 from tests.environments import BACKENDS, python_of, run_python
 from tests.small import write_outlined_dataset, write_small_dataset, write_small_model
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
-from utils.weights.checkpoint import load_checkpoint
 
 # To weights that find something within seconds: no augmentation, and a warm-up that lasts, since
 # it takes fewer batches an update.

@@ -8,13 +8,13 @@ import shutil
 
 import numpy as np
 import pytest
+from duet.utils.errors import UserError
 
 from tests.environments import BACKENDS, python_of
 from tests.parity.__main__ import main
 from tests.parity.both import compare_sides, run_sides
 from tests.parity.table import FLOAT64, Row, Settings, compare, difference, formatted
 from tests.small import write_small_dataset, write_small_model
-from utils.errors import UserError
 
 STEPS = 3
 LAYERS = [f"layer {index:02d}" for index in range(25)]

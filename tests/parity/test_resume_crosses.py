@@ -5,10 +5,10 @@ import shutil
 
 import numpy as np
 import pytest
+from duet.utils.weights.checkpoint import load_checkpoint
 
 from tests.environments import BACKENDS, run_python
 from tests.small import write_small_dataset, write_tiny_model
-from utils.weights.checkpoint import load_checkpoint
 
 # The rates of the warm-up are small; measured: 5e-7 over the four batches that differ.
 TOLERANCE = 1e-5

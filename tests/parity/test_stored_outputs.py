@@ -9,18 +9,18 @@ import json
 
 import numpy as np
 import pytest
+from duet.backend import autograd, nn, ops, optim
+from duet.models.detector import Detector, count_parameters
+from duet.models.graph import read_model_yaml
+from duet.models.heads.anchor.assign import assign_targets
+from duet.models.training.ema import ModelEMA
+from duet.models.training.optimizer import parameter_groups
+from duet.models.training.state import GRADIENT_NORM_LIMIT
+from duet.utils.data.loading.batch import Targets
+from duet.utils.report.stage_timer import StageTimer
 
-from backend import autograd, nn, ops, optim
-from models.detector import Detector, count_parameters
-from models.graph import read_model_yaml
-from models.heads.anchor.assign import assign_targets
-from models.training.ema import ModelEMA
-from models.training.optimizer import parameter_groups
-from models.training.state import GRADIENT_NORM_LIMIT
 from tests.losses import arrays_of, loss_settings
 from tests.shared_files import shared_path
-from utils.data.loading.batch import Targets
-from utils.report.stage_timer import StageTimer
 
 # Trainable parameters, and those with BatchNorm folded as the public tables count.
 PUBLIC_PARAMETERS = {

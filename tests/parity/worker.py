@@ -10,25 +10,26 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from duet.utils.data.loading.items import items_of
 
-import backend
-from utils.data.loading.items import items_of
+from duet import backend
 
 backend.use()  # before the models, whose classes derive from the framework's
 
-from backend import nn
-from models.detector import Detector
-from models.graph import read_model_yaml
-from models.training.start import build_state
-from models.training.step import train_step
+from duet.backend import nn
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.models.training.start import build_state
+from duet.models.training.step import train_step
+from duet.utils.cli.hyperparameters import read_hyperparameters
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.report.stage_timer import StageTimer
+
 from tests.losses import arrays_of
-from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.train_config import parse_train_flags
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.loader import TrainLoader
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.report.stage_timer import StageTimer
 
 
 def main(

@@ -7,8 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
 REMEDY = "no environment for the site: make docs"
 SECONDS = 300

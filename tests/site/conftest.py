@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from duet.utils.project import PROJECT
 
 from tests.site.build import build
-from utils.project import PROJECT
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from duet.utils.json_files import read_json
+from duet.utils.project import PROJECT
 
 from tests.site.build import build
-from utils.json_files import read_json
-from utils.project import PROJECT
 
 MEGABYTES = 14
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
 # Each of docs/examples is a program of its own, without Duet; docs/blocks are those of readers.
 PYTHON_FILES = [

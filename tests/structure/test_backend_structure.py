@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from backend.contract import inference, training
-from backend.select import FRAMEWORKS
+from duet.backend.contract import inference, training
+from duet.backend.select import FRAMEWORKS
+from duet.utils.project import PROJECT
+
 from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
-from utils.project import PROJECT
 
 PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
 # Where each package may be imported. What else runs ONNX files asks `utils/optional.py` for it, but

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+from duet.utils.project import PROJECT
+
 from tests.structure.source_files import PYTHON_FILES
-from utils.project import PROJECT
 
 PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and

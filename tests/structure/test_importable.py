@@ -6,12 +6,12 @@ import importlib
 import sys
 
 import pytest
+from duet.utils.project import PROJECT
 
 from tests.structure.test_imports import FILES
-from utils.project import PROJECT
 
 # `utils/setup/lock.py` is for who maintains the pins, under Python 3.11 or newer.
-FOR_A_NEWER_PYTHON = {"utils.setup.lock"} if sys.version_info < (3, 11) else set()
+FOR_A_NEWER_PYTHON = {"duet.utils.setup.lock"} if sys.version_info < (3, 11) else set()
 
 
 @pytest.mark.parametrize("room", ["utils", "models"])

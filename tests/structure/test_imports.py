@@ -8,8 +8,9 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from duet.utils.project import PROJECT
+
 from tests.structure.source_files import PYTHON_FILES, imports_of, parse
-from utils.project import PROJECT
 
 # From below to above: each imports from itself and from what stands before it.
 LAYERS = ("backend", "utils", "models", "scripts", "benchmarks", "tests")
@@ -18,23 +19,23 @@ OPTIONAL = {"cv2", "fontTools", "matplotlib", "pycocotools", "torchvision"}
 
 # Started by `python -m`, it chooses the framework and then imports the work, as scripts do.
 COMMANDS_IN_MODELS = {
-    "models.export.graph_process",
-    "models.detection.__main__",
-    "models.training.doctor",
+    "duet.models.export.graph_process",
+    "duet.models.detection.__main__",
+    "duet.models.training.doctor",
 }
 
 # `duet.load` chooses the framework and then imports the work, as scripts do. What it needs before
 # is imported there too: its file is read where no package need be installed.
 LOAD = "duet"
 LOADED = {
-    "backend.use",
-    "backend.devices.check_device",
-    "utils.weights.detecting.load_to_detect",
-    "models.detection.api.TrainedDetector",
+    "duet.backend.use",
+    "duet.backend.devices.check_device",
+    "duet.utils.weights.detecting.load_to_detect",
+    "duet.models.detection.api.TrainedDetector",
 }
 
 # Its packages are optional: it imports what needs them once it has said which one is absent.
-SERVER = "utils.serve.__main__"
+SERVER = "duet.utils.serve.__main__"
 
 # What is not yet as it should be. Whoever works on a file removes its lines; none is added.
 TYPE_CHECKING_BLOCKS = {
@@ -145,7 +146,7 @@ def may_be_imported_late(name: str, module: str) -> bool:
     package = name.partition(".")[0]
     if module == LOAD and name in LOADED:
         return True
-    if module == SERVER and name.startswith("utils.serve."):
+    if module == SERVER and name.startswith("duet.utils.serve."):
         return True
     if package == "models":
         return layer_of(module) >= LAYERS.index("scripts") or module in COMMANDS_IN_MODELS

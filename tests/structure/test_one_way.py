@@ -6,9 +6,9 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
+from duet.utils.project import PROJECT
 
 from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
-from utils.project import PROJECT
 
 YAML = "utils/yaml_files.py"
 XML = "utils/xml_files.py"

@@ -9,8 +9,9 @@ import tokenize
 from functools import cache
 from pathlib import Path
 
+from duet.utils.project import PROJECT
+
 from tests.structure.source_files import PYTHON_FILES, parse
-from utils.project import PROJECT
 
 PAGES = [*PROJECT.glob("README*.md"), *PROJECT.glob("docs/**/*.md"), PROJECT / "CONTRIBUTING.md"]
 # A Python file, perhaps with a name in it. A folder in capitals stands for any.

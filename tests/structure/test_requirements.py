@@ -9,10 +9,9 @@ import sys
 import sysconfig
 
 import pytest
+from duet.utils.project import PROJECT
+from duet.utils.setup.environments import CUDA, ENVIRONMENTS, read_lock
 from packaging.requirements import Requirement
-
-from utils.project import PROJECT
-from utils.setup.environments import CUDA, ENVIRONMENTS, read_lock
 
 # Run on the user's own Python before anything is installed.
 SETUP_PACKAGES = [
@@ -73,7 +72,7 @@ def imported_modules(tree: ast.Module) -> set[str]:
             modules.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             modules.add(node.module or ".")
-    return {name if name.startswith("utils.") else name.partition(".")[0] for name in modules}
+    return {name if name.startswith("duet.utils.") else name.partition(".")[0] for name in modules}
 
 
 @pytest.mark.parametrize("lock", LOCKS)
@@ -156,5 +155,5 @@ def optional_pins() -> dict[str, str]:
 def test_setup_files_parse_on_python_3_8_and_import_the_standard_library_alone(name):
     path = PROJECT / "utils" / f"{name.replace('.', '/')}.py"
     imported = imported_modules(ast.parse(path.read_text(), feature_version=(3, 8)))
-    ours = {f"utils.{other}" for other in SETUP_FILES}
+    ours = {f"duet.utils.{other}" for other in SETUP_FILES}
     assert imported <= (set() if name in SETUP_PACKAGES else sys.stdlib_module_names | ours)

@@ -15,7 +15,7 @@ from tests.structure.test_imports import FILES, cycle_in, graph, nearest_module
 # The figures reached; lower them when they fall.
 MOST_ARROWS = 120
 LONGEST_CHAIN = 16
-LOADS = {"models.heads.base": 30, "models.heads.anchor.loss": 45, "compare": 60}
+LOADS = {"duet.models.heads.base": 30, "duet.models.heads.anchor.loss": 45, "compare": 60}
 
 PRODUCT = {module: path for module, path in FILES.items() if room_of(path) in BUDGETS}
 

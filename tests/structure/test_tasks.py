@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from models.blocks.registry import MODULES
+from duet.models.blocks.registry import MODULES
+from duet.utils.project import PROJECT
+from duet.utils.tasks.table import TASKS
+
 from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
-from utils.project import PROJECT
-from utils.tasks.table import TASKS
 
 # Where any task is served.
 SHARED = ("models/", "utils/report/", "utils/evaluation/collector.py", "train.py")
@@ -21,7 +22,7 @@ HEADS = "models/heads/"
 # Has rows of tasks whose functions know what the heads return.
 TABLE = "models/export/exported_heads.py"
 OF_ONE_TASK = tuple(
-    f"models.heads.{path.parent.name}." for path in PROJECT.glob(f"{HEADS}*/__init__.py")
+    f"duet.models.heads.{path.parent.name}." for path in PROJECT.glob(f"{HEADS}*/__init__.py")
 )
 # The names of public models, by which their files are read; our own tasks are not asked for.
 PUBLIC_NAMES = {"utils/weights/public_heads.py", "utils/weights/modules.py"}
@@ -131,5 +132,5 @@ def test_questions_after_a_task_are_found() -> None:
     )
     assert {"detect", "Segment", "classify", "Detect"} <= set(compared_names(asking))
     assert set(kinds_asked_for(asking)) & head_classes() == {"AnchorHead"}
-    assert is_of_one_task("models.heads.anchor.head.AnchorHead")
-    assert not is_of_one_task("models.heads.base.Head")
+    assert is_of_one_task("duet.models.heads.anchor.head.AnchorHead")
+    assert not is_of_one_task("duet.models.heads.base.Head")

@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from duet.utils.project import PROJECT
 
-import backend
+from duet import backend
 from tests.small import write_tiny_model
 from tests.structure.source_files import name_of
 from tests.structure.test_budgets import BUDGETS, room_of
 from tests.structure.test_imports import FILES, graph
-from utils.project import PROJECT
 
 # By what a user would miss: the folders and files that are deleted.
 WINGS = {

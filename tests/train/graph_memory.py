@@ -10,9 +10,8 @@ import importlib
 from typing import Any
 
 import pytest
-
-from backend import autograd
-from models.training import execution
+from duet.backend import autograd
+from duet.models.training import execution
 
 
 class GraphMemory:
@@ -23,7 +22,7 @@ class GraphMemory:
     """
 
     def __init__(self) -> None:
-        self.torch = importlib.import_module("backend.torch.autograd").torch
+        self.torch = importlib.import_module("duet.backend.torch.autograd").torch
         self.passes = 0
         self._kept: list[Any] = []
         memory = self

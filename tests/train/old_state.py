@@ -14,10 +14,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from duet.utils.processes.suspend import StopRequests, Suspended
 
 import train
 from tests.small import write_small_dataset, write_tiny_model
-from utils.processes.suspend import StopRequests, Suspended
 
 # Relative names: a state tells where its run lay.
 FLAGS = (

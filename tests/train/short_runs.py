@@ -7,23 +7,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.models.training.start import build_state
+from duet.models.training.state import TrainState
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
+from duet.utils.data.loading.batch import Batch
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.processes.suspend import StopRequests
+from duet.utils.state.resume import find_resume_point, resumed_config
+from duet.utils.tasks.find import complete_flags
+from duet.utils.weights.load import stored_model
+
 import train
-from models.detector import Detector
-from models.graph import read_model_yaml
-from models.training.start import build_state
-from models.training.state import TrainState
 from tests.small import write_small_dataset, write_tiny_model
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
-from utils.data.loading.batch import Batch
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.loader import TrainLoader
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.processes.suspend import StopRequests
-from utils.state.resume import find_resume_point, resumed_config
-from utils.tasks.find import complete_flags
-from utils.weights.load import stored_model
 
 
 class Killed(BaseException):

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from duet.utils.report.stage_timer import STAGES
+
 from tests.small import RESULT_COLUMNS
-from utils.report.stage_timer import STAGES
 
 BODY = """
 import csv, json, os, sys, time

@@ -5,23 +5,23 @@ import json
 import re
 
 import pytest
+from duet.models.evaluation import validation
+from duet.models.training import outputs
+from duet.utils.cli.hyperparameters import read_hyperparameters
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.cli.val_config import parse_val_flags
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.processes.suspend import StopRequests, Suspended
+from duet.utils.processes.world import ALONE
+from duet.utils.weights.checkpoint import load_checkpoint
+from duet.utils.weights.load import load_weights
 
 import train
-from models.evaluation import validation
-from models.training import outputs
 from tests import presence_head
 from tests.equal_runs import assert_equal_runs
 from tests.small import RESULT_COLUMNS, write_small_dataset
 from tests.train.short_runs import StopAt, start
-from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.train_config import parse_train_flags
-from utils.cli.val_config import parse_val_flags
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.processes.suspend import StopRequests, Suspended
-from utils.processes.world import ALONE
-from utils.weights.checkpoint import load_checkpoint
-from utils.weights.load import load_weights
 
 EPOCHS, TRAIN_BATCHES = 2, 6
 COLUMNS = [

@@ -1,4 +1,4 @@
-"""`python -m utils.data.audit` from flags to files: planted errors are told as what they are."""
+"""`python -m duet audit` from flags to files: planted errors are told as what they are."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import cv2
 import numpy as np
 import pytest
 import yaml
+from duet.models.evaluation.audit.audit_config import AuditConfig
+from duet.models.evaluation.audit.findings import NOTHING
+from duet.utils.boxes import pairwise_iou, xyxy_to_cxcywh
+from duet.utils.data.audit import __main__ as command
+from duet.utils.errors import UserError
+from duet.utils.weights.checkpoint import save_checkpoint
 
-from models.evaluation.audit.audit_config import AuditConfig
-from models.evaluation.audit.findings import NOTHING
 from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
 from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
-from utils.boxes import pairwise_iou, xyxy_to_cxcywh
-from utils.data.audit import __main__ as command
-from utils.errors import UserError
-from utils.weights.checkpoint import save_checkpoint
 
 HEIGHT, WIDTH = 64, 96
 OUTPUTS = 5 + len(CLASS_NAMES)
@@ -135,7 +135,7 @@ def test_a_classifier_is_refused(monkeypatch, tmp_path):
     ],
 )
 def test_classes_are_shared_by_name_or_by_number(known, num_known, expected, caplog):
-    from models.evaluation.audit.audit import share_classes
+    from duet.models.evaluation.audit.audit import share_classes
 
     config = AuditConfig(data="d.yaml", weights=("w.pt",))
     if isinstance(expected, str):

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from duet.backend import ops
+from duet.models.heads.anchor.head import AnchorHead
+from duet.models.training import loop, step
+from duet.utils.processes.suspend import Suspended
+from duet.utils.weights.checkpoint import load_checkpoint
 
-from backend import ops
-from models.heads.anchor.head import AnchorHead
-from models.training import loop, step
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import StopAt, start
-from utils.processes.suspend import Suspended
-from utils.weights.checkpoint import load_checkpoint
 
 RECIPES = {
     "rect": "--rect", "quad": "--quad", "multi-scale": "--multi-scale",

@@ -1,14 +1,14 @@
 """A run with --batch-size -1 measures once, and keeps the number."""
 
 import pytest
+from duet.models.training import batch_size
+from duet.models.training.batch_size import with_batch_size
+from duet.utils.errors import UserError
+from duet.utils.processes.suspend import Suspended
+from duet.utils.state.resume import load_state
+from duet.utils.yaml_files import read_yaml
 
-from models.training import batch_size
-from models.training.batch_size import with_batch_size
 from tests.train.short_runs import StopAt, folder_of, short_flags, start
-from utils.errors import UserError
-from utils.processes.suspend import Suspended
-from utils.state.resume import load_state
-from utils.yaml_files import read_yaml
 
 IMAGES = 12  # of the small dataset
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.weights.checkpoint import load_checkpoint
 
 from tests.small import write_small_dataset, write_small_model
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
-from utils.data.sources.dataset import load_dataset
-from utils.weights.checkpoint import load_checkpoint
 
 SMALL = ["--img", "64", "--batch", "4", "--workers", "1", "--device", "cpu"]
 

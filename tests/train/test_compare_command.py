@@ -8,11 +8,11 @@ import sys
 import time
 
 import pytest
+from duet.utils.comparison.load import LoadWatch
+from duet.utils.run_folder import LOCK_FILE, RunLock
 
 import compare
 from tests.train.stub_trainer import write_stub
-from utils.comparison.load import LoadWatch
-from utils.run_folder import LOCK_FILE, RunLock
 
 
 @pytest.fixture

@@ -18,6 +18,15 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from duet.utils.data.shapes.dataset import draw_dataset
+from duet.utils.data.sources.dataset import BUILT_INS
+from duet.utils.detect.config import parse_detect_flags
+from duet.utils.detect.media.video import VideoFile
+from duet.utils.detect.media.video_writer import VideoWriter
+from duet.utils.detect.pipeline.report import Window
+from duet.utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
+from duet.utils.processes.interrupt import EXIT_TERMINATED
+from duet.utils.project import PROJECT
 
 import detect
 from tests.shared_files import shared_path
@@ -30,15 +39,6 @@ from tests.unit.detect.tracking.drawn_video import (
     WIDTH,
     write_drawn_video,
 )
-from utils.data.shapes.dataset import draw_dataset
-from utils.data.sources.dataset import BUILT_INS
-from utils.detect.config import parse_detect_flags
-from utils.detect.media.video import VideoFile
-from utils.detect.media.video_writer import VideoWriter
-from utils.detect.pipeline.report import Window
-from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
-from utils.processes.interrupt import EXIT_TERMINATED
-from utils.project import PROJECT
 
 SMALL = ("--img", "64", "--device", "cpu")
 PERSON, CHAIR = 0, 56  # of COCO's 80 classes

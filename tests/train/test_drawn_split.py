@@ -6,17 +6,17 @@ import logging
 
 import pytest
 import yaml
+from duet.models.evaluation import validation
+from duet.utils.cli.val_config import parse_val_flags
+from duet.utils.errors import UserError
+from duet.utils.processes.suspend import Suspended
+from duet.utils.processes.world import ALONE
+from duet.utils.state.job import describe_samples
+from duet.utils.state.resume import load_state
 
 import val
-from models.evaluation import validation
 from tests.small import write_small_dataset
 from tests.train.short_runs import StopAt, short_flags, start
-from utils.cli.val_config import parse_val_flags
-from utils.errors import UserError
-from utils.processes.suspend import Suspended
-from utils.processes.world import ALONE
-from utils.state.job import describe_samples
-from utils.state.resume import load_state
 
 
 @pytest.fixture(scope="module")

@@ -4,18 +4,18 @@ import json
 import sys
 
 import pytest
+from duet.models.heads.anchor.head import AnchorHead
+from duet.models.training import outputs
+from duet.utils.errors import UserError
+from duet.utils.processes.suspend import Suspended
+from duet.utils.report.stage_timer import StageTimer
+from duet.utils.report.task_reports import REPORTS
+from duet.utils.weights.checkpoint import load_checkpoint
 
-from models.heads.anchor.head import AnchorHead
-from models.training import outputs
 from tests.equal_runs import assert_equal_runs, rows
 from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import StopAt, folder_of, start
 from tests.train.test_resume import die
-from utils.errors import UserError
-from utils.processes.suspend import Suspended
-from utils.report.stage_timer import StageTimer
-from utils.report.task_reports import REPORTS
-from utils.weights.checkpoint import load_checkpoint
 
 EPOCHS, BOUNDARIES = 5, 3  # of two batches and one of the validation an epoch
 # Epoch 3 is as good as the one before, and nothing is better after it.

@@ -7,12 +7,12 @@ import sys
 import time
 
 import pytest
+from duet.utils.processes.exit_status import EXIT_SUSPENDED
+from duet.utils.project import PROJECT
+from duet.utils.report.results import read_results
 
-import backend
+from duet import backend
 from tests.small import write_small_dataset, write_tiny_model
-from utils.processes.exit_status import EXIT_SUSPENDED
-from utils.project import PROJECT
-from utils.report.results import read_results
 
 SECONDS = 120  # for what takes some; a process that hangs is found
 EPOCHS = 10  # a trial that lasts: the signal must find it at work

@@ -4,18 +4,18 @@ import logging
 
 import numpy as np
 import pytest
+from duet.backend import amp, autograd, dist, nn, ops
+from duet.models.evaluation.evaluate import in_precision
+from duet.models.inputs import images_to_tensor
+from duet.models.training.execution import choose_precision
+from duet.models.training.state import settle
+from duet.models.training.step import train_step
+from duet.utils.errors import UserError
+from duet.utils.report.stage_timer import StageTimer
 
-import backend
-from backend import amp, autograd, dist, nn, ops
-from models.evaluation.evaluate import in_precision
-from models.inputs import images_to_tensor
-from models.training.execution import choose_precision
-from models.training.state import settle
-from models.training.step import train_step
+from duet import backend
 from tests.small import write_small_model
 from tests.train.short_runs import small_training
-from utils.errors import UserError
-from utils.report.stage_timer import StageTimer
 
 FLAGS = {"bfloat16": "bf16", "float16": "fp16"}
 OTHER_LOSS = "--label-smoothing", "0.1", "--autobalance"

@@ -4,14 +4,14 @@ import dataclasses
 
 import numpy as np
 import pytest
+from duet.backend import nn
+from duet.models.training.optimizer import frozen_names, parameter_groups
+from duet.models.training.step import train_step
+from duet.utils.errors import UserError
+from duet.utils.report.stage_timer import StageTimer
 
-from backend import nn
-from models.training.optimizer import frozen_names, parameter_groups
-from models.training.step import train_step
 from tests.small import write_small_model
 from tests.train.short_runs import small_training
-from utils.errors import UserError
-from utils.report.stage_timer import StageTimer
 
 NAMES = [
     "model.0.conv.weight",

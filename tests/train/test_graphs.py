@@ -11,17 +11,26 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from duet.backend import nn, ops
+from duet.backend.processes import Process
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.models.heads.base import LossTerms
+from duet.models.training import execution
+from duet.models.training.start import build_state
+from duet.models.training.state import settle
+from duet.models.training.step import train_step
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.data.loading.batch import Batch
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.items import BOXES, MaskItems
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.report.stage_timer import StageTimer
 
-import backend
-from backend import nn, ops
-from backend.processes import Process
-from models.detector import Detector
-from models.graph import read_model_yaml
-from models.heads.base import LossTerms
-from models.training import execution
-from models.training.start import build_state
-from models.training.state import settle
-from models.training.step import train_step
+from duet import backend
 from tests.small import (
     write_outlined_dataset,
     write_small_dataset,
@@ -29,15 +38,6 @@ from tests.small import (
     write_tiny_segmenter,
 )
 from tests.train.graph_memory import compile_steps, run_in_graph_memory
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import parse_train_flags
-from utils.data.loading.batch import Batch
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.items import BOXES, MaskItems
-from utils.data.loading.loader import TrainLoader
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.report.stage_timer import StageTimer
 
 ON_TORCH = pytest.mark.skipif(backend.use() != "torch", reason="OneFlow compiles no step")
 LOST = 4  # batch, and so the update that it is in
@@ -122,7 +122,7 @@ def trained(inputs, flags):
 
 def trained_without_graphs(inputs, flags):
     """Return the same of functions that run as they are, where graphs are not asked for."""
-    torch = importlib.import_module("backend.torch.autograd").torch
+    torch = importlib.import_module("duet.backend.torch.autograd").torch
     with pytest.MonkeyPatch.context() as patch:
         compile_steps(patch, no_graphs="not asked for")
         patch.setattr(torch, "compile", lambda function, dynamic, mode: function)
@@ -166,7 +166,7 @@ def test_graphs_leave_every_bit_of_a_training(request, monkeypatch, task, flags,
 def test_the_trial_finds_what_graphs_overwrite(monkeypatch, left_out, problem):
     memory = run_in_graph_memory(monkeypatch)
     for name, instead in left_out.items():
-        monkeypatch.setattr(importlib.import_module("backend.torch.autograd"), name, instead)
+        monkeypatch.setattr(importlib.import_module("duet.backend.torch.autograd"), name, instead)
     found = execution.trial_problem("cpu")
     assert found.startswith(problem) and bool(found) is bool(problem)
     assert memory.passes == execution.GRAPH_UPDATES * execution.PASSES

@@ -4,15 +4,15 @@ import dataclasses
 
 import numpy as np
 import pytest
+from duet.backend import nn, ops
+from duet.models.heads.base import LossTerms
+from duet.models.training.state import settle
+from duet.models.training.step import train_step
+from duet.utils.errors import UserError
+from duet.utils.report.stage_timer import StageTimer
 
-from backend import nn, ops
-from models.heads.base import LossTerms
-from models.training.state import settle
-from models.training.step import train_step
 from tests.small import write_small_model, write_tiny_model
 from tests.train.short_runs import small_training
-from utils.errors import UserError
-from utils.report.stage_timer import StageTimer
 
 
 @pytest.fixture(scope="module")

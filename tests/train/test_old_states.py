@@ -5,20 +5,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from duet.utils.data.image.letterbox import fit_letterbox
+from duet.utils.weights.checkpoint import load_checkpoint
 
 import train
 from tests.equal_runs import rows
 from tests.train.old_state import FLAGS, write_inputs
-from utils.data.image.letterbox import fit_letterbox
-from utils.weights.checkpoint import load_checkpoint
 
 STATES = sorted((Path(__file__).parent / "states").rglob("*.safetensors"))
 # Their version rounded the sides of a resized image to the nearest pixel, so that the digest of the
 # batches that each state holds, and the weights, are those of other pixels than today's.
 LOADER = (
-    "utils.data.loading.items.fit_long_side",
-    "utils.data.loading.order.fit_long_side",
-    "utils.data.augment.canvas.fit_long_side",
+    "duet.utils.data.loading.items.fit_long_side",
+    "duet.utils.data.loading.order.fit_long_side",
+    "duet.utils.data.augment.canvas.fit_long_side",
 )
 # Between machines and frameworks float32 sums round differently; two epochs at small rates.
 TOLERANCE = 1e-4

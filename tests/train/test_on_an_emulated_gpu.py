@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from duet.utils.project import PROJECT
+from duet.utils.weights.checkpoint import load_checkpoint
 
-import backend
+from duet import backend
 from tests.equal_runs import assert_equal_runs
 from tests.small import (
     TINY_SEGMENTER,
@@ -20,8 +22,6 @@ from tests.small import (
     write_tiny_model,
 )
 from tests.tiny_weights import write_tiny_weights
-from utils.project import PROJECT
-from utils.weights.checkpoint import load_checkpoint
 
 pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="it is PyTorch's")
 

@@ -1,13 +1,13 @@
 """A run whose memory does not suffice for a batch ends with the flags against it."""
 
 import pytest
+from duet.models.inputs import images_to_tensor
+from duet.models.training import step
+from duet.utils.errors import UserError
+from duet.utils.weights.checkpoint import load_checkpoint
 
-from models.inputs import images_to_tensor
-from models.training import step
 from tests.out_of_memory import run_out
 from tests.train.short_runs import folder_of, short_flags, start
-from utils.errors import UserError
-from utils.weights.checkpoint import load_checkpoint
 
 
 def test_memory_that_ran_out_names_flags_and_the_run_goes_on_with_them(

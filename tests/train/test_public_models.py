@@ -3,20 +3,20 @@
 import numpy as np
 import pytest
 import yaml
+from duet.backend import ops
+from duet.models.detector import grey_of
+from duet.models.stored import detector_of_weights
+from duet.models.training import outputs
+from duet.utils.data.shapes.dataset import ShapesConfig, draw_dataset
+from duet.utils.errors import UserError
+from duet.utils.processes.suspend import Suspended
+from duet.utils.project import PROJECT
+from duet.utils.report.task_reports import REPORTS
+from duet.utils.weights.load import load_weights
 
 import duet
-from backend import ops
-from models.detector import grey_of
-from models.stored import detector_of_weights
-from models.training import outputs
 from tests.equal_runs import assert_equal_runs
 from tests.train.short_runs import StopAt, start
-from utils.data.shapes.dataset import ShapesConfig, draw_dataset
-from utils.errors import UserError
-from utils.processes.suspend import Suspended
-from utils.project import PROJECT
-from utils.report.task_reports import REPORTS
-from utils.weights.load import load_weights
 
 # A block of each kind, of strides to 64, on grey images.
 EVERY_KIND = """

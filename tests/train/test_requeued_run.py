@@ -9,11 +9,11 @@ import time
 from contextlib import contextmanager
 
 import pytest
+from duet.utils.processes.command import run_command
 
 import train
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
-from utils.processes.command import run_command
 
 EPOCHS = 12  # enough for three signals to arrive in between
 

@@ -7,16 +7,16 @@ import stat
 
 import numpy as np
 import pytest
+from duet.models.heads.anchor.head import AnchorHead
+from duet.models.training import job
+from duet.utils.errors import UserError
+from duet.utils.processes.suspend import Suspended
 
-import backend
 import train
-from models.heads.anchor.head import AnchorHead
-from models.training import job
+from duet import backend
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import Killed, StopAt, folder_of, start
-from utils.errors import UserError
-from utils.processes.suspend import Suspended
 
 EPOCHS, TRAIN_BATCHES, VAL_BATCHES = 3, 6, 2
 BOUNDARIES = EPOCHS * (TRAIN_BATCHES + VAL_BATCHES)

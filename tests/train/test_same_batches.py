@@ -13,15 +13,15 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 import pytest
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader, ValLoader
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
 
 from tests.shared_files import shared_path
 from tests.small import write_tiny_model
 from tests.train.short_runs import start
 from tests.unit.data.batch_digest import EVERYTHING, digest
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.loader import TrainLoader, ValLoader
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
 
 CLASSES = ("circle", "square", "triangle")
 # Their sides are powers of two, so that no coordinate is rounded in any format.

@@ -8,21 +8,21 @@ import cv2
 import numpy as np
 import pytest
 import yaml
+from duet.models.evaluation import validation
+from duet.models.inference.image_detector import ImageDetector
+from duet.models.inference.predictor import make_predictor, suppression_settings
+from duet.utils.boxes import cxcywh_to_xyxy, xyxy_to_cxcywh
+from duet.utils.data.loading.reading import ground_truth
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.detections import Detections
+from duet.utils.evaluation.coco.metric import DetectionEvaluator
+from duet.utils.evaluation.nms import SuppressionSettings
+from duet.utils.weights.load import load_weights
 
 import detect
 import val
-from models.evaluation import validation
-from models.inference.image_detector import ImageDetector
-from models.inference.predictor import make_predictor, suppression_settings
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
-from utils.boxes import cxcywh_to_xyxy, xyxy_to_cxcywh
-from utils.data.loading.reading import ground_truth
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.detections import Detections
-from utils.evaluation.coco.metric import DetectionEvaluator
-from utils.evaluation.nms import SuppressionSettings
-from utils.weights.load import load_weights
 
 # Six digits are 1e-6 of a box's place. A figure changes where that moves an IoU across one of the
 # ten thresholds, or makes two scores equal; with these images it does not.

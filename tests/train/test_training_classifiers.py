@@ -4,28 +4,28 @@ import csv
 
 import numpy as np
 import pytest
+from duet.backend import nn
+from duet.models.detector import Detector
+from duet.models.evaluation import validation
+from duet.models.graph import read_model_yaml
+from duet.models.training.start import build_model
+from duet.utils.cli.train_config import TrainConfig, read_train_flags
+from duet.utils.cli.val_config import parse_val_flags
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.errors import UserError
+from duet.utils.processes.suspend import Suspended
+from duet.utils.processes.world import ALONE
+from duet.utils.tasks.table import DETECTION, TASKS
+from duet.utils.weights.checkpoint import Checkpoint, load_checkpoint
+from duet.utils.weights.load import load_weights
 
-from backend import nn
-from models.detector import Detector
-from models.evaluation import validation
-from models.graph import read_model_yaml
-from models.training.start import build_model
 from tests.equal_runs import assert_equal_runs
 from tests.shared_files import shared_path
 from tests.small import RESULT_COLUMNS
 from tests.small_classes import CLASS_NAMES, write_class_folders, write_tiny_classifier
 from tests.tiny_weights import header_of
 from tests.train.short_runs import StopAt, start
-from utils.cli.train_config import TrainConfig, read_train_flags
-from utils.cli.val_config import parse_val_flags
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.errors import UserError
-from utils.processes.suspend import Suspended
-from utils.processes.world import ALONE
-from utils.tasks.table import DETECTION, TASKS
-from utils.weights.checkpoint import Checkpoint, load_checkpoint
-from utils.weights.load import load_weights
 
 COLUMNS = [
     "epoch", "train/cls_loss", "metrics/accuracy_top1", "metrics/accuracy_top5", "val/cls_loss",

@@ -1,8 +1,9 @@
 """A dataset packed into record files trains as its loose files do."""
 
+from duet.utils.data.records import __main__ as records
+
 from tests.equal_runs import rows
 from tests.train.short_runs import short_flags, start
-from utils.data.records import __main__ as records
 
 
 def test_an_epoch_from_records_has_the_losses_and_metrics_of_one_from_files(tmp_path, monkeypatch):

@@ -10,22 +10,22 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from duet.backend import dist, nn, ops
+from duet.models.heads import base
+from duet.models.heads.base import LossTerms
+from duet.models.training.checkpointing import capture, restore
+from duet.models.training.state import settle
+from duet.models.training.step import train_step
+from duet.models.training.step_watch import INITIAL, LossScale
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.report.stage_timer import StageTimer
+from duet.utils.state.job import Job, TrainData
+from duet.utils.state.run import Run
 
-import backend
-from backend import dist, nn, ops
-from models.heads import base
-from models.heads.base import LossTerms
-from models.training.checkpointing import capture, restore
-from models.training.state import settle
-from models.training.step import train_step
-from models.training.step_watch import INITIAL, LossScale
+from duet import backend
 from tests.dispatched import StageCounter, dispatched, total, waits
 from tests.train.short_runs import small_training
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import parse_train_flags
-from utils.report.stage_timer import StageTimer
-from utils.state.job import Job, TrainData
-from utils.state.run import Run
 
 FAST = "--multi_tensor_optimizer"
 ON_TORCH = pytest.mark.skipif(
@@ -156,7 +156,7 @@ def test_the_host_waits_for_nothing_between_updates(training, monkeypatch, optim
     start, batches = training
     state = losing(start(FAST, "--bbox_iou_optim", "--optimizer", optimizer), lost)
     train_step(state, batches[0], StageTimer())
-    torch_ops = importlib.import_module("backend.torch.ops")
+    torch_ops = importlib.import_module("duet.backend.torch.ops")
     monkeypatch.setattr(torch_ops, "reads_at_once", lambda x: False)  # as of a GPU
     monkeypatch.setattr(ops, "to_numpy", fail)
     monkeypatch.setattr(ops, "to_numpy_later", lambda x: x.detach().clone().numpy)

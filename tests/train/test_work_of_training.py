@@ -4,16 +4,16 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.models.training.outputs import write_work
+from duet.models.training.start import build_state
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.state.job import Job, TrainData
+from duet.utils.state.run import Run
 
-from models.detector import Detector
-from models.graph import read_model_yaml
-from models.training.outputs import write_work
-from models.training.start import build_state
 from tests.small import write_small_model
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import parse_train_flags
-from utils.state.job import Job, TrainData
-from utils.state.run import Run
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ def test_the_means_are_those_that_were_chosen_not_those_that_were_asked_for(
     compiler = SimpleNamespace(
         compile_problem=lambda device: problem or None, compiled=lambda function, *shapes: function
     )
-    monkeypatch.setattr("models.training.execution.autograd", compiler)
-    monkeypatch.setattr("models.heads.anchor.boxes.is_proved", lambda *arguments: not problem)
-    monkeypatch.setattr("models.training.updates.find_problem", lambda *arguments: problem)
+    monkeypatch.setattr("duet.models.training.execution.autograd", compiler)
+    monkeypatch.setattr("duet.models.heads.anchor.boxes.is_proved", lambda *arguments: not problem)
+    monkeypatch.setattr("duet.models.training.updates.find_problem", lambda *arguments: problem)
     asked = record("--compile", "--bbox_iou_optim", "--multi_tensor_optimizer")
     assert asked["means"] == {
         "compiled": not problem, "box_iou": chosen, "optimizer": chosen, "average": chosen,

@@ -9,10 +9,9 @@ import subprocess
 import sys
 
 import pytest
-
-from utils.errors import UserError
-from utils.optional import INSTALL, import_optional
-from utils.project import PROJECT
+from duet.utils.errors import UserError
+from duet.utils.optional import INSTALL, import_optional
+from duet.utils.project import PROJECT
 
 PINS = PROJECT / "requirements" / "optional.in"
 LARGE = {"mlflow", "wandb"}  # 25 packages each: their users install them
@@ -85,7 +84,7 @@ def test_imports_use_no_network_and_print_nothing(tmp_path):
 OPENVINO = (
     OFFLINE.partition("for name")[0]
     + """
-from utils.optional import import_optional
+from duet.utils.optional import import_optional
 import_optional("openvino", "a test").Core()
 assert not [name for name in sys.modules if name.startswith("openvino_telemetry")]
 """

@@ -1,8 +1,7 @@
 """Rows of different lengths in two arrays."""
 
 import numpy as np
-
-from utils.ragged import Ragged, Texts
+from duet.utils.ragged import Ragged, Texts
 
 # Half a surrogate pair, a name that is no UTF-8, nothing at all.
 TEXTS = ["a.jpg", "", "größe 图.png", "\ud800", "caf\udce9", "a\0b", "🐈"]

@@ -1,20 +1,22 @@
 """Wings that are there are imported; deleted ones are left out, or named where they are needed."""
 
 import pytest
-
-from utils.errors import UserError
-from utils.wings import load_wings, require_wing
+from duet.utils.errors import UserError
+from duet.utils.wings import load_wings, require_wing
 
 ABSENT = "utils.absent.deeper"  # neither it nor its folder
 
 
 def test_wings_that_are_there_are_imported_in_order():
-    names = ("utils.boxes", ABSENT, "utils.absent", "utils.polygons")
-    assert [wing.__name__ for wing in load_wings(names)] == ["utils.boxes", "utils.polygons"]
+    names = ("duet.utils.boxes", ABSENT, "utils.absent", "duet.utils.polygons")
+    assert [wing.__name__ for wing in load_wings(names)] == [
+        "duet.utils.boxes",
+        "duet.utils.polygons",
+    ]
 
 
 def test_the_first_wing_that_is_there_is_the_one_required():
-    assert require_wing((ABSENT, "utils.boxes"), "--flag").__name__ == "utils.boxes"
+    assert require_wing((ABSENT, "duet.utils.boxes"), "--flag").__name__ == "duet.utils.boxes"
 
 
 def test_a_wing_that_is_needed_and_absent_is_named():

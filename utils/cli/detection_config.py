@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from utils.cli.flags import flag, require_fraction, whole_from, within
-from utils.cli.run_config import CommandConfig
-from utils.errors import UserError
-from utils.tiling import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
+from duet.utils.cli.flags import flag, require_fraction, whole_from, within
+from duet.utils.cli.run_config import CommandConfig
+from duet.utils.errors import UserError
+from duet.utils.tiling import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
 
 
 def require_tile(name: str, value: int) -> None:

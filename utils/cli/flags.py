@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from backend.processes import this_process
-from utils.cli.absent_flags import ACCEPTED
-from utils.errors import UserError
-from utils.project import PROJECT
-from utils.text import printable, printable_lines
+from duet.backend.processes import this_process
+from duet.utils.cli.absent_flags import ACCEPTED
+from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
+from duet.utils.text import printable, printable_lines
 
 NEAR = 0.7  # how alike a flag must be to be suggested, from 0 to 1
 GROUPS = (

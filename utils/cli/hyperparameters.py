@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.errors import UserError, brief
-from utils.project import PROJECT
-from utils.strengths import STRENGTHS, AugmentConfig, LossGains
-from utils.yaml_files import find_yaml, near_yamls, read_yaml
+from duet.utils.errors import UserError, brief
+from duet.utils.project import PROJECT
+from duet.utils.strengths import STRENGTHS, AugmentConfig, LossGains
+from duet.utils.yaml_files import find_yaml, near_yamls, read_yaml
 
 FOLDER = "data/hyps"
 DEFAULT_HYPERPARAMETERS = PROJECT / FOLDER / "hyp.scratch-low.yaml"

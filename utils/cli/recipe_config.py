@@ -7,12 +7,12 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.cli.flags import flag, require_apart, require_fraction, whole_from, within
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters
-from utils.cli.run_config import RunConfig
-from utils.errors import UserError
-from utils.strengths import AugmentConfig
-from utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
+from duet.utils.cli.flags import flag, require_apart, require_fraction, whole_from, within
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters
+from duet.utils.cli.run_config import RunConfig
+from duet.utils.errors import UserError
+from duet.utils.strengths import AugmentConfig
+from duet.utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
 
 MAX_SEED = 2**63 - 1
 OPTIMIZERS = ("SGD", "Adam", "AdamW")

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from backend.select import FRAMEWORKS
-from utils.cli.flags import check_flags, flag, flags_of, whole_from, within
-from utils.errors import UserError
-from utils.image_limits import MAX_IMAGE_SIZE, MAX_PIXELS
+from duet.backend.select import FRAMEWORKS
+from duet.utils.cli.flags import check_flags, flag, flags_of, whole_from, within
+from duet.utils.errors import UserError
+from duet.utils.image_limits import MAX_IMAGE_SIZE, MAX_PIXELS
 
 require_part = within(0, 1, "a fraction", above=True, below=True)
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from utils.cli.absent_flags import TRAINING
-from utils.cli.flags import (
+from duet.utils.cli.absent_flags import TRAINING
+from duet.utils.cli.flags import (
     add_flags,
     flag,
     new_parser,
@@ -17,10 +17,10 @@ from utils.cli.flags import (
     whole_from,
     within,
 )
-from utils.cli.recipe_config import RecipeConfig
-from utils.cli.run_config import as_document
-from utils.errors import UserError
-from utils.text import count
+from duet.utils.cli.recipe_config import RecipeConfig
+from duet.utils.cli.run_config import as_document
+from duet.utils.errors import UserError
+from duet.utils.text import count
 
 PRECISIONS = ("auto", "off", "bf16", "fp16")
 LAYOUTS = ("auto", "contiguous", "channels-last")

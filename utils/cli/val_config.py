@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from utils.cli.absent_flags import VALIDATION
-from utils.cli.detection_config import DetectionConfig
-from utils.cli.flags import add_flags, flag, flags_of, new_parser, read_flags, require_apart
-from utils.cli.run_config import RunConfig
-from utils.errors import UserError
+from duet.utils.cli.absent_flags import VALIDATION
+from duet.utils.cli.detection_config import DetectionConfig
+from duet.utils.cli.flags import add_flags, flag, flags_of, new_parser, read_flags, require_apart
+from duet.utils.cli.run_config import RunConfig
+from duet.utils.errors import UserError
 
 SPLITS = ("train", "val", "test")
 SPEED, STUDY = "speed", "study"  # both of split val

@@ -11,17 +11,17 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict
 from typing import Any
 
-from utils.comparison.load import disturbs
-from utils.comparison.plan import Cell, Pair, make_cells, make_pairs
-from utils.comparison.settings import Settings
-from utils.comparison.statistics import (
+from duet.utils.comparison.load import disturbs
+from duet.utils.comparison.plan import Cell, Pair, make_cells, make_pairs
+from duet.utils.comparison.settings import Settings
+from duet.utils.comparison.statistics import (
     Document,
     counted_epochs,
     epoch_ratios,
     spread,
     verdict,
 )
-from utils.errors import UserError
+from duet.utils.errors import UserError
 
 SCHEMA = 2
 # Settings that are not part of the work.

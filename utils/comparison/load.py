@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from backend.cores import THREADS, WAITING
-from utils.errors import UserError
-from utils.processes.process_family import descendants
+from duet.backend.cores import THREADS, WAITING
+from duet.utils.errors import UserError
+from duet.utils.processes.process_family import descendants
 
 STAT = Path("/proc/stat")
 TICKS = os.sysconf("SC_CLK_TCK")  # a second

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from utils import html as page
-from utils.atomic_files import atomic_text_file
-from utils.comparison.statistics import (
+from duet.utils import html as page
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.comparison.statistics import (
     NONE,
     TOO_FEW,
     Document,
@@ -19,10 +19,10 @@ from utils.comparison.statistics import (
     spread,
     stage_name,
 )
-from utils.errors import UserError
-from utils.json_files import read_json
-from utils.report.plots.style import line_colour, new_figure
-from utils.text import count, printable, printable_lines
+from duet.utils.errors import UserError
+from duet.utils.json_files import read_json
+from duet.utils.report.plots.style import line_colour, new_figure
+from duet.utils.text import count, printable, printable_lines
 
 TITLE = "OneFlow and PyTorch, epoch by epoch"
 RATIO_NOTE = "Time of the first by that of the second, epoch by epoch: above 1 the first is slower."

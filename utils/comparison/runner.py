@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.processes.process_family import (
+from duet.utils.processes.process_family import (
     adopt_orphans,
     ask_for_signal_when_parent_ends,
     descendants,

@@ -10,21 +10,21 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from utils.atomic_files import atomic_text_file, remove_unfinished
-from utils.comparison.load import LoadWatch
-from utils.comparison.plan import VARIANTS, Turn
-from utils.comparison.runner import Outcome, run_process
-from utils.comparison.settings import Settings, find_pythons
-from utils.comparison.statistics import Document
-from utils.errors import UserError
-from utils.json_files import read_json
-from utils.model_yamls import find_model
-from utils.processes.exit_status import EXIT_FAILED
-from utils.processes.start import EXIT_USER_ERROR
-from utils.project import PROJECT, from_here
-from utils.regular_files import open_regular, read_bytes
-from utils.report.results import read_results
-from utils.run_folder import RunLock
+from duet.utils.atomic_files import atomic_text_file, remove_unfinished
+from duet.utils.comparison.load import LoadWatch
+from duet.utils.comparison.plan import VARIANTS, Turn
+from duet.utils.comparison.runner import Outcome, run_process
+from duet.utils.comparison.settings import Settings, find_pythons
+from duet.utils.comparison.statistics import Document
+from duet.utils.errors import UserError
+from duet.utils.json_files import read_json
+from duet.utils.model_yamls import find_model
+from duet.utils.processes.exit_status import EXIT_FAILED
+from duet.utils.processes.start import EXIT_USER_ERROR
+from duet.utils.project import PROJECT, from_here
+from duet.utils.regular_files import open_regular, read_bytes
+from duet.utils.report.results import read_results
+from duet.utils.run_folder import RunLock
 
 RUNS = "runs"
 LOG_LINES = 15

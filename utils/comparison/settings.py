@@ -9,18 +9,18 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from backend.devices import check_device
-from backend.select import FRAMEWORKS
-from utils.atomic_files import atomic_text_file
-from utils.cli.flags import add_flags, check_flags, flag, new_parser, same_flag, whole_from
-from utils.cli.recipe_config import RecipeConfig
-from utils.cli.run_config import require_folder_name
-from utils.comparison.plan import ABLATION, PLAIN, VARIANTS
-from utils.errors import UserError
-from utils.json_files import Default, complete, read_json
-from utils.processes.launch import wanted_processes
-from utils.project import PROJECT
-from utils.text import count
+from duet.backend.devices import check_device
+from duet.backend.select import FRAMEWORKS
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.cli.flags import add_flags, check_flags, flag, new_parser, same_flag, whole_from
+from duet.utils.cli.recipe_config import RecipeConfig
+from duet.utils.cli.run_config import require_folder_name
+from duet.utils.comparison.plan import ABLATION, PLAIN, VARIANTS
+from duet.utils.errors import UserError
+from duet.utils.json_files import Default, complete, read_json
+from duet.utils.processes.launch import wanted_processes
+from duet.utils.project import PROJECT
+from duet.utils.text import count
 
 FILE = "settings.json"
 BESIDE = "python -m benchmarks.beside times another trainer beside ours, and compares their work"

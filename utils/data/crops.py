@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-
-from utils.boxes import clip_boxes
-from utils.colours import RGB
-from utils.data.loading.reading import decode
-from utils.data.sources.samples import Sample
-from utils.errors import DatasetError
-from utils.html import Html, text
+from duet.utils.boxes import clip_boxes
+from duet.utils.colours import RGB
+from duet.utils.data.loading.reading import decode
+from duet.utils.data.sources.samples import Sample
+from duet.utils.errors import DatasetError
+from duet.utils.html import Html, text
 
 LONG_SIDE = 320  # pixels: a screen of double density shows them as 160, one of a phone's columns
 QUALITY = 78  # of WebP, from 0 to 100

@@ -8,10 +8,10 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from utils.cli.absent_flags import DETECTION
-from utils.cli.detection_config import DetectionConfig, require_known
-from utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_from
-from utils.errors import UserError, brief
+from duet.utils.cli.absent_flags import DETECTION
+from duet.utils.cli.detection_config import DetectionConfig, require_known
+from duet.utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_from
+from duet.utils.errors import UserError, brief
 
 THICKEST_LINE = 1000  # pixels
 RESIZES = "linear", "area"  # names of `utils/data/image/letterbox.py::RESIZINGS`

@@ -11,10 +11,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-
-from utils.detect.media.source import Frame
-from utils.detections import AnyDetections, Detections, Segmentations
-from utils.optional import import_optional
+from duet.utils.detect.media.source import Frame
+from duet.utils.detections import AnyDetections, Detections, Segmentations
+from duet.utils.optional import import_optional
 
 NO_ID = -1
 LOWEST_SCORE = 0.1  # of what may continue a track; ByteTrack's

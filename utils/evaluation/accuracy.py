@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-
-from utils.detections import Classification, GroundTruth
-from utils.evaluation.coco.confusion import Confusion, confusion_of
-from utils.text import printable
+from duet.utils.detections import Classification, GroundTruth
+from duet.utils.evaluation.coco.confusion import Confusion, confusion_of
+from duet.utils.text import printable
 
 TOP = 5
 MAX_MISTAKES = 16  # kept for a plot

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from utils.processes.world import AllGather, World
-from utils.ragged import Ragged
+from duet.utils.processes.world import AllGather, World
+from duet.utils.ragged import Ragged
 
 
 class FoundImage(NamedTuple):

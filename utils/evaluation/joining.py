@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-from utils.detections import Detections
-from utils.evaluation.nms import SuppressionSettings, suppress_overlapping
+from duet.utils.detections import Detections
+from duet.utils.evaluation.nms import SuppressionSettings, suppress_overlapping
 
 AGREEMENT = 0.5  # IoU; from 0.3 to 0.7, mAP differs by less than 0.01 (docs/en/detect.md)
 # A box that a border cuts ends there to about half a cell of the finest map: 4 px of 640.

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-from utils.detections import GroundTruth
-from utils.evaluation.coco.matching import BOXES, IOU_THRESHOLDS, Overlap
-from utils.evaluation.coco.metric import ClassMeans
-from utils.evaluation.coco.precision import RECALL_GRID
+from duet.utils.detections import GroundTruth
+from duet.utils.evaluation.coco.matching import BOXES, IOU_THRESHOLDS, Overlap
+from duet.utils.evaluation.coco.metric import ClassMeans
+from duet.utils.evaluation.coco.precision import RECALL_GRID
 
 CONFIDENCE_GRID = np.linspace(0.0, 1.0, 1000)
 SMOOTHING_WINDOW = 101  # points of CONFIDENCE_GRID; the one odd width up to 299 that fits

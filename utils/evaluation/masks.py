@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from utils.detections import GroundTruth, Segmentations
-from utils.evaluation.coco.matching import MASKS
-from utils.evaluation.coco.metric import DetectionEvaluator, ObjectMetric
-from utils.evaluation.legacy import LegacyEvaluator
+from duet.utils.detections import GroundTruth, Segmentations
+from duet.utils.evaluation.coco.matching import MASKS
+from duet.utils.evaluation.coco.metric import DetectionEvaluator, ObjectMetric
+from duet.utils.evaluation.legacy import LegacyEvaluator
 
 
 class MaskResult(NamedTuple):

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-from utils.boxes import cxcywh_to_xyxy
-from utils.detections import Detections
-from utils.detections import SuppressionSettings as SuppressionSettings
+from duet.utils.boxes import cxcywh_to_xyxy
+from duet.utils.detections import Detections
+from duet.utils.detections import SuppressionSettings as SuppressionSettings
 
 MAX_CANDIDATES = 30000  # of an image; only the best take part
 STAGE = 256  # rows of an image that are decided together; most of the next are removed by them

@@ -18,31 +18,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from backend import select
-from backend.processes import this_process
-from utils.atomic_files import atomic_text_file
-from utils.cli.hyperparameters import Hyperparameters
-from utils.cli.train_config import TrainConfig, run_settings
-from utils.errors import UserError
-from utils.evolution.study import FIGURES, SearchStudy, searched_ranges
-from utils.processes.exit_status import EXIT_DONE, STATUS_FILE
-from utils.processes.launch import rank_variables, wanted_processes
-from utils.processes.process_family import (
+from duet.backend import select
+from duet.backend.processes import this_process
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.cli.hyperparameters import Hyperparameters
+from duet.utils.cli.train_config import TrainConfig, run_settings
+from duet.utils.errors import UserError
+from duet.utils.evolution.study import FIGURES, SearchStudy, searched_ranges
+from duet.utils.processes.exit_status import EXIT_DONE, STATUS_FILE
+from duet.utils.processes.launch import rank_variables, wanted_processes
+from duet.utils.processes.process_family import (
     ORPHAN_SECONDS,
     adopt_orphans,
     ask_for_signal_when_parent_ends,
     kill_descendants,
     wait_for_descendants,
 )
-from utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended
-from utils.project import from_here
-from utils.report.plots.results import plot_evolution
-from utils.report.results import read_results
-from utils.run_folder import RunLock
-from utils.state.resume import FREE
-from utils.tasks.table import Task
-from utils.text import count, say
-from utils.yaml_files import yaml_text
+from duet.utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended
+from duet.utils.project import from_here
+from duet.utils.report.plots.results import plot_evolution
+from duet.utils.report.results import read_results
+from duet.utils.run_folder import RunLock
+from duet.utils.state.resume import FREE
+from duet.utils.tasks.table import Task
+from duet.utils.text import count, say
+from duet.utils.yaml_files import yaml_text
 
 PROJECT_FOLDER = Path("runs/evolve")  # in place of --project's default
 STUDY_FILE, TABLE_FILE = "search.journal", "evolve.csv"

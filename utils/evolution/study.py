@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from utils.cli.hyperparameters import Hyperparameters
-from utils.errors import UserError
-from utils.optional import import_optional
+from duet.utils.cli.hyperparameters import Hyperparameters
+from duet.utils.errors import UserError
+from duet.utils.optional import import_optional
 
 COMPARED_TRIALS = 5  # that the pruner waits for
 FIRST_PART = 3  # it prunes no trial in the first third of its epochs

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from backend.select import FRAMEWORKS
-from utils.cli.absent_flags import EXPORT
-from utils.cli.flags import (
+from duet.backend.select import FRAMEWORKS
+from duet.utils.cli.absent_flags import EXPORT
+from duet.utils.cli.flags import (
     add_flags,
     as_words,
     check_flags,
@@ -19,11 +19,11 @@ from utils.cli.flags import (
     require_fraction,
     whole_from,
 )
-from utils.detections import SuppressionSettings
-from utils.errors import UserError
-from utils.export.formats import FORMATS, format_named
-from utils.export.metadata import LARGEST_BATCH
-from utils.image_limits import MAX_IMAGE_SIZE
+from duet.utils.detections import SuppressionSettings
+from duet.utils.errors import UserError
+from duet.utils.export.formats import FORMATS, format_named
+from duet.utils.export.metadata import LARGEST_BATCH
+from duet.utils.image_limits import MAX_IMAGE_SIZE
 
 OLDEST_OPSET, OPSET, NEWEST_OPSET = 13, 17, 21
 LARGEST_TOP = 10_000

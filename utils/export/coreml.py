@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from utils.errors import UserError, brief
-from utils.export.metadata import Metadata, Outputs, metadata_of
-from utils.export.quantization import Calibration
-from utils.optional import import_optional
+from duet.utils.errors import UserError, brief
+from duet.utils.export.metadata import Metadata, Outputs, metadata_of
+from duet.utils.export.quantization import Calibration
+from duet.utils.optional import import_optional
 
 INPUT, OUTPUT = "images", "output0"
 COREML_FILES = (  # of a package, as coremltools writes it

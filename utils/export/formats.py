@@ -8,18 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from backend import select
-from utils.errors import UserError
-from utils.export.coreml import COREML_FILES, CoreMlRuntime, write_coreml
-from utils.export.litert import PROGRAM, LiteRtRuntime, write_litert
-from utils.export.metadata import Metadata, Runtime
-from utils.export.ncnn import NCNN_FILES, NcnnRuntime, write_ncnn
-from utils.export.onnx import OnnxRuntime, write_onnx
-from utils.export.openvino import OPENVINO_FILES, OpenVinoRuntime, write_openvino
-from utils.export.quantization import Calibration
-from utils.export.tensorrt import TENSORRT_FILES, TensorRtRuntime, write_engine
-from utils.export.torchscript import TorchScriptRuntime, keep_trace
-from utils.optional import find_program, import_optional
+from duet.backend import select
+from duet.utils.errors import UserError
+from duet.utils.export.coreml import COREML_FILES, CoreMlRuntime, write_coreml
+from duet.utils.export.litert import PROGRAM, LiteRtRuntime, write_litert
+from duet.utils.export.metadata import Metadata, Runtime
+from duet.utils.export.ncnn import NCNN_FILES, NcnnRuntime, write_ncnn
+from duet.utils.export.onnx import OnnxRuntime, write_onnx
+from duet.utils.export.openvino import OPENVINO_FILES, OpenVinoRuntime, write_openvino
+from duet.utils.export.quantization import Calibration
+from duet.utils.export.tensorrt import TENSORRT_FILES, TensorRtRuntime, write_engine
+from duet.utils.export.torchscript import TorchScriptRuntime, keep_trace
+from duet.utils.optional import find_program, import_optional
 
 Convert = Callable[[Path, Path, Metadata, Calibration | None], None]
 

@@ -15,18 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from utils.errors import UserError, brief
-from utils.export.metadata import (
+from duet.utils.errors import UserError, brief
+from duet.utils.export.metadata import (
     METADATA_FILE,
     Metadata,
     Outputs,
     metadata_as_json,
     metadata_in_zip,
 )
-from utils.export.quantization import Calibration
-from utils.optional import find_program, import_optional, run_program
-from utils.regular_files import read_bytes
+from duet.utils.export.quantization import Calibration
+from duet.utils.optional import find_program, import_optional, run_program
+from duet.utils.regular_files import read_bytes
 
 PROGRAM, PACKAGE = "onnx2tf", "ai_edge_litert.interpreter"
 MAX_FILE_BYTES = 1 << 31  # of the format: its offsets have 32 bits

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-
-from utils.errors import UserError, brief
-from utils.json_files import parse_json
-from utils.regular_files import read_text_bytes
-from utils.text import count
+from duet.utils.errors import UserError, brief
+from duet.utils.json_files import parse_json
+from duet.utils.regular_files import read_text_bytes
+from duet.utils.text import count
 
 ROWS = "rows"  # (B, N, 5 + C) float32: cx, cy, w, h in pixels of the input, objectness, classes
 DETECTIONS = "detections"  # (B, K, 6) float32: x1, y1, x2, y2, score, class; unused rows are 0

@@ -10,9 +10,8 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-
-from utils.errors import UserError
-from utils.export.metadata import (
+from duet.utils.errors import UserError
+from duet.utils.export.metadata import (
     MAX_METADATA_BYTES,
     METADATA_FILE,
     Metadata,
@@ -20,9 +19,9 @@ from utils.export.metadata import (
     metadata_as_json,
     metadata_of_folder,
 )
-from utils.export.quantization import Calibration
-from utils.optional import import_optional, run_program
-from utils.regular_files import pinned
+from duet.utils.export.quantization import Calibration
+from duet.utils.optional import import_optional, run_program
+from duet.utils.regular_files import pinned
 
 MODEL, WEIGHTS = "model.ncnn.param", "model.ncnn.bin"  # as pnnx names them
 NCNN_FILES = MODEL, WEIGHTS, METADATA_FILE

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from utils.atomic_files import atomic_file
-from utils.errors import UserError, brief
-from utils.export.metadata import (
+from duet.utils.atomic_files import atomic_file
+from duet.utils.errors import UserError, brief
+from duet.utils.export.metadata import (
     FLOATS,
     KINDS,
     LOGITS,
@@ -25,10 +24,10 @@ from utils.export.metadata import (
     checked,
     metadata_of,
 )
-from utils.export.quantization import Calibration, quantize
-from utils.optional import import_optional
-from utils.regular_files import open_regular, read_bytes
-from utils.yaml_files import parse_yaml
+from duet.utils.export.quantization import Calibration, quantize
+from duet.utils.optional import import_optional
+from duet.utils.regular_files import open_regular, read_bytes
+from duet.utils.yaml_files import parse_yaml
 
 VERSION = "0"  # of this program, which has had no release
 MAX_BYTES = (1 << 31) - 1  # of a protobuf message, with all external data in it

@@ -4,7 +4,7 @@ A runtime trusts a file: a graph may ask for terabytes, loop for hours, or crash
 file that this program did not just write is first loaded and run once, on noise, in a child with
 limits of memory and time; only then it is loaded in the process that needs it.
 
-    python -m utils.export.opening PATH FORMAT THREADS
+    python -m duet.utils.export.opening PATH FORMAT THREADS
 
 Standard output has the outcome, a line of JSON: what is wrong, or "".
 """
@@ -19,16 +19,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-import backend
-from backend.cores import cores_of_rank, default_threads
-from utils.errors import UserError, brief
-from utils.export.formats import FORMATS, Format, find_format, format_named, size_of
-from utils.export.metadata import Runtime, example_images, fault_of_returned
-from utils.json_files import parse_json
-from utils.optional import import_optional
-from utils.project import PROJECT
+from duet.backend.cores import cores_of_rank, default_threads
+from duet.utils.errors import UserError, brief
+from duet.utils.export.formats import FORMATS, Format, find_format, format_named, size_of
+from duet.utils.export.metadata import Runtime, example_images, fault_of_returned
+from duet.utils.json_files import parse_json
+from duet.utils.optional import import_optional
+from duet.utils.project import PROJECT
 
-MODULE = "utils.export.opening"
+from duet import backend
+
+MODULE = "duet.utils.export.opening"
 MOST_LANES = 8
 SECONDS = 120  # for loading a file and running it once
 # What a file may take beside the runtime's own libraries: all maps of a yolov5x together have 320

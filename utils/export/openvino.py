@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from utils.errors import UserError, brief
-from utils.export.metadata import PIXELS, Metadata, Outputs, metadata_of
-from utils.export.onnx import foreign_metadata, read_onnx
-from utils.export.quantization import OPENVINO, Calibration, quantize
-from utils.optional import import_optional
-from utils.regular_files import UNLIMITED, read_bytes, read_text
-from utils.yaml_files import read_yaml
+from duet.utils.errors import UserError, brief
+from duet.utils.export.metadata import PIXELS, Metadata, Outputs, metadata_of
+from duet.utils.export.onnx import foreign_metadata, read_onnx
+from duet.utils.export.quantization import OPENVINO, Calibration, quantize
+from duet.utils.optional import import_optional
+from duet.utils.regular_files import UNLIMITED, read_bytes, read_text
+from duet.utils.yaml_files import read_yaml
 
 MODEL, WEIGHTS = "model.xml", "model.bin"  # in a folder
 PUBLIC_FILES = "model.yaml", "metadata.yaml"

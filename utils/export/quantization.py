@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from utils.errors import UserError
-from utils.optional import import_optional
+from duet.utils.errors import UserError
+from duet.utils.optional import import_optional
 
 CONVOLUTION = "Conv"
 BINS = 2048

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from utils.atomic_files import atomic_file
-from utils.errors import UserError, brief
-from utils.export.metadata import (
+from duet.utils.atomic_files import atomic_file
+from duet.utils.errors import UserError, brief
+from duet.utils.export.metadata import (
     METADATA_FILE,
     Metadata,
     Outputs,
@@ -23,9 +22,9 @@ from utils.export.metadata import (
     metadata_as_json,
     metadata_of_folder,
 )
-from utils.export.quantization import Calibration
-from utils.optional import import_optional
-from utils.regular_files import UNLIMITED, read_bytes
+from duet.utils.export.quantization import Calibration
+from duet.utils.optional import import_optional
+from duet.utils.regular_files import UNLIMITED, read_bytes
 
 ENGINE = "model.engine"
 TENSORRT_FILES = ENGINE, METADATA_FILE

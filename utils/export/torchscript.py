@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from backend import device, nn, ops
-from backend.contract import Tensor
-from utils.errors import UserError, brief
-from utils.export.metadata import METADATA_FILE, Metadata, Outputs, metadata_in_zip
-from utils.export.quantization import Calibration
-from utils.regular_files import read_bytes
+from duet.backend import device, nn, ops
+from duet.backend.contract import Tensor
+from duet.utils.errors import UserError, brief
+from duet.utils.export.metadata import METADATA_FILE, Metadata, Outputs, metadata_in_zip
+from duet.utils.export.quantization import Calibration
+from duet.utils.regular_files import read_bytes
 
 MAX_FILE_BYTES = 1 << 32
 

@@ -12,10 +12,10 @@ import traceback
 from collections.abc import Callable, Iterator
 from types import TracebackType
 
-from backend import BackendError
-from backend.processes import this_process
-from utils.errors import UserError, WorkerError
-from utils.processes.exit_status import (
+from duet.backend import BackendError
+from duet.backend.processes import this_process
+from duet.utils.errors import UserError, WorkerError
+from duet.utils.processes.exit_status import (
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -25,12 +25,12 @@ from utils.processes.exit_status import (
     note_status,
     require_status_file,
 )
-from utils.processes.interrupt import raise_at_interrupt
-from utils.processes.process_family import end_as_orphan
-from utils.processes.start import EXIT_USER_ERROR
-from utils.processes.suspend import Suspended, ignore_requests
-from utils.progress import begin_lines
-from utils.text import STDERR, as_message, discard_unread, say, stdout_has_no_reader
+from duet.utils.processes.interrupt import raise_at_interrupt
+from duet.utils.processes.process_family import end_as_orphan
+from duet.utils.processes.start import EXIT_USER_ERROR
+from duet.utils.processes.suspend import Suspended, ignore_requests
+from duet.utils.progress import begin_lines
+from duet.utils.text import STDERR, as_message, discard_unread, say, stdout_has_no_reader
 
 CAUSE_SECONDS = 1  # for the launcher to end this process, if another's end is the cause
 PATIENCE_SECONDS = 3  # longer than a launcher waits before it ends the others after rank 0

@@ -5,16 +5,16 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from backend.checks import CPU
-from backend.cores import cores_of_rank
-from backend.devices import NVIDIA_DRIVER
-from utils.wings import load_wings
+from duet.backend.checks import CPU
+from duet.backend.cores import cores_of_rank
+from duet.backend.devices import NVIDIA_DRIVER
+from duet.utils.wings import load_wings
 
 MOST_WORKERS = 8  # that are started unasked
 # A mosaic of photographs takes the loader 8 to 10 ms of a core. A step of YOLOv5n takes 7 ms an
 # image at 96 px on one thread, 20 ms at 320 px on four: two processes keep up with four cores.
 CORES_OF_A_WORKER, FEWEST_WORKERS = 4, 2
-WINGS = ("utils.processes.numa",)  # modules with a `bind_numa(device)`
+WINGS = ("duet.utils.processes.numa",)  # modules with a `bind_numa(device)`
 
 
 def loader_workers(asked: int | None, device: str) -> int:

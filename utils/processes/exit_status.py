@@ -7,10 +7,10 @@ import signal
 from pathlib import Path
 from typing import NoReturn
 
-from backend.processes import this_process
-from utils.errors import UserError
-from utils.processes.interrupt import EXIT_INTERRUPTED
-from utils.text import printable
+from duet.backend.processes import this_process
+from duet.utils.errors import UserError
+from duet.utils.processes.interrupt import EXIT_INTERRUPTED
+from duet.utils.text import printable
 
 EXIT_DONE = 0
 EXIT_FAILED = 1

@@ -11,15 +11,15 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 
-from backend import select
-from backend.checks import CPU
-from backend.cores import DIVIDED, usable_cores
-from backend.launchers import backend_of_launcher
-from backend.processes import this_process
-from utils.errors import UserError
-from utils.processes.local_ranks import run_ranks
-from utils.processes.suspend import StopRequests
-from utils.text import count
+from duet.backend import select
+from duet.backend.checks import CPU
+from duet.backend.cores import DIVIDED, usable_cores
+from duet.backend.launchers import backend_of_launcher
+from duet.backend.processes import this_process
+from duet.utils.errors import UserError
+from duet.utils.processes.local_ranks import run_ranks
+from duet.utils.processes.suspend import StopRequests
+from duet.utils.text import count
 
 log = logging.getLogger("launch")
 

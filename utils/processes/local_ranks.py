@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from backend.launchers import LAUNCHERS
-from backend.processes import MEETING_FOLDER
-from utils.atomic_files import atomic_text_file
-from utils.processes.exit_status import (
+from duet.backend.launchers import LAUNCHERS
+from duet.backend.processes import MEETING_FOLDER
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.processes.exit_status import (
     AGREED_ENDS,
     EXIT_DONE,
     EXIT_FAILED,
@@ -25,15 +25,15 @@ from utils.processes.exit_status import (
     STATUS_FILE,
     say,
 )
-from utils.processes.private_network import enter, private_network
-from utils.processes.process_family import (
+from duet.utils.processes.private_network import enter, private_network
+from duet.utils.processes.process_family import (
     POLL_SECONDS,
     adopt_orphans,
     ask_for_signal_when_parent_ends,
     kill_descendants,
 )
-from utils.processes.start import EXIT_USER_ERROR
-from utils.processes.suspend import FILE_VARIABLE, SIGNALS, StopRequests
+from duet.utils.processes.start import EXIT_USER_ERROR
+from duet.utils.processes.suspend import FILE_VARIABLE, SIGNALS, StopRequests
 
 LINGER_SECONDS = 5  # for the others to end after one was interrupted
 Rank = subprocess.Popen[bytes]

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from backend.checks import CPU
-from backend.processes import local_world_size, this_process
-from utils.processes.cores import load_driver
-from utils.text import count
+from duet.backend.checks import CPU
+from duet.backend.processes import local_world_size, this_process
+from duet.utils.processes.cores import load_driver
+from duet.utils.text import count
 
 SYSTEM = Path("/sys")
 PCI_ADDRESS_BYTES = 32

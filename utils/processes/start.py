@@ -9,8 +9,8 @@ import importlib.util
 import os
 import sys
 
-from utils.processes.interrupt import end_at_interrupt
-from utils.project import PROJECT
+from duet.utils.processes.interrupt import end_at_interrupt
+from duet.utils.project import PROJECT
 
 OLDEST = (3, 10)
 PACKAGES = ("cv2", "matplotlib", "numpy", "PIL", "safetensors", "tqdm", "yaml")

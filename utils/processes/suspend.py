@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from backend.processes import this_process
-from utils.processes.exit_status import EXIT_INTERRUPTED, end_process
+from duet.backend.processes import this_process
+from duet.utils.processes.exit_status import EXIT_INTERRUPTED, end_process
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 FILE_VARIABLE = "DUET_SUSPEND_FILE"  # names a file in which `local_ranks.py` writes a request

@@ -20,9 +20,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from backend.processes import this_process
-from utils.processes.exit_status import EXIT_FAILED, end_process, say
-from utils.text import STDERR
+from duet.backend.processes import this_process
+from duet.utils.processes.exit_status import EXIT_FAILED, end_process, say
+from duet.utils.text import STDERR
 
 POLL_SECONDS = 0.2
 LONGEST_TICK_SECONDS = 1.0

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-
-from backend.processes import Process
+from duet.backend.processes import Process
 
 # (N, ...) of this rank -> that of each rank in their order; N may differ. All ranks call it.
 AllGather = Callable[[np.ndarray], list[np.ndarray]]

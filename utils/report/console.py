@@ -7,10 +7,10 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from utils.evaluation.coco.metric import EvaluationResult, MetricResult
-from utils.evaluation.legacy import LegacyResult
-from utils.evaluation.masks import MaskResult
-from utils.text import printable
+from duet.utils.evaluation.coco.metric import EvaluationResult, MetricResult
+from duet.utils.evaluation.legacy import LegacyResult
+from duet.utils.evaluation.masks import MaskResult
+from duet.utils.text import printable
 
 AS_YOLOV5 = f"{'as YOLOv5 prints it':>20}, for comparing with old logs; above is COCO's metric"
 COLUMNS = ("P", "R", "mAP50", "mAP50-95")

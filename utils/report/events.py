@@ -13,10 +13,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from utils.errors import UserError
-from utils.wings import load_wings
+from duet.utils.errors import UserError
+from duet.utils.wings import load_wings
 
-WINGS = ("utils.report.loggers",)  # packages with more loggers, each in a table LOGGERS by name
+WINGS = (
+    "duet.utils.report.loggers",
+)  # packages with more loggers, each in a table LOGGERS by name
 METHODS = ("run_begins", "epoch_ends", "run_ends", "close")
 
 log = logging.getLogger("train")

@@ -9,10 +9,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from utils.atomic_files import atomic_text_file
-from utils.errors import UserError
-from utils.regular_files import read_text
-from utils.report.stage_timer import STAGES, StageTimer
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.errors import UserError
+from duet.utils.regular_files import read_text
+from duet.utils.report.stage_timer import STAGES, StageTimer
 
 EPOCH_SECONDS = "seconds/epoch"
 MAX_BYTES = 2**24  # 100,000 epochs have fewer

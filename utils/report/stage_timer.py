@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import backend
-from backend.checks import CPU
+from duet.backend.checks import CPU
+
+from duet import backend
 
 STAGES = (
     "data_wait",

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from utils.data.sources.samples import Sample
-from utils.evaluation.accuracy import ClassificationResult, accuracy_table
-from utils.evaluation.coco.metric import EvaluationResult
-from utils.evaluation.masks import MaskResult
-from utils.report.console import metrics_table
-from utils.report.plots.images import plot_examples, plot_mistakes
-from utils.report.plots.measures import (
+from duet.utils.data.sources.samples import Sample
+from duet.utils.evaluation.accuracy import ClassificationResult, accuracy_table
+from duet.utils.evaluation.coco.metric import EvaluationResult
+from duet.utils.evaluation.masks import MaskResult
+from duet.utils.report.console import metrics_table
+from duet.utils.report.plots.images import plot_examples, plot_mistakes
+from duet.utils.report.plots.measures import (
     plot_confusion,
     plot_over_confidence,
     plot_precision_recall,

@@ -1,28 +1,28 @@
-"""`python -m utils.serve`: weights -> a server that answers an image with the objects in it.
+"""`python -m duet serve`: weights -> a server that answers an image with the objects in it.
 
-python -m utils.serve --weights runs/train/exp/weights/best.safetensors
+python -m duet serve --weights runs/train/exp/weights/best.safetensors
 """
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import sys
 
-from utils.optional import import_optional
-from utils.processes.command import run_command
-from utils.serve.config import PROGRAM, parse_serve_flags
+from duet.utils.optional import import_optional
+from duet.utils.processes.command import run_command
+from duet.utils.serve.config import PROGRAM, parse_serve_flags
 
 
 def main() -> None:
     arguments = sys.argv[1:]
     config = parse_serve_flags(arguments)
     import_optional("starlette", PROGRAM)
-    from utils.serve.requests import read_tokens
-    from utils.serve.server import listening_socket, serve
+    from duet.utils.serve.requests import read_tokens
+    from duet.utils.serve.server import listening_socket, serve
 
     tokens = read_tokens(config.token_file)
     with listening_socket(config) as listener:

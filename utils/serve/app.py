@@ -16,6 +16,20 @@ from datetime import datetime, timezone
 from http import HTTPStatus
 from typing import Any
 
+from duet.utils.errors import brief
+from duet.utils.project import PROJECT
+from duet.utils.regular_files import read_text
+from duet.utils.serve.config import ServeConfig
+from duet.utils.serve.frames import Frame
+from duet.utils.serve.requests import (
+    RequestError,
+    answer_kind,
+    check_access,
+    read_image,
+    read_query,
+)
+from duet.utils.serve.worker import HELD, REQUEST_SECONDS, REQUESTS, Worker, count_answer
+from duet.utils.text import printable, printable_lines
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -25,21 +39,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from utils.errors import brief
-from utils.project import PROJECT
-from utils.regular_files import read_text
-from utils.serve.config import ServeConfig
-from utils.serve.frames import Frame
-from utils.serve.requests import (
-    RequestError,
-    answer_kind,
-    check_access,
-    read_image,
-    read_query,
-)
-from utils.serve.worker import HELD, REQUEST_SECONDS, REQUESTS, Worker, count_answer
-from utils.text import printable, printable_lines
 
 FOLDER = PROJECT / "utils" / "serve"
 DETECT = "/v1/detect"

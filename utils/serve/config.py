@@ -1,4 +1,4 @@
-"""The settings of a server of models, and the command line of `python -m utils.serve`."""
+"""The settings of a server of models, and the command line of `python -m duet serve`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from utils.cli.flags import (
+from duet.utils.cli.flags import (
     add_flags,
     check_flags,
     flag,
@@ -19,10 +19,10 @@ from utils.cli.flags import (
     whole_from,
     within,
 )
-from utils.detect.config import DetectConfig
-from utils.errors import UserError, brief
+from duet.utils.detect.config import DetectConfig
+from duet.utils.errors import UserError, brief
 
-PROGRAM = "python -m utils.serve"
+PROGRAM = "python -m duet serve"
 
 
 class ModelSource(NamedTuple):

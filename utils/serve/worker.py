@@ -12,11 +12,10 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from duet.utils.serve.frames import Frame, pack_frame, receive_frame
 from prometheus_client import Counter, Gauge, Histogram
 
-from utils.serve.frames import Frame, pack_frame, receive_frame
-
-MODULE = "models.detection"
+MODULE = "duet.models.detection"
 PAUSE_SECONDS = 1.0  # before another start
 END_SECONDS = 5.0  # for a process that has closed its output
 

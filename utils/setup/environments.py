@@ -1,6 +1,6 @@
 """Make the Python environment of each backend, .venv/torch and .venv/oneflow, and .venv/docs.
 
-    python3 -m utils.setup.environments [torch] [oneflow] [docs]
+    python3 -m duet.utils.setup.environments [torch] [oneflow] [docs]
 
 Those that are named must succeed; .venv/docs builds the site. Without names those of both backends
 are made, and OneFlow is left out if it cannot be installed, unless REQUIRE_BACKENDS names it.
@@ -16,7 +16,7 @@ syntax newer than Python 3.8.
 
 from __future__ import annotations
 
-from utils.processes.interrupt import end_at_interrupt, raise_at_interrupt
+from duet.utils.processes.interrupt import end_at_interrupt, raise_at_interrupt
 
 if __name__ == "__main__":
     end_at_interrupt()  # while the others are imported
@@ -32,8 +32,8 @@ import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from utils.errors import UserError
-from utils.project import PROJECT
+from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
 
 STAMP = "duet-environment.json"
 BUILDS = ("cpu", "cuda")  # of torch

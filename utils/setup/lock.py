@@ -1,6 +1,6 @@
 """Write the locks of requirements/: every package with its version and the hashes of its wheels.
 
-    python3.11 -m utils.setup.lock
+    python3.11 -m duet.utils.setup.lock
 
 For maintainers, after a change of a .in file. It needs uv 0.9 or newer on PATH, which asks the
 index that it is configured with and downloads no package. The .in files pin all versions, so that
@@ -10,7 +10,7 @@ that are supported; no source distribution has one, so none is built.
 
 from __future__ import annotations
 
-from utils.processes.interrupt import end_at_interrupt
+from duet.utils.processes.interrupt import end_at_interrupt
 
 if __name__ == "__main__":
     end_at_interrupt()  # while the others are imported
@@ -24,10 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import tomllib
-
-from utils.errors import UserError
-from utils.project import PROJECT
-from utils.setup.environments import end_with_message, read_lock
+from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
+from duet.utils.setup.environments import end_with_message, read_lock
 
 REQUIREMENTS = PROJECT / "requirements"
 # What uv resolves for: any platform on this Python and newer, or the one that OneFlow has.

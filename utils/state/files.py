@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from utils.atomic_files import link_or_copy
-from utils.errors import UserError
-from utils.text import count
-from utils.weights.checkpoint import Checkpoint, save_checkpoint
+from duet.utils.atomic_files import link_or_copy
+from duet.utils.errors import UserError
+from duet.utils.text import count
+from duet.utils.weights.checkpoint import Checkpoint, save_checkpoint
 
 PATTERN = "state-*.safetensors"
 

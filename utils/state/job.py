@@ -11,28 +11,27 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-
-from utils.cli.hyperparameters import Hyperparameters
-from utils.cli.train_config import TrainConfig
-from utils.data.augment.copy_paste import why_nothing_is_pasted
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.items import BOXES, BoxItems, items_of
-from utils.data.loading.loader import MOSAIC_WINDOW, TrainLoader, ValLoader
-from utils.data.loading.order import BatchRecipe
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.needed_labels import check_labels
-from utils.data.sources.samples import Sample, table_of
-from utils.data.sources.splits import load_split
-from utils.errors import UserError
-from utils.model_yamls import read_model
-from utils.processes.cores import loader_workers
-from utils.processes.suspend import StopRequests
-from utils.processes.world import ALONE, World
-from utils.run_folder import RunLock
-from utils.state.resume import ResumePoint
-from utils.text import count
-from utils.weights.checkpoint import Checkpoint, Header
-from utils.weights.load import stored_model
+from duet.utils.cli.hyperparameters import Hyperparameters
+from duet.utils.cli.train_config import TrainConfig
+from duet.utils.data.augment.copy_paste import why_nothing_is_pasted
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.items import BOXES, BoxItems, items_of
+from duet.utils.data.loading.loader import MOSAIC_WINDOW, TrainLoader, ValLoader
+from duet.utils.data.loading.order import BatchRecipe
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.needed_labels import check_labels
+from duet.utils.data.sources.samples import Sample, table_of
+from duet.utils.data.sources.splits import load_split
+from duet.utils.errors import UserError
+from duet.utils.model_yamls import read_model
+from duet.utils.processes.cores import loader_workers
+from duet.utils.processes.suspend import StopRequests
+from duet.utils.processes.world import ALONE, World
+from duet.utils.run_folder import RunLock
+from duet.utils.state.resume import ResumePoint
+from duet.utils.text import count
+from duet.utils.weights.checkpoint import Checkpoint, Header
+from duet.utils.weights.load import stored_model
 
 log = logging.getLogger("train")
 

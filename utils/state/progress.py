@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from utils.json_files import Default, complete
-from utils.text import count
+from duet.utils.json_files import Default, complete
+from duet.utils.text import count
 
 SECONDS_AN_HOUR = 3600
 _LOSSES = ["box", "objectness", "classification"]

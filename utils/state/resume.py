@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
 
-from backend.processes import this_process
-from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
-from utils.cli.run_config import as_document
-from utils.cli.train_config import (
+from duet.backend.processes import this_process
+from duet.utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
+from duet.utils.cli.run_config import as_document
+from duet.utils.cli.train_config import (
     AUTO,
     AUTO_BATCH,
     NEWEST,
@@ -21,15 +21,15 @@ from utils.cli.train_config import (
     TrainConfig,
     read_train_flags,
 )
-from utils.errors import UserError
-from utils.processes.suspend import FILE_VARIABLE
-from utils.processes.world import World
-from utils.report.results import seconds_of
-from utils.state.files import StateFiles, number_of
-from utils.state.progress import Limits, read_progress, why_ended
-from utils.text import count
-from utils.weights.checkpoint import Checkpoint, Header, load_checkpoint
-from utils.yaml_files import read_yaml
+from duet.utils.errors import UserError
+from duet.utils.processes.suspend import FILE_VARIABLE
+from duet.utils.processes.world import World
+from duet.utils.report.results import seconds_of
+from duet.utils.state.files import StateFiles, number_of
+from duet.utils.state.progress import Limits, read_progress, why_ended
+from duet.utils.text import count
+from duet.utils.weights.checkpoint import Checkpoint, Header, load_checkpoint
+from duet.utils.yaml_files import read_yaml
 
 # Settings that may change in the middle of a run. `data` may move: `job.py` compares its
 # content.

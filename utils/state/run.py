@@ -9,19 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from backend.processes import this_process
-from utils.atomic_files import remove_unfinished
-from utils.cli.run_config import as_document
-from utils.cli.train_config import run_settings
-from utils.processes.suspend import FILE_VARIABLE
-from utils.report.events import EpochEnds, Loggers, RunBegins, RunEnds, make_loggers
-from utils.report.results import Results
-from utils.run_folder import create_run_folder
-from utils.state.files import StateFiles
-from utils.state.job import Job
-from utils.state.progress import Limits
-from utils.state.resume import RECORD, ResumePoint
-from utils.state.work_record import WorkRecord
+from duet.backend.processes import this_process
+from duet.utils.atomic_files import remove_unfinished
+from duet.utils.cli.run_config import as_document
+from duet.utils.cli.train_config import run_settings
+from duet.utils.processes.suspend import FILE_VARIABLE
+from duet.utils.report.events import EpochEnds, Loggers, RunBegins, RunEnds, make_loggers
+from duet.utils.report.results import Results
+from duet.utils.run_folder import create_run_folder
+from duet.utils.state.files import StateFiles
+from duet.utils.state.job import Job
+from duet.utils.state.progress import Limits
+from duet.utils.state.resume import RECORD, ResumePoint
+from duet.utils.state.work_record import WorkRecord
 
 
 @dataclass(frozen=True)

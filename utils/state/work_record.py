@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from backend.cores import thread_variables
-from utils.atomic_files import atomic_text_file
-from utils.data.loading.batch import Batch
+from duet.backend.cores import thread_variables
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.data.loading.batch import Batch
 
 SCHEMA = 1
 # One value of so many in a batch is hashed: all 80 MB would take as long as a step on a GPU. A

@@ -6,16 +6,16 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from utils.cli.flags import flags_of
-from utils.cli.hyperparameters import (
+from duet.utils.cli.flags import flags_of
+from duet.utils.cli.hyperparameters import (
     DEFAULT_HYPERPARAMETERS,
     Hyperparameters,
     read_hyperparameters,
 )
-from utils.cli.train_config import TrainConfig
-from utils.errors import UserError
-from utils.model_yamls import block_of, read_model, scale_depth, scale_width, shipped_model
-from utils.tasks.table import DETECTION, TASKS, Task, task_of_head
+from duet.utils.cli.train_config import TrainConfig
+from duet.utils.errors import UserError
+from duet.utils.model_yamls import block_of, read_model, scale_depth, scale_width, shipped_model
+from duet.utils.tasks.table import DETECTION, TASKS, Task, task_of_head
 
 SIZES = "nsmlx"  # of the public detectors
 

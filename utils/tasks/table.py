@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from utils.image_limits import MAX_IMAGE_SIZE
-from utils.project import PROJECT
+from duet.utils.image_limits import MAX_IMAGE_SIZE
+from duet.utils.project import PROJECT
 
 NO_AUDIT = "an audit asks a model for the objects of images; give weights of a detector"
 NO_BOXES = "a classifier finds no boxes"

@@ -1,8 +1,8 @@
-"""`python -m utils.weights`: show what a weights file holds, or convert it into one of ours."""
+"""`python -m duet weights`: show what a weights file holds, or convert it into one of ours."""
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
@@ -13,20 +13,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import backend
-from utils.cli.flags import new_parser
-from utils.errors import UserError
-from utils.model_yamls import args_of, block_of
-from utils.processes.command import run_command
-from utils.tasks.table import Task, task_of_head
-from utils.text import count, printable, say
-from utils.weights.checkpoint import FORMAT, Checkpoint, Header, save_checkpoint
-from utils.weights.load import load_weights, model_document
-from utils.weights.public_heads import PUBLIC_HEADS
+from duet.utils.cli.flags import new_parser
+from duet.utils.errors import UserError
+from duet.utils.model_yamls import args_of, block_of
+from duet.utils.processes.command import run_command
+from duet.utils.tasks.table import Task, task_of_head
+from duet.utils.text import count, printable, say
+from duet.utils.weights.checkpoint import FORMAT, Checkpoint, Header, save_checkpoint
+from duet.utils.weights.load import load_weights, model_document
+from duet.utils.weights.public_heads import PUBLIC_HEADS
+
+from duet import backend
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = new_parser("python -m utils.weights", "Look into weights files and convert them.")
+    parser = new_parser("python -m duet weights", "Look into weights files and convert them.")
     commands = parser.add_subparsers(dest="command", required=True)
     show = commands.add_parser("show", help="print what a weights file holds")
     show.add_argument("file", type=Path)
@@ -121,8 +122,8 @@ def _convert(checkpoint: Checkpoint, out: Path, cfg: str) -> None:
     if not cfg:
         model_document(checkpoint)
     backend.use()
-    from models.graph import read_model_yaml
-    from models.stored import detector_of_weights
+    from duet.models.graph import read_model_yaml
+    from duet.models.stored import detector_of_weights
 
     if cfg:
         spec = read_model_yaml(cfg)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from utils.errors import UserError, brief
-from utils.weights.accepted_names import ANCHOR_FREE_ONLY, OTHER_PACKAGE
-from utils.weights.modules import class_name
-from utils.weights.pickle_reader import Record
-from utils.weights.plain import to_plain
+from duet.utils.errors import UserError, brief
+from duet.utils.weights.accepted_names import ANCHOR_FREE_ONLY, OTHER_PACKAGE
+from duet.utils.weights.modules import class_name
+from duet.utils.weights.pickle_reader import Record
+from duet.utils.weights.plain import to_plain
 
 HEAD = "Detect"  # its name there; here it is another block than the head with anchors
 BLOCK = "DetectAnchorFree"

@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from duet.utils.atomic_files import atomic_file
+from duet.utils.errors import UserError, brief
+from duet.utils.json_files import complete, parse_json
+from duet.utils.regular_files import pinned
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
-
-from utils.atomic_files import atomic_file
-from utils.errors import UserError, brief
-from utils.json_files import complete, parse_json
-from utils.regular_files import pinned
 
 FORMAT = "duet-checkpoint"
 VERSION = 1

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from utils.errors import UserError
-from utils.weights.checkpoint import Checkpoint
-from utils.weights.load import is_exported, load_weights
-from utils.wings import require_wing
+from duet.utils.errors import UserError
+from duet.utils.weights.checkpoint import Checkpoint
+from duet.utils.weights.load import is_exported, load_weights
+from duet.utils.wings import require_wing
 
-WINGS = ("utils.export.opening",)  # modules whose `open_to_detect` opens exported files
+WINGS = ("duet.utils.export.opening",)  # modules whose `open_to_detect` opens exported files
 
 
 @dataclass(frozen=True)

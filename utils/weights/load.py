@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from utils.errors import UserError
-from utils.fetch_lists import how_to_fetch
-from utils.regular_files import open_regular
-from utils.weights.checkpoint import (
+from duet.utils.errors import UserError
+from duet.utils.fetch_lists import how_to_fetch
+from duet.utils.regular_files import open_regular
+from duet.utils.weights.checkpoint import (
     MAX_WEIGHTS_BYTES,
     Checkpoint,
     Header,
     load_checkpoint,
     read_header,
 )
-from utils.weights.oneflow_folder import open_foreign
-from utils.weights.yolov5 import read_yolov5
+from duet.utils.weights.oneflow_folder import open_foreign
+from duet.utils.weights.yolov5 import read_yolov5
 
 EXPORTED = (  # endings of the files that utils/export writes and runs
     ".onnx", "_openvino_model", ".torchscript", "_ncnn_model", ".tflite", ".mlpackage",
@@ -90,6 +90,6 @@ def model_document(checkpoint: Checkpoint) -> Mapping[str, Any]:
     if not checkpoint.header.model:
         raise UserError(
             "--weights: a plain state dict, which describes no model; write a checkpoint with "
-            "python -m utils.weights convert FILE OUT.safetensors --cfg YAML"
+            "python -m duet weights convert FILE OUT.safetensors --cfg YAML"
         )
     return checkpoint.header.model

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from utils.errors import UserError, brief
-from utils.regular_files import open_regular, read_bytes
-from utils.text import count
-from utils.weights.checkpoint import MAX_WEIGHTS_BYTES
+from duet.utils.errors import UserError, brief
+from duet.utils.regular_files import open_regular, read_bytes
+from duet.utils.text import count
+from duet.utils.weights.checkpoint import MAX_WEIGHTS_BYTES
 
 MAX_EXPANSION = 4  # uncompressed bytes for each byte of an archive; weights hardly compress
 MAX_MEMBERS = 100_000

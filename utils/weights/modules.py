@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from utils.activation import DEFAULT_ACTIVATION, NamedActivation, parse_activation
-from utils.errors import UserError, brief
-from utils.weights.pickle_reader import Record
-from utils.weights.tensors import Contents, StoredArray, is_tensor
+from duet.utils.activation import DEFAULT_ACTIVATION, NamedActivation, parse_activation
+from duet.utils.errors import UserError, brief
+from duet.utils.weights.pickle_reader import Record
+from duet.utils.weights.tensors import Contents, StoredArray, is_tensor
 
 MAX_NAME = 100  # characters of a dotted name; the public models have up to 40
 TENSOR_GROUPS = ("_parameters", "_buffers")

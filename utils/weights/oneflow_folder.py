@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from utils.errors import UserError, brief
-from utils.regular_files import open_regular, read_bytes
-from utils.text import count
-from utils.weights.accepted_names import ONEFLOW_NAMES
-from utils.weights.checkpoint import MAX_WEIGHTS_BYTES
-from utils.weights.members import Members, members_of_folder, open_zip
-from utils.weights.pickle_reader import Record, read_pickle
-from utils.weights.tensors import (
+from duet.utils.errors import UserError, brief
+from duet.utils.regular_files import open_regular, read_bytes
+from duet.utils.text import count
+from duet.utils.weights.accepted_names import ONEFLOW_NAMES
+from duet.utils.weights.checkpoint import MAX_WEIGHTS_BYTES
+from duet.utils.weights.members import Members, members_of_folder, open_zip
+from duet.utils.weights.pickle_reader import Record, read_pickle
+from duet.utils.weights.tensors import (
     ByteBudget,
     Contents,
     StoredArray,
@@ -28,7 +28,7 @@ from utils.weights.tensors import (
     item_size,
     strided_array,
 )
-from utils.weights.torch_archive import read_torch_legacy, read_torch_zip
+from duet.utils.weights.torch_archive import read_torch_legacy, read_torch_zip
 
 ZIP_START = b"PK\x03\x04"
 PICKLE_START = b"\x80"

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from utils.errors import UserError, brief
-from utils.weights.accepted_names import ANCHOR_FREE_ONLY, OTHER_PACKAGE, REFUSED_MODELS
+from duet.utils.errors import UserError, brief
+from duet.utils.weights.accepted_names import ANCHOR_FREE_ONLY, OTHER_PACKAGE, REFUSED_MODELS
 
 MAX_OPCODES = 2_000_000  # yolov5n has 34 thousand
 MAX_NUMERIC_KEYS = 5_000  # unlike strings, numbers can be chosen to collide in a dict

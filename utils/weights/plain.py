@@ -6,7 +6,7 @@ import itertools
 import math
 from typing import Any
 
-from utils.errors import UserError, brief
+from duet.utils.errors import UserError, brief
 
 MAX_DEPTH = 12
 MAX_NODES = 50_000  # a list may hold one list many times, and that one again

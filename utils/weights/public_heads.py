@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-from utils.activation import DEFAULT_ACTIVATION
-from utils.errors import UserError, brief
-from utils.model_yamls import block_of
-from utils.weights.anchor_free import BLOCK as ANCHOR_FREE
-from utils.weights.anchor_free import anchor_free_document, is_anchor_free
-from utils.weights.modules import activation_of, class_name, is_module
-from utils.weights.pickle_reader import Record
-from utils.weights.plain import to_plain
-from utils.weights.tensors import Contents, StoredArray, is_tensor
+from duet.utils.activation import DEFAULT_ACTIVATION
+from duet.utils.errors import UserError, brief
+from duet.utils.model_yamls import block_of
+from duet.utils.weights.anchor_free import BLOCK as ANCHOR_FREE
+from duet.utils.weights.anchor_free import anchor_free_document, is_anchor_free
+from duet.utils.weights.modules import activation_of, class_name, is_module
+from duet.utils.weights.pickle_reader import Record
+from duet.utils.weights.plain import to_plain
+from duet.utils.weights.tensors import Contents, StoredArray, is_tensor
 
 Args = list[Any]
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from utils.errors import UserError, brief
-from utils.weights.pickle_reader import Record
+from duet.utils.errors import UserError, brief
+from duet.utils.weights.pickle_reader import Record
 
 BFLOAT16 = "bfloat16"
 MAX_DIMENSIONS = 8

@@ -12,17 +12,17 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from utils.errors import UserError, brief
-from utils.text import count
-from utils.weights.accepted_names import (
+from duet.utils.errors import UserError, brief
+from duet.utils.text import count
+from duet.utils.weights.accepted_names import (
     NOTHING,
     STORAGE_DTYPES,
     TORCH_NAMES,
     UNTYPED_STORAGE,
 )
-from utils.weights.members import Members
-from utils.weights.pickle_reader import Name, Record, read_pickle
-from utils.weights.tensors import (
+from duet.utils.weights.members import Members
+from duet.utils.weights.pickle_reader import Name, Record, read_pickle
+from duet.utils.weights.tensors import (
     TORCH_PARAMETER,
     TORCH_TENSORS,
     TORCH_UNTYPED_TENSOR,

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
-from utils.errors import UserError
+from duet.utils.errors import UserError
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-
-from utils.errors import UserError
-from utils.json_files import LARGEST_COUNT
-from utils.weights.checkpoint import Checkpoint, Header
-from utils.weights.modules import (
+from duet.utils.errors import UserError
+from duet.utils.json_files import LARGEST_COUNT
+from duet.utils.weights.checkpoint import Checkpoint, Header
+from duet.utils.weights.modules import (
     BATCHNORM_EPS,
     CLASSIFIER_EPS,
     check_modules,
@@ -24,9 +23,9 @@ from utils.weights.modules import (
     is_module,
     module_arrays,
 )
-from utils.weights.plain import plain_numbers
-from utils.weights.public_heads import Description, find_head
-from utils.weights.tensors import Contents, StoredArray, is_tensor
+from duet.utils.weights.plain import plain_numbers
+from duet.utils.weights.public_heads import Description, find_head
+from duet.utils.weights.tensors import Contents, StoredArray, is_tensor
 
 CONV, NORM = "conv.", "bn."
 WEIGHT, BIAS = f"{CONV}weight", f"{CONV}bias"

@@ -1,4 +1,4 @@
-"""The work of `python -m utils.data.audit`: compare a model's detections with the labels."""
+"""The work of `python -m duet audit`: compare a model's detections with the labels."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-
-import backend
-from backend.checks import CPU
-from models.evaluation.audit.audit_config import AuditConfig
-from models.evaluation.audit.findings import KINDS, LEAST_SCORE, NOTHING, WORTH, Auditor
-from models.evaluation.audit.report import WORDS, Audit, audit_page, summary, write_table
-from models.evaluation.evaluate import evaluate
-from models.inference.predictor import (
+from duet.backend.checks import CPU
+from duet.models.evaluation.audit.audit_config import AuditConfig
+from duet.models.evaluation.audit.findings import KINDS, LEAST_SCORE, NOTHING, WORTH, Auditor
+from duet.models.evaluation.audit.report import WORDS, Audit, audit_page, summary, write_table
+from duet.models.evaluation.evaluate import evaluate
+from duet.models.inference.predictor import (
     Weights,
     accepted_size,
     class_names_of,
     make_predictor,
 )
-from utils.atomic_files import atomic_text_file
-from utils.data.loading.items import items_of
-from utils.data.loading.loader import ValLoader
-from utils.data.loading.reading import ground_truth
-from utils.data.sources.dataset_yaml import DatasetSpec
-from utils.data.sources.samples import Sample
-from utils.detections import Detections, GroundTruth
-from utils.errors import UserError, brief
-from utils.evaluation.nms import SuppressionSettings
-from utils.processes.cores import loader_workers
-from utils.run_folder import create_run_folder
-from utils.text import count, say
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.data.loading.items import items_of
+from duet.utils.data.loading.loader import ValLoader
+from duet.utils.data.loading.reading import ground_truth
+from duet.utils.data.sources.dataset_yaml import DatasetSpec
+from duet.utils.data.sources.samples import Sample
+from duet.utils.detections import Detections, GroundTruth
+from duet.utils.errors import UserError, brief
+from duet.utils.evaluation.nms import SuppressionSettings
+from duet.utils.processes.cores import loader_workers
+from duet.utils.run_folder import create_run_folder
+from duet.utils.text import count, say
+
+from duet import backend
 
 # What lies far below any confidence counts as evidence too; a box counts for each of its classes.
 EVIDENCE = SuppressionSettings(LEAST_SCORE, max_detections=1000, multi_label=True)

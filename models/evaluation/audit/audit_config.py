@@ -1,4 +1,4 @@
-"""The settings of an audit, and the command line of `python -m utils.data.audit`."""
+"""The settings of an audit, and the command line of `python -m duet audit`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.cli.detection_config import DetectionConfig
-from utils.cli.flags import (
+from duet.utils.cli.detection_config import DetectionConfig
+from duet.utils.cli.flags import (
     add_flags,
     flag,
     new_parser,
@@ -16,9 +16,9 @@ from utils.cli.flags import (
     same_flag,
     whole_from,
 )
-from utils.cli.run_config import CommandConfig, RunConfig
-from utils.cli.val_config import SPLITS
-from utils.errors import UserError
+from duet.utils.cli.run_config import CommandConfig, RunConfig
+from duet.utils.cli.val_config import SPLITS
+from duet.utils.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,6 @@ class AuditConfig(CommandConfig):
 def parse_audit_flags(arguments: Sequence[str] | None = None) -> AuditConfig:
     """Parse the command line, by default sys.argv; exit with code 2 on an unknown flag."""
     about = "What a trained model says about the labels of a dataset."
-    parser = new_parser("python -m utils.data.audit", about)
+    parser = new_parser("python -m duet audit", about)
     add_flags(parser, AuditConfig)
     return AuditConfig(**read_flags(parser, arguments)[0])

@@ -23,10 +23,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-
-from utils.boxes import pairwise_iou
-from utils.detections import Detections, GroundTruth
-from utils.evaluation.nms import SuppressionSettings, suppress_overlapping
+from duet.utils.boxes import pairwise_iou
+from duet.utils.detections import Detections, GroundTruth
+from duet.utils.evaluation.nms import SuppressionSettings, suppress_overlapping
 
 KINDS = OVERLOOKED, UNSEEN, SWAPPED, MISPLACED = "overlooked", "unseen", "swapped", "misplaced"
 # The lowest score worth a person's time, measured with planted errors: docs/en/data.md.

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-
-from models.evaluation.audit.findings import (
+from duet.models.evaluation.audit.findings import (
     KINDS,
     MISPLACED,
     NOTHING,
@@ -18,13 +17,13 @@ from models.evaluation.audit.findings import (
     UNSEEN,
     Finding,
 )
-from utils.atomic_files import atomic_text_file
-from utils.colours import RGB
-from utils.data.crops import Crop, crop_grid, shown_image
-from utils.data.loading.reading import pixel_boxes
-from utils.data.sources.samples import Sample
-from utils.html import html_page, paragraph, section
-from utils.text import count, csv_cell
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.colours import RGB
+from duet.utils.data.crops import Crop, crop_grid, shown_image
+from duet.utils.data.loading.reading import pixel_boxes
+from duet.utils.data.sources.samples import Sample
+from duet.utils.html import html_page, paragraph, section
+from duet.utils.text import count, csv_cell
 
 BOX = ("xmin", "ymin", "xmax", "ymax")
 SUGGESTED_BOX = tuple(f"suggested_{side}" for side in BOX)

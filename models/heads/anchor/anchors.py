@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-
-from utils.errors import UserError, brief
-from utils.text import count
+from duet.utils.errors import UserError, brief
+from duet.utils.text import count
 
 MAX_LEVELS = 5  # strides 8 to 128
 MAX_NUMBERS = 64  # of a level, two an anchor

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-from utils.data.loading.batch import Targets
+from duet.utils.data.loading.batch import Targets
 
 # In cells: the cell that holds the centre, then its neighbours to the left, above, to the right
 # and below. A neighbour is used when the centre lies in the half of its cell next to it.

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-
-from backend import dist, ops
-from backend.contract import Tensor
-from backend.processes import this_process
+from duet.backend import dist, ops
+from duet.backend.contract import Tensor
+from duet.backend.processes import this_process
 
 # Finest level first: fine levels have more cells, of which a smaller part is positive.
 LEVEL_BALANCE = {3: (4.0, 1.0, 0.4)}

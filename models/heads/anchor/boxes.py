@@ -10,10 +10,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-
-from backend import autograd, fused, ops
-from backend.contract import Tensor
-from backend.proof import is_proved
+from duet.backend import autograd, fused, ops
+from duet.backend.contract import Tensor
+from duet.backend.proof import is_proved
 
 BOX_CHANNELS = 4  # of an output: cx, cy, w, h, then objectness, then the classes
 

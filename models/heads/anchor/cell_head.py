@@ -10,23 +10,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from backend import nn, ops
-from backend.contract import Tensor
-from models.blocks.registry import Cost, LayerRequest
-from models.heads.anchor.anchors import anchors_in_cells, check_anchors, unfitted_anchors
-from models.heads.anchor.balance import LevelBalance, reference_level
-from models.heads.anchor.boxes import (
+from duet.backend import nn, ops
+from duet.backend.contract import Tensor
+from duet.models.blocks.registry import Cost, LayerRequest
+from duet.models.heads.anchor.anchors import anchors_in_cells, check_anchors, unfitted_anchors
+from duet.models.heads.anchor.balance import LevelBalance, reference_level
+from duet.models.heads.anchor.boxes import (
     BOX_CHANNELS,
     choose_box_iou,
     complete_iou,
     decode_logits,
 )
-from models.heads.anchor.loss import DetectionLoss
-from models.heads.base import Head, LossSettings
-from models.heads.found_boxes import SCORE_ROUNDING, logit, rows_of_images
-from utils.errors import UserError
-from utils.text import count
+from duet.models.heads.anchor.loss import DetectionLoss
+from duet.models.heads.base import Head, LossSettings
+from duet.models.heads.found_boxes import SCORE_ROUNDING, logit, rows_of_images
+from duet.utils.errors import UserError
+from duet.utils.text import count
 
 PRIOR_OBJECTS_PER_IMAGE = 8  # at 640 px, for the initial objectness bias
 PRIOR_CLASS_SCORE = 0.6  # shared by all classes, for the initial class bias

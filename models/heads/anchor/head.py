@@ -5,11 +5,11 @@ Source: the public YOLOv5 v6 head.
 
 from __future__ import annotations
 
-from models.blocks.registry import LayerPlan, LayerRequest, register
-from models.heads.anchor.cell_head import CellHead
-from models.heads.found_boxes import BoxHead
-from utils.errors import UserError
-from utils.tasks.table import DETECTION
+from duet.models.blocks.registry import LayerPlan, LayerRequest, register
+from duet.models.heads.anchor.cell_head import CellHead
+from duet.models.heads.found_boxes import BoxHead
+from duet.utils.errors import UserError
+from duet.utils.tasks.table import DETECTION
 
 
 @register("Detect", joins=True)

@@ -11,21 +11,20 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from backend import fused, ops
-from backend.contract import Tensor
-from models.heads.anchor.assign import Assignment, assign_targets, join_assignments
-from models.heads.anchor.balance import LevelBalance
-from models.heads.anchor.boxes import (
+from duet.backend import fused, ops
+from duet.backend.contract import Tensor
+from duet.models.heads.anchor.assign import Assignment, assign_targets, join_assignments
+from duet.models.heads.anchor.balance import LevelBalance
+from duet.models.heads.anchor.boxes import (
     BOX_CHANNELS,
     BoxIou,
     complete_iou,
     decode_centres,
     decode_sizes,
 )
-from models.heads.base import BatchParts, Loss, LossTerms, WholeBatch, batch_parts
-from utils.data.loading.batch import Targets
-from utils.strengths import LossGains
+from duet.models.heads.base import BatchParts, Loss, LossTerms, WholeBatch, batch_parts
+from duet.utils.data.loading.batch import Targets
+from duet.utils.strengths import LossGains
 
 # Its binary cross-entropy against 0 is 0 in any float dtype, and so is its gradient.
 CERTAINLY_NOT = -1e4

@@ -10,14 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-
-from backend import ops
-from backend.contract import Tensor
-from backend.processes import this_process
-from models.blocks.conv import Conv
-from models.blocks.registry import ONCE, Cost, LayerPlan, LayerRequest, register
-from models.blocks.transformer import Linear
-from models.heads.base import (
+from duet.backend import ops
+from duet.backend.contract import Tensor
+from duet.backend.processes import this_process
+from duet.models.blocks.conv import Conv
+from duet.models.blocks.registry import ONCE, Cost, LayerPlan, LayerRequest, register
+from duet.models.blocks.transformer import Linear
+from duet.models.heads.base import (
     Head,
     Loss,
     LossSettings,
@@ -27,16 +26,16 @@ from models.heads.base import (
     WholeBatch,
     batch_parts,
 )
-from utils.data.image.letterbox import Letterbox
-from utils.data.loading.batch import Targets
-from utils.data.randomness import dropout_generator
-from utils.detections import Classification, SuppressionSettings
-from utils.errors import UserError
-from utils.evaluation.accuracy import (
+from duet.utils.data.image.letterbox import Letterbox
+from duet.utils.data.loading.batch import Targets
+from duet.utils.data.randomness import dropout_generator
+from duet.utils.detections import Classification, SuppressionSettings
+from duet.utils.errors import UserError
+from duet.utils.evaluation.accuracy import (
     ClassificationEvaluator,
     ClassificationResult,
 )
-from utils.tasks.table import CLASSIFICATION
+from duet.utils.tasks.table import CLASSIFICATION
 
 HIDDEN_CHANNELS = 1280  # of every size, as EfficientNet-B0 has
 MOST_SHAPES = 2  # of a compiled loss: whole batches, and the smaller last one

@@ -14,11 +14,10 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
-
-from backend import ops
-from backend.contract import Tensor
-from models.heads.anchor.boxes import BoxIou
-from models.heads.distribution.candidates import CHOSEN, Candidates
+from duet.backend import ops
+from duet.backend.contract import Tensor
+from duet.models.heads.anchor.boxes import BoxIou
+from duet.models.heads.distribution.candidates import CHOSEN, Candidates
 
 SCORE_POWER, OVERLAP_POWER = 0.5, 6.0
 EPS = 1e-9  # added to the largest alignment of an object

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-from utils.data.loading.batch import Targets
+from duet.utils.data.loading.batch import Targets
 
 CHOSEN = 10  # cells of an object at most
 INSIDE = 1e-9  # pixels that a centre must be inside of a box at least

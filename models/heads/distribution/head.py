@@ -13,18 +13,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
-from backend import nn, ops
-from backend.contract import Tensor
-from models.blocks.conv import Conv
-from models.blocks.registry import Cost, LayerPlan, LayerRequest, register
-from models.heads.anchor.boxes import choose_box_iou, complete_iou
-from models.heads.base import LossSettings
-from models.heads.distribution.loss import DistributionLoss
-from models.heads.distribution.rows import BINS, EDGE_LOGITS, boxes_of_rows, rows_of_maps
-from models.heads.found_boxes import SCORE_ROUNDING, BoxHead, logit, rows_of_images
-from utils.errors import UserError
-from utils.tasks.table import ANCHOR_FREE
+from duet.backend import nn, ops
+from duet.backend.contract import Tensor
+from duet.models.blocks.conv import Conv
+from duet.models.blocks.registry import Cost, LayerPlan, LayerRequest, register
+from duet.models.heads.anchor.boxes import choose_box_iou, complete_iou
+from duet.models.heads.base import LossSettings
+from duet.models.heads.distribution.loss import DistributionLoss
+from duet.models.heads.distribution.rows import BINS, EDGE_LOGITS, boxes_of_rows, rows_of_maps
+from duet.models.heads.found_boxes import SCORE_ROUNDING, BoxHead, logit, rows_of_images
+from duet.utils.errors import UserError
+from duet.utils.tasks.table import ANCHOR_FREE
 
 PRIOR_OBJECTS_PER_IMAGE = 5  # at 640 px, for the initial class bias
 PRIOR_EDGE_BIAS = 2.0

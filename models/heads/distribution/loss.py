@@ -12,25 +12,24 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from backend import autograd, dist, ops
-from backend.contract import Tensor
-from backend.processes import this_process
-from models.heads.anchor.assign import padded_size
-from models.heads.anchor.boxes import BoxIou, complete_iou
-from models.heads.anchor.loss import MOST_SHAPES, loss_dtype
-from models.heads.base import Loss, LossTerms, WholeBatch
-from models.heads.distribution.assign import Assigned, assign_cells
-from models.heads.distribution.candidates import Candidates, find_candidates
-from models.heads.distribution.rows import (
+from duet.backend import autograd, dist, ops
+from duet.backend.contract import Tensor
+from duet.backend.processes import this_process
+from duet.models.heads.anchor.assign import padded_size
+from duet.models.heads.anchor.boxes import BoxIou, complete_iou
+from duet.models.heads.anchor.loss import MOST_SHAPES, loss_dtype
+from duet.models.heads.base import Loss, LossTerms, WholeBatch
+from duet.models.heads.distribution.assign import Assigned, assign_cells
+from duet.models.heads.distribution.candidates import Candidates, find_candidates
+from duet.models.heads.distribution.rows import (
     BINS,
     EDGE_LOGITS,
     EDGES,
     boxes_of_rows,
     rows_of_maps,
 )
-from utils.data.loading.batch import Targets
-from utils.strengths import LossGains
+from duet.utils.data.loading.batch import Targets
+from duet.utils.strengths import LossGains
 
 # The public gain of the box loss is 7.5 here and 0.05 with anchors: times this, one file of
 # hyper-parameters suits both heads.

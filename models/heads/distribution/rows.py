@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-
-from backend import ops
-from backend.contract import Tensor
+from duet.backend import ops
+from duet.backend.contract import Tensor
 
 BINS = 16  # distances 0, 1, ... 15 cells
 EDGES = 4  # left, top, right, bottom

@@ -9,21 +9,20 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-from backend import nn, ops
-from backend.contract import Tensor
-from models.blocks.conv import Conv
-from models.blocks.registry import MAX_CHANNELS, Cost, LayerPlan, LayerRequest, register
-from models.heads.anchor.cell_head import CellHead
-from models.heads.mask.loss import SegmentationLoss
-from utils.data.image.letterbox import Letterbox, letterbox_to_image
-from utils.data.masks.assemble import native_runs
-from utils.detections import Detections, Segmentations, SuppressionSettings
-from utils.errors import UserError, brief
-from utils.evaluation.masks import MaskEvaluator, MaskResult, coco_masks
-from utils.evaluation.nms import best_rows_of_images
-from utils.ragged import Ragged
-from utils.tasks.table import SEGMENTATION
+from duet.backend import nn, ops
+from duet.backend.contract import Tensor
+from duet.models.blocks.conv import Conv
+from duet.models.blocks.registry import MAX_CHANNELS, Cost, LayerPlan, LayerRequest, register
+from duet.models.heads.anchor.cell_head import CellHead
+from duet.models.heads.mask.loss import SegmentationLoss
+from duet.utils.data.image.letterbox import Letterbox, letterbox_to_image
+from duet.utils.data.masks.assemble import native_runs
+from duet.utils.detections import Detections, Segmentations, SuppressionSettings
+from duet.utils.errors import UserError, brief
+from duet.utils.evaluation.masks import MaskEvaluator, MaskResult, coco_masks
+from duet.utils.evaluation.nms import best_rows_of_images
+from duet.utils.ragged import Ragged
+from duet.utils.tasks.table import SEGMENTATION
 
 MOST_PROTOTYPES = 1024  # of an image; the public models have 32
 

@@ -13,15 +13,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-from backend import ops
-from backend.checks import CPU
-from backend.contract import Tensor
-from models.heads.anchor.assign import Assignment
-from models.heads.anchor.loss import DetectionLoss, loss_dtype, part_of
-from models.heads.base import LossTerms, WholeBatch
-from utils.boxes import cxcywh_to_xyxy
-from utils.data.loading.batch import TargetMasks, Targets
+from duet.backend import ops
+from duet.backend.checks import CPU
+from duet.backend.contract import Tensor
+from duet.models.heads.anchor.assign import Assignment
+from duet.models.heads.anchor.loss import DetectionLoss, loss_dtype, part_of
+from duet.models.heads.base import LossTerms, WholeBatch
+from duet.utils.boxes import cxcywh_to_xyxy
+from duet.utils.data.loading.batch import TargetMasks, Targets
 
 # Numbers of a piece on a GPU: masks times the cells of their window, unless one object has more.
 MOST_NUMBERS = 2**22

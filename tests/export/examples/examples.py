@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 import pytest
+from duet.utils.project import PROJECT
 from PIL import Image
 
 import detect
@@ -32,7 +33,6 @@ from tests.browser.npm import installed_folder
 from tests.shared_files import shared_path
 from tests.tiny_weights import noise, write_tiny_weights
 from tests.unit.data.fetch.loopback_site import loopback_site
-from utils.project import PROJECT
 
 EXAMPLES = PROJECT / "docs" / "examples" / "export"
 PYTHON = EXAMPLES / "python" / "onnx_detect.py"

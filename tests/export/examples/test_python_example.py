@@ -7,6 +7,7 @@ import runpy
 
 import numpy as np
 import pytest
+from duet.utils.data.image.letterbox import resize_linear
 
 from tests.export.examples.examples import (
     NOT_RESIZED,
@@ -19,7 +20,6 @@ from tests.export.examples.examples import (
     tiny,
     with_nms,
 )
-from utils.data.image.letterbox import resize_linear
 
 
 @pytest.mark.parametrize("name", NOT_RESIZED)

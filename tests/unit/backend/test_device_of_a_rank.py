@@ -6,11 +6,11 @@ import importlib
 from types import SimpleNamespace
 
 import pytest
+from duet.backend import devices
+from duet.backend.devices import check_device
+from duet.backend.select import BackendError
 
-import backend
-from backend import devices
-from backend.devices import check_device
-from backend.select import BackendError
+from duet import backend
 
 GPUS = ["cuda:0", "cuda:1", "cpu"]
 
@@ -20,7 +20,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> str:
     """Be rank 1 of 2 beside two GPUs; return the device of this rank."""
     for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
-    module = importlib.import_module(f"backend.{backend.use()}.device")
+    module = importlib.import_module(f"duet.backend.{backend.use()}.device")
     monkeypatch.setattr(module, "_usable", lambda: GPUS)
     return backend.device.resolve("")
 

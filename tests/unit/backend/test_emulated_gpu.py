@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-import backend
+from duet import backend
 from tests.distributed.ranks import run_ranks
 
 pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="it is PyTorch's")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 
 import pytest
+from duet.models.training import execution
 
-import backend
-from models.training import execution
+from duet import backend
 
 GPU = "cuda:0"
 
@@ -15,7 +15,7 @@ GPU = "cuda:0"
 @pytest.fixture
 def device(monkeypatch):
     """Return the backend's `device`, beside a GPU that has TF32; no setting outlives the test."""
-    found = importlib.import_module(f"backend.{backend.use()}.device")
+    found = importlib.import_module(f"duet.backend.{backend.use()}.device")
     framework = importlib.import_module(backend.use())
     monkeypatch.setattr(framework.cuda, "get_device_capability", lambda device: (8, 0))
     monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)

@@ -6,9 +6,8 @@ import subprocess
 import sys
 
 import pytest
-
-from backend.select import FRAMEWORKS
-from utils.project import PROJECT
+from duet.backend.select import FRAMEWORKS
+from duet.utils.project import PROJECT
 
 PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
 
@@ -16,10 +15,10 @@ PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
 @pytest.mark.parametrize(
     "statement",
     [
-        "import backend",
-        "from backend import ops, nn, optim, fused, multi_tensor, autograd, amp, device",
-        "from backend import contract, select, launchers, completeness, checks",
-        "from backend import ops; hasattr(ops, '__wrapped__'); repr(ops)",
+        "from duet import backend",
+        "from duet.backend import ops, nn, optim, fused, multi_tensor, autograd, amp, device",
+        "from duet.backend import contract, select, launchers, completeness, checks",
+        "from duet.backend import ops; hasattr(ops, '__wrapped__'); repr(ops)",
     ],
 )
 def test_importing_backend_imports_no_framework(statement: str) -> None:

@@ -6,10 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from duet.backend.onnx import ops
+from duet.backend.onnx.model_proto import build_model, name_part
+from duet.backend.onnx.recording import (
+    Size,
+    Tensor,
+    apply,
+    apply_for_several,
+    constant,
+    graph_input,
+)
 
-from backend.onnx import ops
-from backend.onnx.model_proto import build_model, name_part
-from backend.onnx.recording import Size, Tensor, apply, apply_for_several, constant, graph_input
 from tests.export.small_graphs import onnx, onnxruntime
 
 FREE = {0: "batch", 2: "height"}

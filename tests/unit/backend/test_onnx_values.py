@@ -7,10 +7,9 @@ import weakref
 
 import numpy as np
 import pytest
-
-from backend import checks, cores
-from backend.onnx import device, model_proto, nn, ops
-from backend.onnx.recording import constant, graph_input
+from duet.backend import checks, cores
+from duet.backend.onnx import device, model_proto, nn, ops
+from duet.backend.onnx.recording import constant, graph_input
 
 
 class Twice(nn.Module):

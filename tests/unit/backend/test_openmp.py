@@ -6,19 +6,21 @@ import subprocess
 import sys
 
 import pytest
+from duet.backend import cores
+from duet.utils.processes.launch import rank_variables
+from duet.utils.project import PROJECT
 
-import backend
-from backend import cores
-from utils.processes.launch import rank_variables
-from utils.project import PROJECT
+from duet import backend
 
 NAMES = (*cores.WAITING, *cores.THREADS)
 SHOWN = (
-    "import json, os; import backend; assert backend.use(); "
+    "import json, os; from duet import backend; assert backend.use(); "
     f"print(json.dumps({{name: os.environ.get(name) for name in {NAMES}}}))"
 )
 
-LOADED = "import backend; backend.use(); print('libgomp' in open('/proc/self/maps').read())"
+LOADED = (
+    "from duet import backend; backend.use(); print('libgomp' in open('/proc/self/maps').read())"
+)
 
 
 @pytest.fixture(autouse=True)

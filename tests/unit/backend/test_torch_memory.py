@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from duet.backend import amp, autograd, fused, nn, ops
 
-import backend
-from backend import amp, autograd, fused, nn, ops
+from duet import backend
 
 pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="about PyTorch's memory")
 
@@ -25,7 +25,7 @@ bucket_view.sizes() = [30, 128, {side}, {side}], strides() = [128, 1, 1, 1]"""
 
 @pytest.mark.parametrize(("side", "shown"), [(1, 0), (3, 1)])
 def test_strides_of_one_element_are_not_warned_of(side, shown, monkeypatch):
-    dist = importlib.import_module("backend.torch.dist")
+    dist = importlib.import_module("duet.backend.torch.dist")
     process = dist.this_process()
     monkeypatch.setattr(dist, "this_process", lambda: process._replace(world_size=2))
     monkeypatch.setattr(dist, "DistributedDataParallel", lambda module, **options: module)
@@ -114,7 +114,9 @@ def test_bfloat16_maps_keep_their_eight_bits_of_input() -> None:
 @pytest.fixture
 def modules(monkeypatch):
     """Return `ops` and `device` of the backend, whose page-locked tensors are ordinary ones."""
-    ops, device = (importlib.import_module(f"backend.torch.{name}") for name in ("ops", "device"))
+    ops, device = (
+        importlib.import_module(f"duet.backend.torch.{name}") for name in ("ops", "device")
+    )
     empty, locked = ops.torch.empty, set()
 
     def stand_in(*shape, pin_memory=False, **options):

@@ -6,11 +6,11 @@ import statistics
 import sys
 
 import pytest
+from duet.utils.comparison.load import LoadWatch
+from duet.utils.project import PROJECT
 
 from benchmarks import beside
 from tests.small import write_small_dataset, write_small_model
-from utils.comparison.load import LoadWatch
-from utils.project import PROJECT
 
 # As trainers with YOLOv5's command line: flags as opt.yaml, a row an epoch, bars as tqdm's.
 STAND_IN = """

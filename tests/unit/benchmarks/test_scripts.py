@@ -5,8 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from duet.backend import nn
+from duet.utils.data.loading.batch import Batch, Targets
+from duet.utils.data.sources.dataset import load_dataset
 
-from backend import nn
 from benchmarks import (
     ciou,
     detect,
@@ -21,8 +23,6 @@ from benchmarks import (
 from benchmarks.ring import Link, ring_bytes, ring_seconds
 from benchmarks.serve import Load
 from tests.small import write_small_dataset, write_small_model
-from utils.data.loading.batch import Batch, Targets
-from utils.data.sources.dataset import load_dataset
 
 
 def run(monkeypatch, module, tmp_path, *flags):

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-import backend
 from benchmarks import step_table
 from benchmarks.side_by_side import NotMeasuredError
 from benchmarks.step_table import Cell
+from duet import backend
 from tests.small import write_tiny_model
 
 CELL = Cell("n", 2, 64, "float32", "eager")
@@ -68,10 +68,10 @@ def test_rows_are_processes_of_their_own_and_each_failure_has_its_reason(monkeyp
 
 
 def test_what_backend_device_or_memory_cannot_do_is_no_row(monkeypatch):
-    monkeypatch.setattr("backend.amp.supported", lambda device: ("float16",))
+    monkeypatch.setattr("duet.backend.amp.supported", lambda device: ("float16",))
     with pytest.raises(NotMeasuredError, match="no bfloat16 with .* on cpu"):
         step_table.build_step(CELL._replace(precision="bfloat16"), "cpu")
-    monkeypatch.setattr("backend.autograd.compile_problem", lambda device: "no compiler")
+    monkeypatch.setattr("duet.backend.autograd.compile_problem", lambda device: "no compiler")
     with pytest.raises(NotMeasuredError, match="not compiled: no compiler"):
         step_table.build_step(CELL._replace(execution="compiled"), "cpu")
     warn = logging.getLogger("backend").warning

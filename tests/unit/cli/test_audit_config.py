@@ -1,11 +1,10 @@
-"""The flags of `python -m utils.data.audit`: what parses, and what is refused how."""
+"""The flags of `python -m duet audit`: what parses, and what is refused how."""
 
 import shlex
 
 import pytest
-
-from models.evaluation.audit.audit_config import parse_audit_flags
-from utils.errors import UserError
+from duet.models.evaluation.audit.audit_config import parse_audit_flags
+from duet.utils.errors import UserError
 
 
 def test_the_flags_parse_and_have_defaults():

@@ -3,10 +3,9 @@
 import shlex
 
 import pytest
-
-from utils.data.image.letterbox import RESIZINGS
-from utils.detect.config import RESIZES, parse_detect_flags
-from utils.errors import UserError
+from duet.utils.data.image.letterbox import RESIZINGS
+from duet.utils.detect.config import RESIZES, parse_detect_flags
+from duet.utils.errors import UserError
 
 SWITCHES = (
     "save_txt", "save_conf", "save_csv", "save_json", "save_crop", "nosave", "hide_labels",

@@ -3,12 +3,11 @@
 import shlex
 
 import pytest
-
-from utils.cli.flags import as_words, flags_of
-from utils.errors import UserError
-from utils.evaluation.nms import SuppressionSettings
-from utils.export.config import ExportConfig, parse_export_flags
-from utils.export.formats import FORMATS
+from duet.utils.cli.flags import as_words, flags_of
+from duet.utils.errors import UserError
+from duet.utils.evaluation.nms import SuppressionSettings
+from duet.utils.export.config import ExportConfig, parse_export_flags
+from duet.utils.export.formats import FORMATS
 
 
 def parse(flags):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import pytest
-
-from utils.cli.flags import (
+from duet.utils.cli.flags import (
     GROUPS,
     add_flags,
     as_words,
@@ -17,12 +16,12 @@ from utils.cli.flags import (
     read_flags,
     whole_from,
 )
-from utils.cli.train_config import TrainConfig, parse_train_flags, train_parser
-from utils.cli.val_config import ValConfig, parse_val_flags
-from utils.comparison.settings import compare_parser
-from utils.errors import UserError
-from utils.project import PROJECT
-from utils.weights.__main__ import main as convert_weights
+from duet.utils.cli.train_config import TrainConfig, parse_train_flags, train_parser
+from duet.utils.cli.val_config import ValConfig, parse_val_flags
+from duet.utils.comparison.settings import compare_parser
+from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
+from duet.utils.weights.__main__ import main as convert_weights
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-
-from tests.shared_files import shared_path
-from utils.cli.hyperparameters import (
+from duet.utils.cli.hyperparameters import (
     DEFAULT_HYPERPARAMETERS,
     Hyperparameters,
     read_hyperparameters,
 )
-from utils.cli.train_config import parse_train_flags
-from utils.errors import UserError
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.errors import UserError
+
+from tests.shared_files import shared_path
 
 
 def test_the_default_hyperparameters_are_the_public_ones():

@@ -3,10 +3,9 @@
 import shlex
 
 import pytest
-
-from utils.detect.config import DetectConfig
-from utils.errors import UserError
-from utils.serve.config import parse_serve_flags
+from duet.utils.detect.config import DetectConfig
+from duet.utils.errors import UserError
+from duet.utils.serve.config import parse_serve_flags
 
 
 def parse(flags: str):

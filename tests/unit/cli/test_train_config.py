@@ -4,11 +4,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
-from utils.cli.train_config import QUAD_IMAGES, parse_train_flags, read_train_flags
-from utils.data.loading.quads import QUAD
-from utils.errors import UserError
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
+from duet.utils.cli.train_config import QUAD_IMAGES, parse_train_flags, read_train_flags
+from duet.utils.data.loading.quads import QUAD
+from duet.utils.errors import UserError
 
 MODEL = ["--cfg", "models/yolov5n.yaml"]
 

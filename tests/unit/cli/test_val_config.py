@@ -3,11 +3,10 @@
 import shlex
 
 import pytest
-
-from utils.cli.val_config import parse_val_flags
-from utils.detect.config import parse_detect_flags
-from utils.errors import UserError
-from utils.tiling import Tiling
+from duet.utils.cli.val_config import parse_val_flags
+from duet.utils.detect.config import parse_detect_flags
+from duet.utils.errors import UserError
+from duet.utils.tiling import Tiling
 
 
 @pytest.mark.parametrize(

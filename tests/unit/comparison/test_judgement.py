@@ -1,9 +1,8 @@
 """Equal work, losses side by side, and ratios with what they are worth."""
 
 import pytest
-
-from utils.comparison.document import HALF_TOLERANCE, TOLERANCE, differences, loss_gap
-from utils.comparison.statistics import epoch_ratios, process_ratios, verdict
+from duet.utils.comparison.document import HALF_TOLERANCE, TOLERANCE, differences, loss_gap
+from duet.utils.comparison.statistics import epoch_ratios, process_ratios, verdict
 
 
 def run(cell="torch", work=None, losses=((1.0, 2.0, 3.0),), seconds=(), number=1, process=1.0):

@@ -6,9 +6,8 @@ import sys
 import time
 
 import pytest
-
-from utils.comparison import load
-from utils.comparison.load import LoadWatch
+from duet.utils.comparison import load
+from duet.utils.comparison.load import LoadWatch
 
 WORK = "import time\nend = time.process_time() + 0.6\nwhile time.process_time() < end: pass"
 

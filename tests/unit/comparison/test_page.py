@@ -7,12 +7,11 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-
-from utils.comparison.document import build_document
-from utils.comparison.plan import Cell
-from utils.comparison.report import read_document, write_reports
-from utils.comparison.settings import Settings
-from utils.errors import UserError
+from duet.utils.comparison.document import build_document
+from duet.utils.comparison.plan import Cell
+from duet.utils.comparison.report import read_document, write_reports
+from duet.utils.comparison.settings import Settings
+from duet.utils.errors import UserError
 
 MACHINE = {
     "processor": "A <i>processor</i>", "cores": 4, "memory_gib": 8.0, "system": "Linux",

@@ -4,19 +4,18 @@ import re
 import sys
 
 import pytest
-
-from backend.select import BackendError
-from utils.comparison.document import cells_of
-from utils.comparison.plan import VARIANTS, Cell, Pair, Turn, make_cells, make_pairs, turns
-from utils.comparison.runs import devices_of, load_record, record_path, train_command
-from utils.comparison.settings import load_settings, parse_flags
-from utils.errors import UserError
+from duet.backend.select import BackendError
+from duet.utils.comparison.document import cells_of
+from duet.utils.comparison.plan import VARIANTS, Cell, Pair, Turn, make_cells, make_pairs, turns
+from duet.utils.comparison.runs import devices_of, load_record, record_path, train_command
+from duet.utils.comparison.settings import load_settings, parse_flags
+from duet.utils.errors import UserError
 
 
 @pytest.fixture
 def flags(tmp_path, monkeypatch):
     """Those that every comparison of this file has; a GPU's driver is there."""
-    monkeypatch.setattr("backend.devices.sees_driver", lambda: True)
+    monkeypatch.setattr("duet.backend.devices.sees_driver", lambda: True)
     pythons = [f"--python={backend}={sys.executable}" for backend in ("torch", "oneflow")]
     return [*pythons, "--project", str(tmp_path / "out")]
 
@@ -127,7 +126,7 @@ def test_a_wrong_flag_is_named_before_the_first_run(flags, tmp_path, wrong, mess
 
 
 def test_what_is_not_there_is_named_with_the_remedy(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("utils.comparison.settings.PROJECT", tmp_path)
+    monkeypatch.setattr("duet.utils.comparison.settings.PROJECT", tmp_path)
     with pytest.raises(UserError, match="make setup BACKEND=torch"):
         parse_flags([])
     with pytest.raises(UserError, match="no comparison was begun there"):

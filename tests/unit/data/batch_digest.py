@@ -10,14 +10,14 @@ import hashlib
 import sys
 from itertools import islice
 
-from utils.data.loading.batch import Batch
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.items import CLASSES, MaskItems
-from utils.data.loading.loader import TrainLoader, ValLoader
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import scan_samples
-from utils.strengths import AugmentConfig
+from duet.utils.data.loading.batch import Batch
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.items import CLASSES, MaskItems
+from duet.utils.data.loading.loader import TrainLoader, ValLoader
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.image_files import list_images
+from duet.utils.data.sources.labels import scan_samples
+from duet.utils.strengths import AugmentConfig
 
 EVERYTHING = AugmentConfig(
     hsv_h=0.015, hsv_s=0.7, hsv_v=0.4, degrees=10, translate=0.1, scale=0.5, shear=5,

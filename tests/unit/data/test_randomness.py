@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-
-from utils.data.randomness import epoch_order, nearly_normal, sample_generator
+from duet.utils.data.randomness import epoch_order, nearly_normal, sample_generator
 
 
 def test_streams_differ_for_neighbouring_seeds_epochs_and_indices():

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-import backend
+from duet import backend
 from tests.docs_blocks.blocks import (
     BLOCKS,
     Block,

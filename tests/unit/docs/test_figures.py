@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-import backend
+from duet import backend
 
 backend.use()
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import yaml
-
-from utils.cli.train_config import parse_train_flags
-from utils.project import PROJECT
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.project import PROJECT
 
 DOCUMENTS = {
     document["kind"]: document

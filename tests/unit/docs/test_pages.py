@@ -6,9 +6,9 @@ import json
 import re
 
 import pytest
+from duet.utils.project import PROJECT
 
 from tests.docs_blocks.blocks import BLOCKS
-from utils.project import PROJECT
 
 DOCS = PROJECT / "docs"
 PAGES = sorted([*DOCS.glob("en/**/*.md"), *DOCS.glob("zh/**/*.md")])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
 ENGLISH, CHINESE = PROJECT / "README.md", PROJECT / "README.zh.md"
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)

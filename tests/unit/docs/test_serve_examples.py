@@ -7,10 +7,9 @@ import re
 import shlex
 
 import pytest
-
-from utils.project import PROJECT
-from utils.serve.config import PROGRAM, ServeConfig, parse_serve_flags
-from utils.serve.requests import OPEN_PATHS
+from duet.utils.project import PROJECT
+from duet.utils.serve.config import PROGRAM, ServeConfig, parse_serve_flags
+from duet.utils.serve.requests import OPEN_PATHS
 
 EXAMPLES = PROJECT / "docs" / "examples" / "serve"
 PAGE = (PROJECT / "docs" / "en" / "serve.md").read_text(encoding="utf-8")
@@ -30,7 +29,7 @@ def joined_lines(text):
 
 def flags_of(words):
     """The settings of a command line of the server."""
-    start = words.index("utils.serve") + 1
+    start = words.index("duet.utils.serve") + 1
     return parse_serve_flags(words[start:])
 
 

@@ -9,8 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
 SCRIPT = PROJECT / "docs" / "examples" / "train.sbatch"
 SECONDS = 30

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from duet.utils.detections import Classification, GroundTruth
+from duet.utils.evaluation.accuracy import MAX_MISTAKES, ClassificationEvaluator, accuracy_table
 
 from tests.golden_models import stored
-from utils.detections import Classification, GroundTruth
-from utils.evaluation.accuracy import MAX_MISTAKES, ClassificationEvaluator, accuracy_table
 
 CASES = [f"c{number}" for number in range(5)]
 

@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
-
-from tests.coco_reference import detections, ground_truth
-from tests.shared_files import shared_path
-from utils.evaluation.legacy import (
+from duet.utils.evaluation.legacy import (
     LegacyEvaluator,
     LegacyResult,
     find_objects,
     measure_classes,
 )
-from utils.report.console import legacy_table
+from duet.utils.report.console import legacy_table
+
+from tests.coco_reference import detections, ground_truth
+from tests.shared_files import shared_path
 
 # Both sum the same float64 numbers, in another order.
 EXACT = {"rtol": 0, "atol": 1e-9}

@@ -3,6 +3,9 @@
 import cv2
 import numpy as np
 import pytest
+from duet.utils.evaluation.coco.matching import BOXES, MASKS
+from duet.utils.evaluation.legacy import find_objects
+from duet.utils.evaluation.masks import legacy_masks
 
 from tests.mask_reference import (
     assert_masks_equal_pycocotools,
@@ -11,9 +14,6 @@ from tests.mask_reference import (
     segmentations,
 )
 from tests.shared_files import shared_path
-from utils.evaluation.coco.matching import BOXES, MASKS
-from utils.evaluation.legacy import find_objects
-from utils.evaluation.masks import legacy_masks
 
 EXACT = {"rtol": 0, "atol": 1e-9}  # the same float64 numbers, summed in another order
 SIZE = 150, 200

@@ -6,15 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from models.inference.predictor import suppression_settings
-from tests.shared_files import shared_path
-from utils.boxes import cxcywh_to_xyxy, pairwise_iou
-from utils.cli.val_config import parse_val_flags
-from utils.data.sources.samples import Sample, table_of
-from utils.data.sources.splits import only_classes
-from utils.errors import UserError
-from utils.evaluation.nms import (
+from duet.models.inference.predictor import suppression_settings
+from duet.utils.boxes import cxcywh_to_xyxy, pairwise_iou
+from duet.utils.cli.val_config import parse_val_flags
+from duet.utils.data.sources.samples import Sample, table_of
+from duet.utils.data.sources.splits import only_classes
+from duet.utils.errors import UserError
+from duet.utils.evaluation.nms import (
     MAX_CANDIDATES,
     STAGE,
     SuppressionSettings,
@@ -22,6 +20,8 @@ from utils.evaluation.nms import (
     non_max_suppression,
     suppress_greedily,
 )
+
+from tests.shared_files import shared_path
 
 
 def generator(seed: int) -> np.random.Generator:

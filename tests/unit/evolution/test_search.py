@@ -9,16 +9,15 @@ from types import SimpleNamespace
 from unittest import mock
 
 import pytest
-
-from backend.processes import Process
-from utils.cli.flags import flags_of
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
-from utils.errors import UserError
-from utils.evolution import search
-from utils.evolution.search import Training, evolve
-from utils.processes.suspend import StopRequests, Suspended
-from utils.tasks.table import TASKS
+from duet.backend.processes import Process
+from duet.utils.cli.flags import flags_of
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
+from duet.utils.errors import UserError
+from duet.utils.evolution import search
+from duet.utils.evolution.search import Training, evolve
+from duet.utils.processes.suspend import StopRequests, Suspended
+from duet.utils.tasks.table import TASKS
 
 HYP = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 FIGURES = ["metrics/precision", "metrics/recall", "metrics/mAP_0.5", "metrics/mAP_0.5:0.95"]

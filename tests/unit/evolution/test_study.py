@@ -9,11 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.errors import UserError
-from utils.evolution.study import RANGES, Range, SearchStudy, searched_ranges
-from utils.tasks.table import CLASSIFICATION, CLASSIFIER_HYPERPARAMETERS
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.errors import UserError
+from duet.utils.evolution.study import RANGES, Range, SearchStudy, searched_ranges
+from duet.utils.tasks.table import CLASSIFICATION, CLASSIFIER_HYPERPARAMETERS
 
 HYP = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 RANGED = {"x": Range(0, 1), "y": Range(0.01, 10, True)}

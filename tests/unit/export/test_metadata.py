@@ -1,10 +1,10 @@
 """What a file says of itself is parsed, never evaluated, and every field has a type and a range."""
 
 import pytest
+from duet.utils.errors import UserError
+from duet.utils.export.metadata import metadata_of
 
 from tests.onnx_files import CLASSES, own_texts
-from utils.errors import UserError
-from utils.export.metadata import metadata_of
 
 
 def test_a_text_of_another_program_does_not_matter():

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from duet.utils.errors import UserError
+from duet.utils.export.metadata import DETECTIONS, PIXELS, Metadata, metadata_of
+from duet.utils.export.onnx import require_below_limit, write_onnx
+from duet.utils.yaml_files import parse_yaml
 
 from tests.export.small_graphs import onnx
-from utils.errors import UserError
-from utils.export.metadata import DETECTIONS, PIXELS, Metadata, metadata_of
-from utils.export.onnx import require_below_limit, write_onnx
-from utils.yaml_files import parse_yaml
 
 
 def arrays_of(numbers: int) -> dict[str, np.ndarray]:

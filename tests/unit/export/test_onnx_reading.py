@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from duet.utils.errors import UserError
+from duet.utils.export.onnx import OnnxRuntime, read_onnx
 from onnx import TensorProto, helper
 
 from tests.onnx_files import (
@@ -20,8 +22,6 @@ from tests.onnx_files import (
     make_file,
     write_detector,
 )
-from utils.errors import UserError
-from utils.export.onnx import OnnxRuntime, read_onnx
 
 IMAGES = (1, 3, SIDE, SIDE)
 

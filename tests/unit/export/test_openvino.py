@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import openvino
 import pytest
+from duet.utils.errors import UserError
+from duet.utils.export.metadata import Metadata
+from duet.utils.export.opening import open_runtime
+from duet.utils.export.openvino import OpenVinoRuntime, write_openvino
+from duet.utils.yaml_files import parse_yaml
 
 from tests.unit.export.doubling import METADATA, ODD_NAME, random_images, rows_of, write_doubling
-from utils.errors import UserError
-from utils.export.metadata import Metadata
-from utils.export.opening import open_runtime
-from utils.export.openvino import OpenVinoRuntime, write_openvino
-from utils.yaml_files import parse_yaml
 
 
 def written(folder: Path, metadata: Metadata = METADATA, factor: float = 2) -> Path:

@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 import openvino
 import pytest
+from duet.utils.errors import UserError
+from duet.utils.export.coreml import write_coreml
+from duet.utils.export.litert import LiteRtRuntime, write_litert
+from duet.utils.export.metadata import metadata_as_json
+from duet.utils.export.ncnn import NcnnRuntime, write_ncnn
+from duet.utils.export.openvino import write_openvino
+from duet.utils.optional import run_program
+from duet.utils.project import PROJECT
 
 from tests.unit.export.doubling import METADATA, random_images, rows_of, write_doubling
-from utils.errors import UserError
-from utils.export.coreml import write_coreml
-from utils.export.litert import LiteRtRuntime, write_litert
-from utils.export.metadata import metadata_as_json
-from utils.export.ncnn import NcnnRuntime, write_ncnn
-from utils.export.openvino import write_openvino
-from utils.optional import run_program
-from utils.project import PROJECT
 
 PROGRAM = """#!{python}
 import json, sys
@@ -156,9 +156,9 @@ TWO = "sleep 300 & echo $! > child; wait"
 STARTER = """
 import sys
 from pathlib import Path
-from utils.optional import run_program
-from utils.processes.command import run_command
-from utils.processes.interrupt import ending_at_termination
+from duet.utils.optional import run_program
+from duet.utils.processes.command import run_command
+from duet.utils.processes.interrupt import ending_at_termination
 def main():
     with ending_at_termination():
         run_program(["/bin/sh", "-c", sys.argv[1]], Path(sys.argv[2]))

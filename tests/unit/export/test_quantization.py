@@ -11,13 +11,10 @@ import onnx
 import onnxruntime
 import openvino
 import pytest
-
-from tests.export.recorded_files import write_graphs
-from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
-from utils.errors import UserError
-from utils.export.formats import format_named
-from utils.export.metadata import Metadata
-from utils.export.quantization import (
+from duet.utils.errors import UserError
+from duet.utils.export.formats import format_named
+from duet.utils.export.metadata import Metadata
+from duet.utils.export.quantization import (
     BINS,
     ONNX_RUNTIME,
     OPENVINO,
@@ -26,6 +23,9 @@ from utils.export.quantization import (
     find_ranges,
     quantize,
 )
+
+from tests.export.recorded_files import write_graphs
+from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 
 SIDE = 64
 GRAPHS = {

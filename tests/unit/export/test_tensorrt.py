@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from duet.utils.errors import UserError
+from duet.utils.export.metadata import metadata_as_json
+from duet.utils.export.tensorrt import TensorRtRuntime, write_engine
 
 from tests.unit.export.doubling import METADATA, random_images, rows_of
-from utils.errors import UserError
-from utils.export.metadata import metadata_as_json
-from utils.export.tensorrt import TensorRtRuntime, write_engine
 
 
 class Cuda:

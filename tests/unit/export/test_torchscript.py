@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from duet.backend import device, nn, ops
+from duet.utils.errors import UserError
+from duet.utils.export.metadata import metadata_as_json
+from duet.utils.export.torchscript import TorchScriptRuntime
 
-from backend import device, nn, ops
 from tests.unit.export.doubling import METADATA, random_images, rows_of
-from utils.errors import UserError
-from utils.export.metadata import metadata_as_json
-from utils.export.torchscript import TorchScriptRuntime
 
 supported = pytest.mark.skipif(not device.supports("torchscript"), reason="PyTorch's alone")
 

@@ -10,14 +10,14 @@ import numpy as np
 import onnx
 import openvino
 import pytest
+from duet.utils.errors import UserError
+from duet.utils.export import opening
+from duet.utils.export.onnx import OnnxRuntime
+from duet.utils.export.opening import open_runtime
 from openvino import opset13 as ov
 
 from tests.onnx_files import NODE, ROW, SIDE, bare_rows, constant, make_file
 from tests.unit.export.doubling import METADATA
-from utils.errors import UserError
-from utils.export import opening
-from utils.export.onnx import OnnxRuntime
-from utils.export.opening import open_runtime
 
 LARGE = 2**40
 VALUE = onnx.helper.make_tensor_value_info

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from utils import array_cache
-from utils.array_cache import (
+from duet.utils import array_cache
+from duet.utils.array_cache import (
     RECENT_NS,
     cache_folder,
     find_keys,

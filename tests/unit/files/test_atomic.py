@@ -6,9 +6,8 @@ import resource
 import stat
 
 import pytest
-
-from utils import atomic_files as atomic
-from utils.atomic_files import (
+from duet.utils import atomic_files as atomic
+from duet.utils.atomic_files import (
     atomic_file,
     atomic_text_file,
     growing_file,

@@ -5,9 +5,8 @@ import math
 import time
 
 import pytest
-
-from utils import json_files as our_json
-from utils.json_files import (
+from duet.utils import json_files as our_json
+from duet.utils.json_files import (
     LARGEST_COUNT,
     MAX_DEPTH,
     Default,

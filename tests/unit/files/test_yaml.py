@@ -6,9 +6,8 @@ import time
 
 import pytest
 import yaml
-
-from utils.errors import UserError
-from utils.yaml_files import MAX_DEPTH, MAX_NODES, read_yaml, write_yaml, yaml_text
+from duet.utils.errors import UserError
+from duet.utils.yaml_files import MAX_DEPTH, MAX_NODES, read_yaml, write_yaml, yaml_text
 
 SECONDS = 10  # for the largest file that is accepted; it takes about 2 on an idle machine
 

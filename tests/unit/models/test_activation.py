@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 import yaml
-
-from backend import autograd, nn, ops
-from models.blocks.conv import find_activation
-from models.detector import Detector
-from models.graph import parse_model, read_model_yaml
-from utils.project import PROJECT
+from duet.backend import autograd, nn, ops
+from duet.models.blocks.conv import find_activation
+from duet.models.detector import Detector
+from duet.models.graph import parse_model, read_model_yaml
+from duet.utils.project import PROJECT
 
 POINTS = np.concatenate([np.linspace(-8, 8, 65) + 1e-3, [-60.0, 60.0]])
 FORMULAS = {

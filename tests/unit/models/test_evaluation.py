@@ -6,22 +6,22 @@ import threading
 import cv2
 import numpy as np
 import pytest
+from duet.backend import autograd, ops
+from duet.models.detector import Detector
+from duet.models.evaluation import evaluate as evaluation
+from duet.models.graph import read_model_yaml
+from duet.models.heads.base import LossTerms
+from duet.models.inputs import images_to_tensor
+from duet.utils.data.image.letterbox import fit_long_side, letterbox, letterbox_to_image
+from duet.utils.data.loading.loader import ValLoader
+from duet.utils.data.loading.reading import ground_truth
+from duet.utils.data.sources.samples import Sample
+from duet.utils.evaluation.coco.metric import DetectionEvaluator
+from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
 
-import backend
-from backend import autograd, ops
-from models.detector import Detector
-from models.evaluation import evaluate as evaluation
-from models.graph import read_model_yaml
-from models.heads.base import LossTerms
-from models.inputs import images_to_tensor
+from duet import backend
 from tests.dispatched import dispatched, total, waits
 from tests.small import write_small_model
-from utils.data.image.letterbox import fit_long_side, letterbox, letterbox_to_image
-from utils.data.loading.loader import ValLoader
-from utils.data.loading.reading import ground_truth
-from utils.data.sources.samples import Sample
-from utils.evaluation.coco.metric import DetectionEvaluator
-from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 
 ON_TORCH = pytest.mark.skipif(
     backend.use() != "torch", reason="OneFlow does not tell which operations it is asked for"
@@ -238,7 +238,7 @@ def test_a_batch_is_read_from_the_device_twice(model, monkeypatch, threshold):
 @pytest.mark.parametrize("threshold", [0.0, 1.0])
 def test_the_host_waits_for_nothing_but_what_it_reads(model, monkeypatch, threshold):
     raw = model(ops.tensor(np.zeros((2, 3, 64, 64), np.float32)))
-    torch_ops = importlib.import_module("backend.torch.ops")
+    torch_ops = importlib.import_module("duet.backend.torch.ops")
     monkeypatch.setattr(torch_ops, "reads_at_once", lambda x: False)  # as of a GPU
     monkeypatch.setattr(ops, "to_numpy", fail)
     monkeypatch.setattr(ops, "to_numpy_later", lambda x: x.detach().clone().numpy)

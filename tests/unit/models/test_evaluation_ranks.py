@@ -5,18 +5,18 @@ import threading
 import cv2
 import numpy as np
 import pytest
+from duet.backend import ops
+from duet.models.evaluation import evaluate as evaluation
+from duet.models.heads.anchor.head import AnchorHead
+from duet.models.heads.base import LossTerms
+from duet.models.heads.mask.head import MaskHead, MaskRows
+from duet.models.inference import predictors
+from duet.utils.data.loading.loader import ValLoader
+from duet.utils.data.sources.samples import Sample
+from duet.utils.processes.world import ALONE
+from duet.utils.ragged import Ragged
 
-from backend import ops
-from models.evaluation import evaluate as evaluation
-from models.heads.anchor.head import AnchorHead
-from models.heads.base import LossTerms
-from models.heads.mask.head import MaskHead, MaskRows
-from models.inference import predictors
 from tests.rank_threads import run_rank_threads
-from utils.data.loading.loader import ValLoader
-from utils.data.sources.samples import Sample
-from utils.processes.world import ALONE
-from utils.ragged import Ragged
 
 CLASS_NAMES = ("a", "b")
 SIZES = ((48, 80), (96, 64), (64, 64), (30, 96), (90, 70), (64, 60), (33, 44))  # (height, width)

@@ -8,15 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-
-from backend import nn, ops
-from models.blocks import registry
-from models.detector import Detector
-from models.graph import parse_model, plan_layers, read_model_yaml
-from models.heads.base import Head
-from utils.errors import UserError
-from utils.json_files import parse_json
-from utils.model_yamls import scale_depth, scale_width
+from duet.backend import nn, ops
+from duet.models.blocks import registry
+from duet.models.detector import Detector
+from duet.models.graph import parse_model, plan_layers, read_model_yaml
+from duet.models.heads.base import Head
+from duet.utils.errors import UserError
+from duet.utils.json_files import parse_json
+from duet.utils.model_yamls import scale_depth, scale_width
 
 
 @pytest.fixture

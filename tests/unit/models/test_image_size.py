@@ -1,10 +1,9 @@
 """Which --img a model takes, in training and in validation."""
 
 import pytest
-
-from models.detector import Detector, require_image_size
-from models.graph import parse_model, read_model_yaml
-from utils.errors import UserError
+from duet.models.detector import Detector, require_image_size
+from duet.models.graph import parse_model, read_model_yaml
+from duet.utils.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -40,7 +39,7 @@ def test_maps_that_cannot_fit_into_memory_are_refused(monkeypatch):
         (2 * largest, True, True),
         (10 * largest, True, False),
     ):
-        monkeypatch.setattr("utils.memory.free_memory", lambda free=free: free)
+        monkeypatch.setattr("duet.utils.memory.free_memory", lambda free=free: free)
         if not refused:
             model.require_memory((2, 3, 64, 96), trains)
             continue
@@ -58,7 +57,7 @@ def test_attention_that_cannot_fit_into_memory_is_refused(monkeypatch):
     model = Detector(parse_model(document))
     pairs = 4 * 2 * 4 * (24 * 32) ** 2  # bytes, of two images
     for free, refused in ((pairs, False), (pairs - 1, True)):
-        monkeypatch.setattr("utils.memory.free_memory", lambda free=free: free)
+        monkeypatch.setattr("duet.utils.memory.free_memory", lambda free=free: free)
         if refused:
             with pytest.raises(UserError, match="smaller --img"):
                 model.require_memory((2, 3, 48, 64), trains=False)

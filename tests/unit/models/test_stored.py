@@ -5,18 +5,17 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from duet.models.graph import parse_model
+from duet.models.stored import load_detector, stored_spec
+from duet.models.training.checkpointing import rebuild_model
+from duet.models.training.start import build_model
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.errors import UserError
+from duet.utils.weights.__main__ import main
+from duet.utils.weights.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
+from duet.utils.weights.load import load_weights
 
-import models.detector
-from models.graph import parse_model
-from models.stored import load_detector, stored_spec
-from models.training.checkpointing import rebuild_model
-from models.training.start import build_model
 from tests.foreign_files import SMALL_DOCUMENT, small_arrays
-from utils.cli.train_config import parse_train_flags
-from utils.errors import UserError
-from utils.weights.__main__ import main
-from utils.weights.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
-from utils.weights.load import load_weights
 
 DOCUMENT = {**SMALL_DOCUMENT, "nc": 2, "anchors": [[1, 2, 3, 4]]}
 ARRAYS = small_arrays()

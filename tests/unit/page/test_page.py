@@ -6,10 +6,10 @@ import re
 import cv2
 import numpy as np
 import pytest
+from duet.utils.data.crops import LONG_SIDE, Crop, around, crop_grid
+from duet.utils.html import bullets, html_page, paragraph, section, table, text
 
 from tests.browser.chromium import chromium
-from utils.data.crops import LONG_SIDE, Crop, around, crop_grid
-from utils.html import bullets, html_page, paragraph, section, table, text
 
 RED, BLUE = (200, 30, 30), (10, 20, 200)
 HOSTILE = "a\x1b[2J<script>alert(1)</script>\"' onload=x\u202eb\udce9"

@@ -6,23 +6,22 @@ import subprocess
 import sys
 
 import pytest
-
-from utils.errors import LoaderError, UserError
-from utils.processes.command import run_command
-from utils.processes.exit_status import (
+from duet.utils.errors import LoaderError, UserError
+from duet.utils.processes.command import run_command
+from duet.utils.processes.exit_status import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_SUSPENDED,
     STATUS_FILE,
 )
-from utils.processes.start import EXIT_USER_ERROR
-from utils.project import PROJECT
+from duet.utils.processes.start import EXIT_USER_ERROR
+from duet.utils.project import PROJECT
 
 BUG = "a.jpg: ValueError: 3\nin a loader worker:\nTraceback (most recent call last):\n  there"
-LINE = "from utils.text import say\ndef main():\n    for _ in range(9999): say('line')"
+LINE = "from duet.utils.text import say\ndef main():\n    for _ in range(9999): say('line')"
 LAST_WORDS = (
-    "from utils.errors import UserError\n"
-    "from utils.processes.suspend import Suspended\n"
+    "from duet.utils.errors import UserError\n"
+    "from duet.utils.processes.suspend import Suspended\n"
     "def main():\n    print('shorter than the buffer')\n    {}"
 )
 OTHER_PIPE = "def main():\n    raise BrokenPipeError(32, 'Broken pipe', 'camera')"
@@ -94,7 +93,7 @@ def ended_unread(program, folder, errors=subprocess.PIPE, several=False, **varia
     """
     reader, writer = os.pipe()
     os.close(reader)
-    begin = "from utils.processes.command import run_command"
+    begin = "from duet.utils.processes.command import run_command"
     run = f"{begin}\n{program}\nrun_command(main, {several})"
     environment = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": "", **variables}
     try:
@@ -148,7 +147,7 @@ def test_a_command_whose_output_is_closed_ends_as_any_other(tmp_path, closed, se
         for descriptor in closed:
             os.close(descriptor)
 
-    begin = "from utils.processes.command import run_command"
+    begin = "from duet.utils.processes.command import run_command"
     done = subprocess.run(
         [sys.executable, "-c", f"{begin}\n{program}\nrun_command(main, {several})"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(PROJECT), **ranks},

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
-
-from backend.cores import cores_of_rank
-from utils.processes import cores as cores_module
-from utils.processes.cores import loader_workers
+from duet.backend.cores import cores_of_rank
+from duet.utils.processes import cores as cores_module
+from duet.utils.processes.cores import loader_workers
 
 RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 

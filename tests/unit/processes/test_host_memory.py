@@ -8,7 +8,7 @@ import pytest
 FAULTS = """
 import platform, resource, sys
 import numpy as np
-from utils.processes import host_memory
+from duet.utils.processes import host_memory
 if sys.argv[1] != "plain":
     assert getattr(host_memory, sys.argv[1])() == (platform.libc_ver()[0] == "glibc")
 for turn in range(4):

@@ -7,15 +7,15 @@ import signal
 import sys
 
 import pytest
+from duet.backend.devices import own_device
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.cli.val_config import parse_val_flags
+from duet.utils.errors import UserError
+from duet.utils.processes import launch
+from duet.utils.processes.ranks import joined
+from duet.utils.processes.suspend import StopRequests
 
-import backend
-from backend.devices import own_device
-from utils.cli.train_config import parse_train_flags
-from utils.cli.val_config import parse_val_flags
-from utils.errors import UserError
-from utils.processes import launch
-from utils.processes.ranks import joined
-from utils.processes.suspend import StopRequests
+from duet import backend
 
 LAUNCHERS = {
     "torch": {"TORCHELASTIC_RUN_ID": "1"},

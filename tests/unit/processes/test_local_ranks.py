@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+from duet.utils.processes.local_ranks import job_code, run_ranks
 
-import backend
-from utils.processes.local_ranks import job_code, run_ranks
+from duet import backend
 
 SECONDS = 60  # a limit against hanging
 
@@ -23,13 +23,13 @@ import os, sys, time
 from pathlib import Path
 Path(sys.argv[1] + os.environ["RANK"]).write_text(str(os.getpid()))
 time.sleep(1)
-from utils.processes.command import run_command
+from duet.utils.processes.command import run_command
 """
 WAITING = RANK + "run_command(lambda: time.sleep(60), several=True)"
 LISTENING = (
     RANK
     + """
-from utils.processes.suspend import Suspended, listening
+from duet.utils.processes.suspend import Suspended, listening
 def main():
     with listening("", None) as stop:
         while not (cause := stop.cause()):
@@ -40,9 +40,9 @@ run_command(main, several=True)
 )
 COMMAND = """
 import os, signal, sys
-from utils.processes.command import run_command
-from utils.processes.local_ranks import run_ranks
-from utils.processes.suspend import listening
+from duet.utils.processes.command import run_command
+from duet.utils.processes.local_ranks import run_ranks
+from duet.utils.processes.suspend import listening
 def main():
     with listening("", None) as stop:
         for number in sys.argv[3:]:

@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from duet.models.training import doctor
+from duet.utils.errors import UserError
+from duet.utils.processes import cores
+from duet.utils.processes.numa import bind_numa
 
 import train
 import val
-from models.training import doctor
-from utils.errors import UserError
-from utils.processes import cores
-from utils.processes.numa import bind_numa
 
 FOUR_NODES = {0: "0-1", 1: "2-3", 2: "4-5", 3: "6-7"}
 RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
@@ -151,7 +151,7 @@ def test_nothing_is_bound_on_one_node(tmp_path, cpulists):
 BIND = """
 import os, sys, threading
 from pathlib import Path
-from utils.processes.numa import bind_numa
+from duet.utils.processes.numa import bind_numa
 stop = threading.Event()
 earlier = threading.Thread(target=stop.wait, daemon=True)  # as NumPy has some
 earlier.start()
@@ -189,5 +189,5 @@ def test_a_command_binds_before_it_reads_and_only_where_it_is_asked_to(
 
 
 def test_without_its_file_nothing_is_bound(monkeypatch):
-    monkeypatch.setattr(cores, "WINGS", ("utils.processes.absent",))
+    monkeypatch.setattr(cores, "WINGS", ("duet.utils.processes.absent",))
     assert cores.bind_numa("cpu").startswith("--bind-numa binds nothing: ")

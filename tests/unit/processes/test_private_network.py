@@ -10,9 +10,8 @@ import sys
 from collections.abc import Callable
 
 import pytest
-
-from backend.launchers import LAUNCHERS
-from utils.processes import local_ranks, private_network
+from duet.backend.launchers import LAUNCHERS
+from duet.utils.processes import local_ranks, private_network
 
 PR_SET_DUMPABLE = 4  # linux/prctl.h
 NOBODY = 65534
@@ -83,8 +82,8 @@ def test_who_is_not_root_stays_the_same_user():
 
 PARENT = """
 import os, signal, subprocess, sys
-from utils.processes.private_network import enter, private_network
-from utils.processes.process_family import ask_for_signal_when_parent_ends
+from duet.utils.processes.private_network import enter, private_network
+from duet.utils.processes.process_family import ask_for_signal_when_parent_ends
 def prepare():
     enter(namespaces)
     ask_for_signal_when_parent_ends(signal.SIGKILL)

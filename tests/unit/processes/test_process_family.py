@@ -9,15 +9,14 @@ import sys
 import time
 
 import pytest
-
-from utils.processes.process_family import ending_in_any_call
-from utils.processes.suspend import listening
+from duet.utils.processes.process_family import ending_in_any_call
+from duet.utils.processes.suspend import listening
 
 # A process that waits in a call in which no thread of Python runs, as `import oneflow` does.
 STUCK = """
 import ctypes, sys
-from utils.processes.process_family import ending_in_any_call
-from utils.processes.suspend import listening
+from duet.utils.processes.process_family import ending_in_any_call
+from duet.utils.processes.suspend import listening
 with listening("", None), ending_in_any_call(float(sys.argv[1])):
     print("waits", flush=True)
     mutex, library = ctypes.create_string_buffer(64), ctypes.PyDLL(None)
@@ -63,7 +62,7 @@ def test_after_the_block_a_signal_asks_again_and_no_time_is_counted() -> None:
 
 ABORTING = """
 import ctypes, os, sys, threading, time
-from utils.processes import process_family
+from duet.utils.processes import process_family
 process_family.ABORT_SECONDS = float(sys.argv[1])
 process_family.delay_abort()
 threading.Thread(target=ctypes.CDLL(None).abort).start()

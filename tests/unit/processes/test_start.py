@@ -7,12 +7,11 @@ import subprocess
 import sys
 
 import pytest
-
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
 PROGRAM = """
 import os, subprocess, sys
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 start_command()
 with open("written", "w") as file:
     assert file.fileno() > 2

@@ -6,11 +6,10 @@ import subprocess
 import sys
 
 import pytest
-
-from utils.processes import suspend
-from utils.processes.command import run_command
-from utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended, listening
-from utils.project import PROJECT
+from duet.utils.processes import suspend
+from duet.utils.processes.command import run_command
+from duet.utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended, listening
+from duet.utils.project import PROJECT
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
@@ -56,8 +55,8 @@ def test_control_c_asks_for_a_stop_where_the_state_can_be_saved_and_raises_elsew
 
 TWICE = """
 import contextlib, os, signal, sys
-from utils.processes.command import run_command
-from utils.processes.suspend import listening
+from duet.utils.processes.command import run_command
+from duet.utils.processes.suspend import listening
 
 def main():
     with listening("", None) as stop:

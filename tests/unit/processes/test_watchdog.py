@@ -8,12 +8,12 @@ import subprocess
 import sys
 import time
 
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
 # The steps come every tenth of a second.
 PROGRAM = """
 import sys, time
-from utils.processes import watchdog
+from duet.utils.processes import watchdog
 def stand_still():
     time.sleep(60)
 def work():

@@ -3,18 +3,18 @@
 import csv
 import itertools
 
+import duet.models.graph  # noqa: F401  registers all heads
 import pytest
+from duet.models.blocks.registry import find_block
+from duet.utils.evaluation.masks import MaskResult
+from duet.utils.report.console import COLUMNS, ROWS_A_HEADING, EpochTable, metrics_table
+from duet.utils.report.results import Results
+from duet.utils.report.stage_timer import UNREAD_STAGES, StageTimer
+from duet.utils.tasks.table import TASKS
 
-import backend
-import models.graph  # noqa: F401  registers all heads
-from models.blocks.registry import find_block
+from duet import backend
 from tests.coco_reference import detections, evaluate, ground_truth
 from tests.small import RESULT_COLUMNS
-from utils.evaluation.masks import MaskResult
-from utils.report.console import COLUMNS, ROWS_A_HEADING, EpochTable, metrics_table
-from utils.report.results import Results
-from utils.report.stage_timer import UNREAD_STAGES, StageTimer
-from utils.tasks.table import TASKS
 
 SMALL, LARGE = [10, 10, 30, 30], [50, 50, 250, 280]
 IMAGES = {1: (detections([SMALL, LARGE], [0.9, 0.8], [0, 0]),

@@ -14,20 +14,20 @@ import sys
 import cv2
 import numpy as np
 import pytest
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.utils.cli.hyperparameters import read_hyperparameters
+from duet.utils.cli.train_config import read_train_flags
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.image_files import list_images
+from duet.utils.data.sources.splits import load_split
+from duet.utils.errors import LoaderError
+from duet.utils.processes.command import run_command
+from duet.utils.weights import __main__ as weights
+from duet.utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
+from duet.utils.yaml_files import write_yaml
 
-from models.detector import Detector
-from models.graph import read_model_yaml
 from tests.small import TINY
-from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.train_config import read_train_flags
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.image_files import list_images
-from utils.data.sources.splits import load_split
-from utils.errors import LoaderError
-from utils.processes.command import run_command
-from utils.weights import __main__ as weights
-from utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
-from utils.yaml_files import write_yaml
 
 # What a file name may hold on Linux: escape codes, ends of lines, marks that turn the direction of
 # writing, bytes that are no UTF-8. A class name or a header may hold a surrogate in its place.

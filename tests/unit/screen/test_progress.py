@@ -5,9 +5,8 @@ import logging
 import sys
 
 import pytest
-
-from utils import progress
-from utils.progress import LineHandler, Progress
+from duet.utils import progress
+from duet.utils.progress import LineHandler, Progress
 
 
 class Terminal(io.StringIO):

@@ -6,9 +6,8 @@ import os
 import sys
 
 import pytest
-
-from utils import progress
-from utils.text import as_message, csv_cell, printable, say
+from duet.utils import progress
+from duet.utils.text import as_message, csv_cell, printable, say
 
 # Codes that clear the screen, name colours and ring; ends of lines; marks that turn the direction
 # of writing; a byte that is no UTF-8; half a character.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
-
-from utils.detect.pipeline.report import SCREENS, Window, require_window
-from utils.errors import UserError
+from duet.utils.detect.pipeline.report import SCREENS, Window, require_window
+from duet.utils.errors import UserError
 
 
 def test_the_headless_opencv_is_refused_with_what_to_do(monkeypatch):

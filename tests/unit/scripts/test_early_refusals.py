@@ -8,14 +8,13 @@ import subprocess
 import sys
 
 import pytest
-
-from utils.project import PROJECT
+from duet.utils.project import PROJECT
 
 # Runs one command after the other; prints how each ended and its errors. Both frameworks are there
 # but fail as soon as one is imported.
 ONE_AFTER_THE_OTHER = """
 import contextlib, importlib, io, json, sys
-from utils.processes.command import run_command
+from duet.utils.processes.command import run_command
 ends = []
 for script, *flags in json.loads(sys.argv[1]):
     sys.argv, errors = [script, *flags], io.StringIO()

@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from duet.utils.processes import start
+from duet.utils.project import PROJECT
 
 from tests.structure.source_files import PYTHON_FILES
-from utils.processes import start
-from utils.project import PROJECT
 
-COMMANDS = ["train.py", "val.py", "compare.py", "-m models.training.doctor", "-m utils.weights",
-    "-m utils.data.records", "-m tests.parity", "-m benchmarks"]  # fmt: skip
+COMMANDS = ["train.py", "val.py", "compare.py", "-m duet doctor", "-m duet weights",
+    "-m duet records", "-m tests.parity", "-m benchmarks"]  # fmt: skip
 # They run before anything is installed, are started by a command that was, or become a command.
 WITHOUT_GATE = ("utils/setup/", "tests/", "benchmarks/", "segment/", "classify/", "benchmarks.py")
 GATED = ("tests/parity/__main__.py", "benchmarks/__main__.py")
@@ -62,7 +62,7 @@ def test_every_command_looks_at_its_python_before_any_package(path):
     first = [ast.unparse(node) for node in statements if not isinstance(node, ast.Expr)][:3]
     assert first == [
         "from __future__ import annotations",
-        "from utils.processes.start import start_command",
+        "from duet.utils.processes.start import start_command",
         "if __name__ == '__main__':\n    start_command()",
     ]
 

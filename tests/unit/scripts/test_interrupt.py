@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from duet.utils.processes.interrupt import EXIT_INTERRUPTED, EXIT_TERMINATED
+from duet.utils.project import PROJECT
 
-import backend
+from duet import backend
 from tests.structure.source_files import PYTHON_FILES
-from utils.processes.interrupt import EXIT_INTERRUPTED, EXIT_TERMINATED
-from utils.project import PROJECT
 
 LEFT_OUT = {
     Path("backend/contract/__main__.py"),  # its package imports much before it
@@ -56,13 +56,15 @@ def test_control_c_while_a_script_imports_ends_it_with_one_line(script, tmp_path
 
 
 CHOICE = """
-import backend
-from utils.processes.command import run_command
+from duet import backend
+from duet.utils.processes.command import run_command
 run_command(backend.use)
 """
 
 
-@pytest.mark.parametrize("arguments", [["-c", CHOICE], ["-m", "backend.contract", backend.use()]])
+@pytest.mark.parametrize(
+    "arguments", [["-c", CHOICE], ["-m", "duet.backend.contract", backend.use()]]
+)
 def test_control_c_waits_for_the_import_of_a_framework(arguments, tmp_path):
     text = INTERRUPTION + "print('whole', flush=True)"
     done = run(arguments, tmp_path, backend.use(), text)
@@ -78,7 +80,7 @@ def test_a_second_control_c_does_not_wait_for_it(tmp_path):
 
 TERMINATED = """
 import os, signal, sys
-from utils.processes.interrupt import ending_at_termination, ending_later
+from duet.utils.processes.interrupt import ending_at_termination, ending_later
 with ending_at_termination():
     with ending_later():
         os.kill(os.getpid(), getattr(signal, sys.argv[1]))

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from duet.utils.project import PROJECT
 
 import val
 from tests.small import write_small_dataset
 from tests.tiny_weights import write_tiny_weights
-from utils.project import PROJECT
 
 TRAINING = "backend 'onnx' is for inference only; choose one that trains: torch, oneflow"
 ONE_PROCESS = "2 processes need a backend that trains, and 'onnx' does not"

@@ -6,12 +6,11 @@ import logging
 import shlex
 
 import pytest
-
-from models.graph import read_model_yaml
-from models.training.start import build_model
-from utils.cli.train_config import parse_train_flags
-from utils.data.sources.dataset import load_dataset
-from utils.processes.launch import wanted_processes
+from duet.models.graph import read_model_yaml
+from duet.models.training.start import build_model
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.processes.launch import wanted_processes
 
 LINES = (
     "--data data/coco.yaml --weights ' ' --cfg models/yolov5n.yaml --batch 64",

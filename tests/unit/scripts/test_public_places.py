@@ -6,9 +6,8 @@ import subprocess
 import sys
 
 import pytest
-
-from utils.processes.start import PACKAGES
-from utils.project import PROJECT
+from duet.utils.processes.start import PACKAGES
+from duet.utils.project import PROJECT
 
 MODULES = {"opencv-python-headless": "cv2", "pillow": "PIL", "pyyaml": "yaml"}
 

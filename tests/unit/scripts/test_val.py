@@ -10,23 +10,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from duet.backend import nn
+from duet.models.detector import Detector
+from duet.models.evaluation import validation
+from duet.models.graph import read_model_yaml
+from duet.models.inference.image_detector import ImageDetector
+from duet.utils.data.loading.reading import ground_truth
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.errors import UserError
+from duet.utils.processes import watchdog
+from duet.utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 import val
-from backend import nn
-from models.detector import Detector
-from models.evaluation import validation
-from models.graph import read_model_yaml
-from models.inference.image_detector import ImageDetector
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from tests.small import write_small_dataset, write_small_model
-from utils.data.loading.reading import ground_truth
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.errors import UserError
-from utils.processes import watchdog
-from utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
 
 
 @pytest.fixture(scope="module")

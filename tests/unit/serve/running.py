@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import cv2
+from duet.utils.processes.process_family import descendants
+from duet.utils.project import PROJECT
 
 from tests.tiny_weights import noise
-from utils.processes.process_family import descendants
-from utils.project import PROJECT
 
 SECONDS = 60.0  # for what takes a few
 DETECT = "/v1/detect"
@@ -129,7 +129,7 @@ def reply_of(answer: http.client.HTTPResponse) -> Reply:
 def start(*flags: object, **environ: str) -> subprocess.Popen:
     """Start a server on a free port."""
     return subprocess.Popen(
-        [sys.executable, "-m", "utils.serve", "--port", "0", *map(str, flags)],
+        [sys.executable, "-m", "duet.utils.serve", "--port", "0", *map(str, flags)],
         cwd=PROJECT,
         env={**os.environ, "PYTHONUNBUFFERED": "1", **environ},
         stdin=subprocess.DEVNULL,

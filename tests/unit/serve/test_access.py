@@ -3,11 +3,11 @@
 import os
 
 import pytest
+from duet.utils.errors import UserError
+from duet.utils.serve.requests import read_tokens
 
 from tests.unit.serve.conftest import TOKENS
 from tests.unit.serve.running import DETECT, image_file
-from utils.errors import UserError
-from utils.serve.requests import read_tokens
 
 
 @pytest.mark.parametrize(

@@ -177,6 +177,4 @@ def test_without_starlette_the_command_that_installs_it_is_printed(tmp_path):
     process = start("--weights", "W", PYTHONPATH=str(tmp_path))
     output, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 2
-    assert output.startswith(
-        "error: python -m utils.serve needs starlette: pip install starlette=="
-    )
+    assert output.startswith("error: python -m duet serve needs starlette: pip install starlette==")

@@ -7,9 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from duet.utils.project import PROJECT
 
 from tests.browser import install, npm
-from utils.project import PROJECT
 
 CI = Path(PROJECT, ".ci", "run")
 

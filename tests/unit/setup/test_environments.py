@@ -8,10 +8,9 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-
-from utils.errors import UserError
-from utils.project import PROJECT
-from utils.setup.environments import prepare_all
+from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
+from duet.utils.setup.environments import prepare_all
 
 # Plays python, pip and the Python inside the new environment, which is a copy of itself.
 FAKE_PYTHON = """#!/bin/sh
@@ -207,7 +206,7 @@ def test_a_kept_environment_serves_every_checkout_with_its_lock(checkout, tmp_pa
     ],
 )
 def test_a_mistake_is_one_message_and_exit_code_2(arguments, environ, message):
-    command = [sys.executable, "-m", "utils.setup.environments", *arguments]
+    command = [sys.executable, "-m", "duet.utils.setup.environments", *arguments]
     done = subprocess.run(
         command, cwd=PROJECT, env=environ, capture_output=True, text=True, check=False
     )

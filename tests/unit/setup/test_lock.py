@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
-from utils.errors import UserError
+from duet.utils.errors import UserError
 
 pytest.importorskip("tomllib", reason="maintainers write locks with Python 3.11 or newer")
-from utils.setup import lock  # noqa: E402
+from duet.utils.setup import lock  # noqa: E402
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ import os
 
 import numpy as np
 import pytest
+from duet.utils.errors import UserError
+from duet.utils.state.files import StateFiles
+from duet.utils.weights.checkpoint import Checkpoint, load_checkpoint
 
 from tests.unit.weights.test_checkpoint import HEADER
-from utils.errors import UserError
-from utils.state.files import StateFiles
-from utils.weights.checkpoint import Checkpoint, load_checkpoint
 
 
 def state(number):

@@ -14,16 +14,15 @@ import time
 from pathlib import Path
 
 import pytest
-
-from utils.errors import UserError
-from utils.project import PROJECT
-from utils.run_folder import LOCK_FILE, RunLock, create_run_folder, working_folder
+from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
+from duet.utils.run_folder import LOCK_FILE, RunLock, create_run_folder, working_folder
 
 # Holds the lock of a folder, and starts processes that outlive it.
 HOLDER = """
 import os, subprocess, sys, time
 from pathlib import Path
-from utils.run_folder import RunLock
+from duet.utils.run_folder import RunLock
 
 with RunLock() as lock:
     lock.take(Path(sys.argv[1]))
@@ -96,8 +95,8 @@ def test_what_is_no_regular_file_is_no_lock(tmp_path, make):
 STARTER = """
 import sys, time
 from pathlib import Path
-from utils.errors import UserError
-from utils.run_folder import RunLock, create_run_folder
+from duet.utils.errors import UserError
+from duet.utils.run_folder import RunLock, create_run_folder
 
 moment, project, exist_ok = float(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "True"
 time.sleep(max(0, moment - time.time()))
@@ -139,7 +138,7 @@ def test_a_folder_that_cannot_be_made_names_flags_place_and_next_step(tmp_path):
 
 WORKER = """
 import time
-from utils.run_folder import working_folder
+from duet.utils.run_folder import working_folder
 
 with working_folder("duet-export-") as folder:
     (folder / "graph.onnx").write_bytes(b"x")

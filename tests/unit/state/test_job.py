@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from duet.utils.data.sources.samples import Sample
+from duet.utils.errors import UserError
+from duet.utils.polygons import Polygons
+from duet.utils.state.job import TrainData, describe_samples, require_equal_data
 
 from tests.unit.weights.test_checkpoint import HEADER
-from utils.data.sources.samples import Sample
-from utils.errors import UserError
-from utils.polygons import Polygons
-from utils.state.job import TrainData, describe_samples, require_equal_data
 
 BOXES = np.array([[0.5, 0.5, 0.25, 0.25]], np.float32)
 OUTLINE = Polygons(np.array([[0.4, 0.4], [0.6, 0.4], [0.5, 0.6]], np.float32), np.array([0, 3]))

@@ -6,24 +6,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from tests.small import RESULT_COLUMNS
-from tests.unit.weights.test_checkpoint import HEADER
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.run_config import as_document
-from utils.cli.train_config import TrainConfig, read_train_flags, run_settings
-from utils.errors import UserError
-from utils.processes.world import ALONE
-from utils.report.stage_timer import StageTimer
-from utils.state.files import StateFiles
-from utils.state.resume import (
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.run_config import as_document
+from duet.utils.cli.train_config import TrainConfig, read_train_flags, run_settings
+from duet.utils.errors import UserError
+from duet.utils.processes.world import ALONE
+from duet.utils.report.stage_timer import StageTimer
+from duet.utils.state.files import StateFiles
+from duet.utils.state.resume import (
     find_resume_point,
     require_same_point,
     resumed_config,
 )
-from utils.state.run import clean_up
-from utils.weights.checkpoint import Checkpoint
-from utils.yaml_files import write_yaml
+from duet.utils.state.run import clean_up
+from duet.utils.weights.checkpoint import Checkpoint
+from duet.utils.yaml_files import write_yaml
+
+from tests.small import RESULT_COLUMNS
+from tests.unit.weights.test_checkpoint import HEADER
 
 BEGUN = ["--cfg", "x.yaml", "--epochs", "3", "--freeze", "2", "--batch", "8", "--keep", "5"]
 

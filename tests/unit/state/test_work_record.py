@@ -4,9 +4,8 @@ import json
 
 import numpy as np
 import pytest
-
-from utils.data.loading.batch import Batch, Targets
-from utils.state.work_record import WorkRecord
+from duet.utils.data.loading.batch import Batch, Targets
+from duet.utils.state.work_record import WorkRecord
 
 
 def make_batch(seed):

@@ -1,12 +1,11 @@
 """A model of one task becomes one of another: the layers that both have stay as they are."""
 
 import pytest
-
-from models.graph import parse_model, plan_layers
-from utils.errors import UserError
-from utils.model_yamls import read_model
-from utils.tasks.find import adopted
-from utils.tasks.table import CLASSIFICATION, DETECTION, SEGMENTATION
+from duet.models.graph import parse_model, plan_layers
+from duet.utils.errors import UserError
+from duet.utils.model_yamls import read_model
+from duet.utils.tasks.find import adopted
+from duet.utils.tasks.table import CLASSIFICATION, DETECTION, SEGMENTATION
 
 
 def document(name):

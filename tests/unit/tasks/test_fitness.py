@@ -1,15 +1,14 @@
 """What a task weighs its figures by is what its head calls fitness."""
 
+import duet.models.graph  # noqa: F401  registers all heads
 import numpy as np
 import pytest
-
-import models.graph  # noqa: F401  registers all heads
-from models.blocks.registry import find_block
-from models.export.exported_heads import FORMS
-from utils.data.masks.runs import runs_of_mask
-from utils.detections import Classification, Detections, GroundTruth, Segmentations
-from utils.ragged import Ragged
-from utils.tasks.table import TASKS
+from duet.models.blocks.registry import find_block
+from duet.models.export.exported_heads import FORMS
+from duet.utils.data.masks.runs import runs_of_mask
+from duet.utils.detections import Classification, Detections, GroundTruth, Segmentations
+from duet.utils.ragged import Ragged
+from duet.utils.tasks.table import TASKS
 
 SQUARE = np.zeros((20, 20), bool)
 SQUARE[2:12, 2:12] = True

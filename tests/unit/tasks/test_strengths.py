@@ -4,16 +4,16 @@ import dataclasses
 
 import numpy as np
 import pytest
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.data.image.decoding import SourceImage
+from duet.utils.data.loading.items import items_of
+from duet.utils.data.randomness import sample_generator
+from duet.utils.polygons import Polygons, starts_of
+from duet.utils.strengths import STRENGTHS, AugmentConfig
+from duet.utils.tasks.find import without_effect
+from duet.utils.tasks.table import TASKS
 
 from tests.tiny_weights import noise
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.image.decoding import SourceImage
-from utils.data.loading.items import items_of
-from utils.data.randomness import sample_generator
-from utils.polygons import Polygons, starts_of
-from utils.strengths import STRENGTHS, AugmentConfig
-from utils.tasks.find import without_effect
-from utils.tasks.table import TASKS
 
 SIZE, SAMPLES = 64, 6
 BOX = np.array([[4.0, 8.0, 20.0, 30.0]])

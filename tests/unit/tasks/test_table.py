@@ -1,32 +1,32 @@
 """Which task flags and weights mean, and flags that mean nothing to a task."""
 
 import pytest
-
-from models.evaluation.val_files import VAL_FILES
-from models.export.exported_heads import FORMS
-from models.training.start import CLASS_ROWS
-from tests.shared_files import shared_path
-from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
-from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.train_config import TASK_NAMES, parse_train_flags
-from utils.data.image.view import VIEWS
-from utils.data.loading.items import ITEMS
-from utils.data.sources.needed_labels import CHECKS
-from utils.detect.results.of_task import RESULTS
-from utils.errors import UserError
-from utils.model_yamls import read_model
-from utils.report.task_reports import REPORTS
-from utils.tasks import find
-from utils.tasks.find import check_flags, find_task, without_effect
-from utils.tasks.table import (
+from duet.models.evaluation.val_files import VAL_FILES
+from duet.models.export.exported_heads import FORMS
+from duet.models.training.start import CLASS_ROWS
+from duet.utils.cli.hyperparameters import read_hyperparameters
+from duet.utils.cli.train_config import TASK_NAMES, parse_train_flags
+from duet.utils.data.image.view import VIEWS
+from duet.utils.data.loading.items import ITEMS
+from duet.utils.data.sources.needed_labels import CHECKS
+from duet.utils.detect.results.of_task import RESULTS
+from duet.utils.errors import UserError
+from duet.utils.model_yamls import read_model
+from duet.utils.report.task_reports import REPORTS
+from duet.utils.tasks import find
+from duet.utils.tasks.find import check_flags, find_task, without_effect
+from duet.utils.tasks.table import (
     CLASSIFICATION,
     CLASSIFIER_HYPERPARAMETERS,
     DETECTION,
     SEGMENTATION,
     TASKS,
 )
-from utils.weights import checkpoint
-from utils.weights.load import stored_model
+from duet.utils.weights import checkpoint
+from duet.utils.weights.load import stored_model
+
+from tests.shared_files import shared_path
+from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
 
 
 def test_tasks_are_those_of_the_flag():

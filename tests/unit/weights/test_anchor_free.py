@@ -8,20 +8,20 @@ from functools import cache
 
 import numpy as np
 import pytest
+from duet.backend import autograd, ops
+from duet.models.stored import load_detector
+from duet.utils.detections import SuppressionSettings
+from duet.utils.errors import UserError
+from duet.utils.evaluation.nms import best_rows
+from duet.utils.model_yamls import shipped_model
+from duet.utils.weights.__main__ import describe
+from duet.utils.weights.anchor_free import anchor_free_document
+from duet.utils.weights.load import load_weights
+from duet.utils.weights.pickle_reader import Record
+from duet.utils.yaml_files import read_yaml
 
-from backend import autograd, ops
-from models.stored import load_detector
 from tests.foreign_files import dump, module, write_zip
 from tests.shared_files import shared_path
-from utils.detections import SuppressionSettings
-from utils.errors import UserError
-from utils.evaluation.nms import best_rows
-from utils.model_yamls import shipped_model
-from utils.weights.__main__ import describe
-from utils.weights.anchor_free import anchor_free_document
-from utils.weights.load import load_weights
-from utils.weights.pickle_reader import Record
-from utils.yaml_files import read_yaml
 
 FOLDER = "golden/anchor_free/checkpoints"
 FILES = ("yolov5u_train_epoch1", "yolov5u_stripped", "yolov8_train_epoch1", "yolov8_stripped")

@@ -6,10 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from duet.utils.errors import UserError
+from duet.utils.weights.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
 from safetensors.numpy import save_file
-
-from utils.errors import UserError
-from utils.weights.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
 
 HEADER = Header(
     model={"nc": 2, "anchors": [[10, 13]]},
@@ -58,7 +57,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, check
     def fail(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("utils.weights.checkpoint.os.fsync", fail)
+    monkeypatch.setattr("duet.utils.weights.checkpoint.os.fsync", fail)
     newer = dataclasses.replace(checkpoint, header=dataclasses.replace(HEADER, epoch=4))
     with pytest.raises(OSError, match="No space left"):
         save_checkpoint(path, newer)

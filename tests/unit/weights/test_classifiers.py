@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from duet.utils.errors import UserError
+from duet.utils.weights.load import load_weights
+from duet.utils.weights.yolov5 import unfold
 
 from tests.foreign_files import module
 from tests.unit.weights.foreign_classifier import Classifier
-from utils.errors import UserError
-from utils.weights.load import load_weights
-from utils.weights.yolov5 import unfold
 
 
 def test_a_classifier_is_described_by_its_layers(tmp_path):

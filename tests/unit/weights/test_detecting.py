@@ -2,19 +2,19 @@
 
 import numpy as np
 import pytest
+from duet.backend import cores
+from duet.models.detection.pipeline import num_lanes
+from duet.utils.detect.media.finding import are_several
+from duet.utils.errors import UserError
+from duet.utils.export import opening
+from duet.utils.export.formats import FORMATS
+from duet.utils.weights import detecting
+from duet.utils.weights.checkpoint import Checkpoint
+from duet.utils.weights.detecting import ExportedWeights, load_all_to_detect, load_to_detect
+from duet.utils.weights.load import EXPORTED, load_weights
 
-from backend import cores
-from models.detection.pipeline import num_lanes
 from tests.onnx_files import ROW, SIDE, write_detector
 from tests.tiny_weights import write_tiny_weights
-from utils.detect.media.finding import are_several
-from utils.errors import UserError
-from utils.export import opening
-from utils.export.formats import FORMATS
-from utils.weights import detecting
-from utils.weights.checkpoint import Checkpoint
-from utils.weights.detecting import ExportedWeights, load_all_to_detect, load_to_detect
-from utils.weights.load import EXPORTED, load_weights
 
 
 def test_an_exported_file_is_opened_by_its_name(tmp_path):

@@ -9,9 +9,13 @@ import zipfile
 
 import numpy as np
 import pytest
+from duet.backend import autograd, nn, ops
+from duet.models.stored import load_detector
+from duet.utils.errors import UserError
+from duet.utils.weights.__main__ import main
+from duet.utils.weights.checkpoint import load_checkpoint
+from duet.utils.weights.load import load_weights
 
-from backend import autograd, nn, ops
-from models.stored import load_detector
 from tests.foreign_files import (
     SMALL_DOCUMENT,
     Call,
@@ -25,10 +29,6 @@ from tests.foreign_files import (
     write_zip,
 )
 from tests.shared_files import shared_path
-from utils.errors import UserError
-from utils.weights.__main__ import main
-from utils.weights.checkpoint import load_checkpoint
-from utils.weights.load import load_weights
 
 
 def write_small(path, legacy=False, seed=0, **changes):

@@ -8,13 +8,17 @@ import warnings
 
 import numpy as np
 import pytest
+from duet.backend import autograd, nn, ops
+from duet.models.detector import Detector
+from duet.models.graph import parse_model, read_model_yaml
+from duet.models.stored import detector_of_weights, load_detector
+from duet.models.training.start import transfer_weights
+from duet.utils.errors import UserError
+from duet.utils.weights.__main__ import describe, main
+from duet.utils.weights.load import load_weights
+from duet.utils.weights.yolov5 import unfold
 
-import backend
-from backend import autograd, nn, ops
-from models.detector import Detector
-from models.graph import parse_model, read_model_yaml
-from models.stored import detector_of_weights, load_detector
-from models.training.start import transfer_weights
+from duet import backend
 from tests.foreign_files import (
     SMALL_DOCUMENT,
     Call,
@@ -29,10 +33,6 @@ from tests.foreign_files import (
 )
 from tests.shared_files import shared_path
 from tests.unit.weights.foreign_modules import YoloModules
-from utils.errors import UserError
-from utils.weights.__main__ import describe, main
-from utils.weights.load import load_weights
-from utils.weights.yolov5 import unfold
 
 DATA_PARALLEL = "torch.nn.parallel.data_parallel.DataParallel"
 

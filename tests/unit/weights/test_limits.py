@@ -10,13 +10,13 @@ import time
 import tracemalloc
 
 import pytest
+from duet.models.stored import spec_of_weights
+from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
+from duet.utils.weights.__main__ import describe
+from duet.utils.weights.load import load_weights
 
-from models.stored import spec_of_weights
 from tests.unit.weights.hostile_files import CONTAINERS, FILES, PICKLES
-from utils.errors import UserError
-from utils.project import PROJECT
-from utils.weights.__main__ import describe
-from utils.weights.load import load_weights
 
 SMALL, GROWTH = 20_000, 6
 BYTES_PER_BYTE = 130  # measured 87 at worst: a memo entry for each byte
@@ -100,8 +100,8 @@ def test_all_of_them_fit_into_an_address_space_of_one_gigabyte(tmp_path):
     code = (
         "import resource, sys; from pathlib import Path\n"
         "from tests.unit.weights.hostile_files import FILES\n"
-        "from utils.errors import UserError\n"
-        "from utils.weights.load import load_weights\n"
+        "from duet.utils.errors import UserError\n"
+        "from duet.utils.weights.load import load_weights\n"
         f"for index, (name, write) in enumerate(FILES.items()):\n"
         f"    write(Path({str(tmp_path)!r}) / str(index), {SMALL * GROWTH})\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))\n"
@@ -120,7 +120,7 @@ def test_all_of_them_fit_into_an_address_space_of_one_gigabyte(tmp_path):
 def test_what_needs_more_memory_than_there_is_is_said(tmp_path, monkeypatch):
     path = tmp_path / "weights.pt"
     path.write_bytes(b"\x80\x02N.")
-    monkeypatch.setattr("utils.weights.load.open_foreign", _exhausted)
+    monkeypatch.setattr("duet.utils.weights.load.open_foreign", _exhausted)
     with pytest.raises(UserError, match=r"weights.pt: it does not fit into memory"):
         load_weights(path)
 

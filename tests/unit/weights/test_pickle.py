@@ -4,11 +4,11 @@ import re
 import sys
 
 import pytest
+from duet.utils.errors import UserError
+from duet.utils.weights.accepted_names import ONEFLOW_NAMES, TORCH_NAMES
+from duet.utils.weights.pickle_reader import MAX_OPCODES, Name, Record, read_pickle
 
 from tests.foreign_files import Call, Global, Raw, dump, emit
-from utils.errors import UserError
-from utils.weights.accepted_names import ONEFLOW_NAMES, TORCH_NAMES
-from utils.weights.pickle_reader import MAX_OPCODES, Name, Record, read_pickle
 
 ACCEPTED = re.compile(r"collections\.OrderedDict|builtins\.set|torch\.Size|models\.yolo\.Model")
 
@@ -184,7 +184,7 @@ def test_a_truncated_pickle_is_refused(keep):
 
 
 def test_too_many_opcodes_end(monkeypatch):
-    monkeypatch.setattr("utils.weights.pickle_reader.MAX_OPCODES", 1000)
+    monkeypatch.setattr("duet.utils.weights.pickle_reader.MAX_OPCODES", 1000)
     with pytest.raises(UserError, match="over 1,000 opcodes"):
         read(b"\x80\x02" + b"N" * 1001 + b".")
     assert MAX_OPCODES == 2_000_000

@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from duet.backend import autograd, nn, ops
+from duet.models.detector import Detector
+from duet.models.graph import parse_model
+from duet.models.stored import detector_of_weights
+from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
+from duet.utils.weights.load import load_weights
 
-from backend import autograd, nn, ops
-from models.detector import Detector
-from models.graph import parse_model
-from models.stored import detector_of_weights
 from tests.foreign_files import TorchFile, module
 from tests.shared_files import shared_path
-from utils.errors import UserError
-from utils.project import PROJECT
-from utils.weights.load import load_weights
 
 NN = "torch.nn.modules"
 TYPES = {

@@ -8,20 +8,20 @@ import dataclasses
 
 import numpy as np
 import pytest
+from duet.backend import autograd, nn, ops
+from duet.models.detector import Detector
+from duet.models.graph import parse_model, read_model_yaml
+from duet.models.heads.classify.head import ClassifyHead
+from duet.models.stored import detector_of_weights
+from duet.utils.errors import UserError
+from duet.utils.weights.__main__ import main
+from duet.utils.weights.load import load_weights
+from duet.utils.weights.public_heads import IMAGE_MEAN, IMAGE_STD
 
-from backend import autograd, nn, ops
-from models.detector import Detector
-from models.graph import parse_model, read_model_yaml
-from models.heads.classify.head import ClassifyHead
-from models.stored import detector_of_weights
 from tests.foreign_files import TorchFile
 from tests.golden_models import draw, drawn_input, drawn_model, info, stored
 from tests.shared_files import shared_path
 from tests.unit.weights.test_public_layers import decoded, written
-from utils.errors import UserError
-from utils.weights.__main__ import main
-from utils.weights.load import load_weights
-from utils.weights.public_heads import IMAGE_MEAN, IMAGE_STD
 
 NETWORK_TOLERANCE = 2e-5
 

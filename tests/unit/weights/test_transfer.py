@@ -5,16 +5,16 @@ import logging
 
 import numpy as np
 import pytest
+from duet.backend import autograd, nn, ops
+from duet.models.blocks.conv import Conv, Focus
+from duet.models.blocks.pooling import SPP, SPPF
+from duet.models.training.start import build_model
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.errors import UserError
+from duet.utils.weights.load import load_weights
+from duet.utils.weights.transfer import ClassRows, match_classes, remap_rows, transfer_arrays
 
-from backend import autograd, nn, ops
-from models.blocks.conv import Conv, Focus
-from models.blocks.pooling import SPP, SPPF
-from models.training.start import build_model
 from tests.shared_files import shared_path
-from utils.cli.train_config import parse_train_flags
-from utils.errors import UserError
-from utils.weights.load import load_weights
-from utils.weights.transfer import ClassRows, match_classes, remap_rows, transfer_arrays
 
 BOXES = ClassRows("m.", before=5)
 BCCD = ("RBC", "WBC", "Platelets")

@@ -8,14 +8,14 @@ import zipfile
 import numpy as np
 import pytest
 import yaml
+from duet.backend import nn
+from duet.models.detector import Detector
+from duet.models.graph import parse_model
+from duet.models.stored import load_detector
+from duet.utils.weights.load import load_weights
 
-import backend
-from backend import nn
-from models.detector import Detector
-from models.graph import parse_model
-from models.stored import load_detector
+from duet import backend
 from tests.unit.weights.foreign_modules import YoloModules
-from utils.weights.load import load_weights
 
 CLASS_NAMES = ["cat", "dog", "Kuh ü"]
 # The backbone of v5: Focus, SPP, then C3 without shortcut.

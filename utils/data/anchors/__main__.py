@@ -1,25 +1,25 @@
-"""`python -m utils.data.anchors`: print anchors for a dataset, as a model YAML has them."""
+"""`python -m duet anchors`: print anchors for a dataset, as a model YAML has them."""
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import argparse
 
-from utils.cli.flags import from_one, new_parser, whole_from
-from utils.cli.hyperparameters import MAX_ANCHORS, read_hyperparameters
-from utils.cli.recipe_config import RecipeConfig, require_seed
-from utils.cli.run_config import require_part
-from utils.data.anchors.fit import fit_anchors, label_sizes, measure_fit
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.errors import UserError
-from utils.image_limits import MAX_PIXELS
-from utils.processes.command import run_command
-from utils.text import count, say
+from duet.utils.cli.flags import from_one, new_parser, whole_from
+from duet.utils.cli.hyperparameters import MAX_ANCHORS, read_hyperparameters
+from duet.utils.cli.recipe_config import RecipeConfig, require_seed
+from duet.utils.cli.run_config import require_part
+from duet.utils.data.anchors.fit import fit_anchors, label_sizes, measure_fit
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.errors import UserError
+from duet.utils.image_limits import MAX_PIXELS
+from duet.utils.processes.command import run_command
+from duet.utils.text import count, say
 
 LEVELS = 5  # of any model
 
@@ -43,7 +43,7 @@ def main() -> None:
 
 def parse_flags() -> argparse.Namespace:
     """Parse the command line; exit with code 2, or raise UserError, for a wrong value."""
-    parser = new_parser("python -m utils.data.anchors", "Anchors that fit a dataset's labels.")
+    parser = new_parser("python -m duet anchors", "Anchors that fit a dataset's labels.")
     parser.add_argument("--data", required=True, metavar="D", help="dataset YAML")
     parser.add_argument("--img", type=from_one, default=640, metavar="PX", help="long side")
     parser.add_argument("--max-pixels", type=from_one, default=MAX_PIXELS, metavar="N",

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-from utils.data.randomness import anchor_generator, nearly_normal
-from utils.data.sources.samples import Sample, table_of
+from duet.utils.data.randomness import anchor_generator, nearly_normal
+from duet.utils.data.sources.samples import Sample, table_of
 
 TINY = 1e-9  # pixels; anchors that were never fitted are 0 wide
 MAX_SIZES = 10_000  # drawn from more: what anchors are fitted to, so that the time is bounded

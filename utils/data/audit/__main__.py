@@ -1,23 +1,24 @@
-"""`python -m utils.data.audit`: what a trained model says about the labels of a dataset.
+"""`python -m duet audit`: what a trained model says about the labels of a dataset.
 
-python -m utils.data.audit --data mydata.yaml --weights best.safetensors --task train
+python -m duet audit --data mydata.yaml --weights best.safetensors --task train
 """
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
-import backend
-from backend.devices import check_device
-from backend.select import choose
-from models.evaluation.audit.audit_config import parse_audit_flags
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.processes.command import run_command
-from utils.weights.load import load_weights
+from duet.backend.devices import check_device
+from duet.backend.select import choose
+from duet.models.evaluation.audit.audit_config import parse_audit_flags
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.processes.command import run_command
+from duet.utils.weights.load import load_weights
+
+from duet import backend
 
 
 def main() -> None:
@@ -27,7 +28,7 @@ def main() -> None:
     samples = load_split(dataset, config.task, max_pixels=config.max_pixels)
     weights = [load_weights(path) for path in config.weights]
     backend.use(config.backend)
-    from models.evaluation.audit.audit import run_audit
+    from duet.models.evaluation.audit.audit import run_audit
 
     run_audit(config, dataset, samples, weights)
 

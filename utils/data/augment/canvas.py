@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-from utils.data.augment.geometry import (
+from duet.utils.data.augment.geometry import (
     OUTLINE_MARGIN,
     Warp,
     boxes_within,
@@ -18,9 +17,9 @@ from utils.data.augment.geometry import (
     warp_polygons,
     worth_keeping,
 )
-from utils.data.image.decoding import Objects, SourceImage
-from utils.data.image.letterbox import fit_long_side
-from utils.polygons import Polygons, join_polygons
+from duet.utils.data.image.decoding import Objects, SourceImage
+from duet.utils.data.image.letterbox import fit_long_side
+from duet.utils.polygons import Polygons, join_polygons
 
 NUM_TILES = 4
 NUM_TILES_OF_NINE = 9

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-
-from utils.data.augment.sample import NUM_CUTOUT_DRAWS, Finish, finish
-from utils.data.image.decoding import LabelledImage, SourceImage
-from utils.data.image.letterbox import FILL, Region, centre_region, crop
-from utils.strengths import AugmentConfig
+from duet.utils.data.augment.sample import NUM_CUTOUT_DRAWS, Finish, finish
+from duet.utils.data.image.decoding import LabelledImage, SourceImage
+from duet.utils.data.image.letterbox import FILL, Region, centre_region, crop
+from duet.utils.strengths import AugmentConfig
 
 MIN_AREA = 0.08  # part of an image that a crop shows at least
 MAX_ASPECT = 4 / 3  # of a crop's width to its height, and the other way round

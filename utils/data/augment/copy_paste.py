@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-
-from utils.boxes import covered_parts
-from utils.data.image.decoding import Objects
-from utils.polygons import Polygons
+from duet.utils.boxes import covered_parts
+from duet.utils.data.image.decoding import Objects
+from duet.utils.polygons import Polygons
 
 MAX_COVERED = 0.3  # of another object's box; all choices stored of the public recipe fit it
 _SUBPIXEL_BITS = 4  # of corners that OpenCV fills between

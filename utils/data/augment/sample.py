@@ -8,9 +8,8 @@ from functools import cache
 
 import cv2
 import numpy as np
-
-from utils.boxes import covered_parts
-from utils.data.augment.canvas import (
+from duet.utils.boxes import covered_parts
+from duet.utils.data.augment.canvas import (
     NUM_TILES,
     NUM_TILES_OF_NINE,
     Canvas,
@@ -20,7 +19,7 @@ from utils.data.augment.canvas import (
     single_canvas,
     warp_objects,
 )
-from utils.data.augment.copy_paste import (
+from duet.utils.data.augment.copy_paste import (
     CopyPaste,
     choose_copies,
     choose_objects,
@@ -28,11 +27,11 @@ from utils.data.augment.copy_paste import (
     mirror,
     paste,
 )
-from utils.data.augment.geometry import Warp, multiply, warp_polygons
-from utils.data.augment.tiles import draw_tiles
-from utils.data.augment.transforms import transform
-from utils.data.image.decoding import LabelledImage, Objects, SourceImage, join_objects
-from utils.strengths import AugmentConfig
+from duet.utils.data.augment.geometry import Warp, multiply, warp_polygons
+from duet.utils.data.augment.tiles import draw_tiles
+from duet.utils.data.augment.transforms import transform
+from duet.utils.data.image.decoding import LabelledImage, Objects, SourceImage, join_objects
+from duet.utils.strengths import AugmentConfig
 
 # The public recipe's ratio is drawn from Beta(32, 32): the 32nd smallest of 63 uniform draws.
 RATIO_DRAWS, RATIO_RANK = 63, 31

@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-
-from utils.data.augment.canvas import Canvas, Tile
-from utils.data.augment.geometry import determinant, invert, multiply, warp_corners
-from utils.data.image.decoding import SourceImage
-from utils.data.image.letterbox import FILL
+from duet.utils.data.augment.canvas import Canvas, Tile
+from duet.utils.data.augment.geometry import determinant, invert, multiply, warp_corners
+from duet.utils.data.image.decoding import SourceImage
+from duet.utils.data.image.letterbox import FILL
 
 _MARGIN = 2  # pixels around the part of an image that is seen: bilinear weights reach one
 _PHASES, _STEP = 32, 1 / 32

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
-
-from utils.data.augment.geometry import (
+from duet.utils.data.augment.geometry import (
     MIN_AREA_RATIO,
     MIN_SIDE,
     OUTLINE_MARGIN,
@@ -23,11 +22,11 @@ from utils.data.augment.geometry import (
     warp_polygons,
     worth_keeping,
 )
-from utils.data.image.decoding import LabelledImage, Objects
-from utils.errors import UserError, brief
-from utils.optional import import_optional
-from utils.polygons import Polygons, starts_of, without_outlines
-from utils.transform_list import FLAG, parse_transforms
+from duet.utils.data.image.decoding import LabelledImage, Objects
+from duet.utils.errors import UserError, brief
+from duet.utils.optional import import_optional
+from duet.utils.polygons import Polygons, starts_of, without_outlines
+from duet.utils.transform_list import FLAG, parse_transforms
 
 TRIALS = 4  # seeds, before training
 

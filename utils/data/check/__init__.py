@@ -1,1 +1,1 @@
-"""What is wrong with a dataset, before a training finds out: `python -m utils.data.check`."""
+"""What is wrong with a dataset, before a training finds out: `python -m duet check`."""

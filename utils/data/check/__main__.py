@@ -1,8 +1,8 @@
-"""`python -m utils.data.check`: what is wrong with a dataset, as a summary and as a page."""
+"""`python -m duet check`: what is wrong with a dataset, as a summary and as a page."""
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
@@ -13,20 +13,20 @@ import logging
 import sys
 from pathlib import Path
 
-from utils.atomic_files import atomic_text_file
-from utils.cli.flags import from_one, new_parser
-from utils.cli.run_config import require_part
-from utils.data.check.checking import check_dataset
-from utils.data.check.corrected_copy import refuse_place, write_corrected
-from utils.data.check.report import check_page, summary_lines, write_findings
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
-from utils.errors import DatasetError, UserError
-from utils.image_limits import MAX_PIXELS
-from utils.processes.command import run_command
-from utils.processes.exit_status import EXIT_FAILED
-from utils.run_folder import create_run_folder
-from utils.text import say
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.cli.flags import from_one, new_parser
+from duet.utils.cli.run_config import require_part
+from duet.utils.data.check.checking import check_dataset
+from duet.utils.data.check.corrected_copy import refuse_place, write_corrected
+from duet.utils.data.check.report import check_page, summary_lines, write_findings
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
+from duet.utils.errors import DatasetError, UserError
+from duet.utils.image_limits import MAX_PIXELS
+from duet.utils.processes.command import run_command
+from duet.utils.processes.exit_status import EXIT_FAILED
+from duet.utils.run_folder import create_run_folder
+from duet.utils.text import say
 
 FOLDER = Path("runs/check")
 
@@ -64,7 +64,7 @@ def main() -> None:
 def parse_flags() -> argparse.Namespace:
     """Parse the command line; exit with code 2, or raise UserError, for a wrong value."""
     parser = new_parser(
-        "python -m utils.data.check",
+        "python -m duet check",
         "What is wrong with a dataset: a summary, and a page with crops. Exit code 0: nothing is "
         "to be corrected; 1: something is; 2: a wrong call.",
     )

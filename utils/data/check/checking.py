@@ -9,18 +9,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.data.check.inspection import KINDS, CheckedImage, Finding, count_objects, inspect
-from utils.data.image.fingerprint import duplicates, near_duplicates
-from utils.data.sources.class_folders import ClassImage, similar_names
-from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
-from utils.data.sources.drawn_split import group_copies
-from utils.data.sources.image_source import ImageFile, ImageSource, image_of
-from utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
-from utils.data.sources.splits import images_of
-from utils.errors import brief
-from utils.image_limits import IMAGE_SUFFIXES, MAX_PIXELS
-from utils.progress import Progress
-from utils.text import count
+from duet.utils.data.check.inspection import KINDS, CheckedImage, Finding, count_objects, inspect
+from duet.utils.data.image.fingerprint import duplicates, near_duplicates
+from duet.utils.data.sources.class_folders import ClassImage, similar_names
+from duet.utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
+from duet.utils.data.sources.drawn_split import group_copies
+from duet.utils.data.sources.image_source import ImageFile, ImageSource, image_of
+from duet.utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
+from duet.utils.data.sources.splits import images_of
+from duet.utils.errors import brief
+from duet.utils.image_limits import IMAGE_SUFFIXES, MAX_PIXELS
+from duet.utils.progress import Progress
+from duet.utils.text import count
 
 COLUMNS = 5  # of a line of labels, at least
 MOST_THREADS = 8  # each has an image of up to 150 MB

@@ -17,18 +17,17 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-
-from utils.atomic_files import new_folder, refuse_existing
-from utils.boxes import xyxy_to_cxcywh
-from utils.data.check.checking import Check
-from utils.data.check.inspection import KINDS, CheckedImage, Row, is_unlabelled, read_rows
-from utils.data.sources.class_folders import ClassFolders
-from utils.data.sources.dataset_yaml import DatasetSpec, dataset_yaml_text
-from utils.data.sources.formats.format import AnnotatedFolder
-from utils.data.sources.label_file import label_path
-from utils.errors import DatasetError
-from utils.image_limits import IMAGE_SUFFIXES
-from utils.text import count, printable
+from duet.utils.atomic_files import new_folder, refuse_existing
+from duet.utils.boxes import xyxy_to_cxcywh
+from duet.utils.data.check.checking import Check
+from duet.utils.data.check.inspection import KINDS, CheckedImage, Row, is_unlabelled, read_rows
+from duet.utils.data.sources.class_folders import ClassFolders
+from duet.utils.data.sources.dataset_yaml import DatasetSpec, dataset_yaml_text
+from duet.utils.data.sources.formats.format import AnnotatedFolder
+from duet.utils.data.sources.label_file import label_path
+from duet.utils.errors import DatasetError
+from duet.utils.image_limits import IMAGE_SUFFIXES
+from duet.utils.text import count, printable
 
 BROKEN = ("missing_image", "unreadable_image", "truncated_image", "image_size")
 DROPPED = ("zero_area", "repeated_object", "unknown_class")
@@ -66,7 +65,7 @@ def write_corrected(check: Check, folder: Path) -> list[str]:
     """
     if any(image.source.place is not None for image in check.images):
         raise DatasetError(
-            "--fix: the images are packed; unpack them first: python -m utils.data.records unpack"
+            "--fix: the images are packed; unpack them first: python -m duet records unpack"
         )
     name, dataset = f"{check.dataset.name}.yaml", check.dataset
     with new_folder(folder, "--fix") as new:

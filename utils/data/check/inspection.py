@@ -14,27 +14,26 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-
-from utils.boxes import xyxy_to_cxcywh
-from utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes, read_as
-from utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerprint, fingerprint_of
-from utils.data.image.header import BrokenImageError, check_size, read_header
-from utils.data.image.orientation import UPRIGHT
-from utils.data.loading.reading import read_image_bytes
-from utils.data.sources.annotated_images import OVERSHOOT, AnnotatedImage
-from utils.data.sources.class_folders import ClassImage
-from utils.data.sources.drawn_split import MOST_DECODED
-from utils.data.sources.image_source import ImageSource
-from utils.data.sources.label_file import (
+from duet.utils.boxes import xyxy_to_cxcywh
+from duet.utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes, read_as
+from duet.utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerprint, fingerprint_of
+from duet.utils.data.image.header import BrokenImageError, check_size, read_header
+from duet.utils.data.image.orientation import UPRIGHT
+from duet.utils.data.loading.reading import read_image_bytes
+from duet.utils.data.sources.annotated_images import OVERSHOOT, AnnotatedImage
+from duet.utils.data.sources.class_folders import ClassImage
+from duet.utils.data.sources.drawn_split import MOST_DECODED
+from duet.utils.data.sources.image_source import ImageSource
+from duet.utils.data.sources.label_file import (
     COORDINATE_TOLERANCE,
     BrokenLabelError,
     box_of_polygon,
     lines_of,
 )
-from utils.errors import DatasetError, brief
-from utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS
-from utils.regular_files import open_regular
-from utils.text import count
+from duet.utils.errors import DatasetError, brief
+from duet.utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS
+from duet.utils.regular_files import open_regular
+from duet.utils.text import count
 
 
 class Kind(NamedTuple):

@@ -1,8 +1,8 @@
-"""`python -m utils.data.fetch`: fetch what a list names, and what is still missing of it."""
+"""`python -m duet fetch`: fetch what a list names, and what is still missing of it."""
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
@@ -11,14 +11,14 @@ import fcntl
 import os
 from pathlib import Path
 
-from utils.atomic_files import atomic_text_file
-from utils.cli.flags import new_parser
-from utils.data.fetch.download import Item, download, find_list, hash_of, unpack
-from utils.errors import UserError
-from utils.fetch_lists import list_names
-from utils.processes.command import run_command
-from utils.regular_files import read_text
-from utils.text import count, say
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.cli.flags import new_parser
+from duet.utils.data.fetch.download import Item, download, find_list, hash_of, unpack
+from duet.utils.errors import UserError
+from duet.utils.fetch_lists import list_names
+from duet.utils.processes.command import run_command
+from duet.utils.regular_files import read_text
+from duet.utils.text import count, say
 
 OUT = "DIR/"  # the folder of --out in what a list says is next
 PART = ".part"  # of a file that has not come to its end
@@ -26,7 +26,7 @@ UNPACKED = ".unpacked"  # in the place of an archive: the hash of what was unpac
 
 
 def main() -> None:
-    parser = new_parser("python -m utils.data.fetch", "Fetch the files of a list.")
+    parser = new_parser("python -m duet fetch", "Fetch the files of a list.")
     add = parser.add_argument
     names = list_names()
     named = f"YAML file, or a name in data/fetch: {', '.join(names)}; without it: what there is"

@@ -25,12 +25,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, NamedTuple
 
-from utils.errors import UserError, brief
-from utils.fetch_lists import FOLDER, list_names
-from utils.progress import Progress
-from utils.regular_files import open_regular
-from utils.text import printable
-from utils.yaml_files import read_yaml
+from duet.utils.errors import UserError, brief
+from duet.utils.fetch_lists import FOLDER, list_names
+from duet.utils.progress import Progress
+from duet.utils.regular_files import open_regular
+from duet.utils.text import printable
+from duet.utils.yaml_files import read_yaml
 
 MAX_BYTES = 1 << 40  # of one file
 _PART = r"[^\\/.\x00-\x1f\x7f][^\\/\x00-\x1f\x7f]{0,199}"  # of a path

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-
-from utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
-from utils.data.sources.formats.coco_masks import outline_of_runs, read_runs
-from utils.data.sources.formats.format import (
+from duet.utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
+from duet.utils.data.sources.formats.coco_masks import outline_of_runs, read_runs
+from duet.utils.data.sources.formats.format import (
     UNKNOWN,
     AnnotatedFolder,
     FileNotes,
@@ -25,10 +24,10 @@ from utils.data.sources.formats.format import (
     read_numbers,
     read_points,
 )
-from utils.data.sources.formats.names import FileNames, find_files, listed_in, split_of
-from utils.errors import brief
-from utils.regular_files import open_regular
-from utils.xml_files import Element, stream_xml
+from duet.utils.data.sources.formats.names import FileNames, find_files, listed_in, split_of
+from duet.utils.errors import brief
+from duet.utils.regular_files import open_regular
+from duet.utils.xml_files import Element, stream_xml
 
 NAME = "CVAT for images 1.1"
 UNDIVIDED = "default"  # the subset of tasks that are in none

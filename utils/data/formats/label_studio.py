@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
-
-from utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
-from utils.data.sources.formats.format import (
+from duet.utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
+from duet.utils.data.sources.formats.format import (
     LARGEST,
     NORMALISED,
     AnnotatedFolder,
@@ -28,11 +27,11 @@ from utils.data.sources.formats.format import (
     read_numbers,
     read_points,
 )
-from utils.data.sources.formats.names import FileNames, find_files, listed_in
-from utils.errors import brief
-from utils.image_limits import IMAGE_SUFFIXES
-from utils.json_files import read_json
-from utils.text import count
+from duet.utils.data.sources.formats.names import FileNames, find_files, listed_in
+from duet.utils.errors import brief
+from duet.utils.image_limits import IMAGE_SUFFIXES
+from duet.utils.json_files import read_json
+from duet.utils.text import count
 
 NAME = "Label Studio JSON"
 MAX_BYTES = 1 << 29

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from utils.data.formats.outlines import box_outline
-from utils.data.image.decoding import OtherSizeError, decode_bytes
-from utils.data.image.header import BrokenImageError, read_header
-from utils.data.sources.formats.coco_masks import MaskRuns, outline_of_runs
-from utils.data.sources.formats.file_per_image import FilePerImage, Parsed
-from utils.data.sources.formats.format import (
+from duet.utils.data.formats.outlines import box_outline
+from duet.utils.data.image.decoding import OtherSizeError, decode_bytes
+from duet.utils.data.image.header import BrokenImageError, read_header
+from duet.utils.data.sources.formats.coco_masks import MaskRuns, outline_of_runs
+from duet.utils.data.sources.formats.file_per_image import FilePerImage, Parsed
+from duet.utils.data.sources.formats.format import (
     LARGEST,
     UNKNOWN,
     ImageLabels,
@@ -27,10 +26,10 @@ from utils.data.sources.formats.format import (
     read_head,
     read_points,
 )
-from utils.errors import brief
-from utils.json_files import read_json
-from utils.polygons import join_parts
-from utils.text import count
+from duet.utils.errors import brief
+from duet.utils.json_files import read_json
+from duet.utils.polygons import join_parts
+from duet.utils.text import count
 
 MAX_BYTES = 1 << 28  # a file may hold its whole image as text
 MAX_MASK_PIXELS = 1 << 27  # of all masks in a file: a small PNG can hold many

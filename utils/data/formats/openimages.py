@@ -15,8 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-
-from utils.data.sources.formats.format import (
+from duet.utils.data.sources.formats.format import (
     NORMALISED,
     AnnotatedFolder,
     FileNotes,
@@ -24,9 +23,9 @@ from utils.data.sources.formats.format import (
     ImageLabels,
     read_head,
 )
-from utils.data.sources.formats.names import FileNames, ambiguous, find_files, listed_in
-from utils.errors import DatasetError, brief
-from utils.regular_files import open_regular, read_text
+from duet.utils.data.sources.formats.names import FileNames, ambiguous, find_files, listed_in
+from duet.utils.errors import DatasetError, brief
+from duet.utils.regular_files import open_regular, read_text
 
 NAME = "OpenImages CSV"
 COLUMNS = ("ImageID", "LabelName", "XMin", "YMin", "XMax", "YMax")

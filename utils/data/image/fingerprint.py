@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-
-from utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes
-from utils.data.image.header import BrokenImageError, check_size, read_header
-from utils.image_limits import MAX_PIXELS
+from duet.utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes
+from duet.utils.data.image.header import BrokenImageError, check_size, read_header
+from duet.utils.image_limits import MAX_PIXELS
 
 UNKNOWN = 0  # no fingerprint: the file cannot be read, or the image shows too little
 CELLS = 32  # a side: so many averages of the image the cosines are taken of

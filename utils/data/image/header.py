@@ -11,6 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from duet.utils.data.image.orientation import (
+    EXCHANGES_SIDES,
+    UPRIGHT,
+    known_orientation,
+    undone_by,
+)
+from duet.utils.errors import UserError
+from duet.utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
+from duet.utils.optional import import_optional
+from duet.utils.regular_files import open_regular
 from PIL import Image
 from PIL.AvifImagePlugin import AvifImageFile
 from PIL.BmpImagePlugin import BmpImageFile
@@ -20,17 +30,6 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import ImageFileDirectory_v2, TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
-
-from utils.data.image.orientation import (
-    EXCHANGES_SIDES,
-    UPRIGHT,
-    known_orientation,
-    undone_by,
-)
-from utils.errors import UserError
-from utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
-from utils.optional import import_optional
-from utils.regular_files import open_regular
 
 
 class _JpegHeader(JpegImageFile):

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-
-from utils.atomic_files import atomic_file
-from utils.errors import UserError
+from duet.utils.atomic_files import atomic_file
+from duet.utils.errors import UserError
 
 # By suffix, the longest side in pixels that a file of the kind can have.
 _ANY_SIDE = 1 << 31

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-
-from utils.boxes import clip_boxes
+from duet.utils.boxes import clip_boxes
 
 
 @dataclass(frozen=True)

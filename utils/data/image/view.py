@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-
-from utils.data.image.letterbox import (
+from duet.utils.data.image.letterbox import (
     Letterbox,
     Resizing,
     centre_region,

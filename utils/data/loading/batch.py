@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-from utils.data.image.letterbox import Letterbox
+from duet.utils.data.image.letterbox import Letterbox
 
 
 class TargetMasks(NamedTuple):

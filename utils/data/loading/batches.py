@@ -12,19 +12,25 @@ from typing import Any
 
 import cv2
 import numpy as np
-
-from utils.data.image.decoding import LabelledImage, SourceImage
-from utils.data.image.letterbox import Letterbox, reduced_size
-from utils.data.loading.batch import Batch, Targets, join_targets
-from utils.data.loading.image_cache import ImageCache
-from utils.data.loading.items import BOXES, BoxItems
-from utils.data.loading.order import SQUARE, BatchRecipe, Epoch, aspect_order, draws_of, rectangle
-from utils.data.loading.quads import QUAD, draw_enlarged, join_quads
-from utils.data.loading.reading import decode, objects_of
-from utils.data.randomness import sample_generator
-from utils.data.sources.samples import Sample, SampleTable
-from utils.errors import DatasetError, UserError
-from utils.strengths import AugmentConfig
+from duet.utils.data.image.decoding import LabelledImage, SourceImage
+from duet.utils.data.image.letterbox import Letterbox, reduced_size
+from duet.utils.data.loading.batch import Batch, Targets, join_targets
+from duet.utils.data.loading.image_cache import ImageCache
+from duet.utils.data.loading.items import BOXES, BoxItems
+from duet.utils.data.loading.order import (
+    SQUARE,
+    BatchRecipe,
+    Epoch,
+    aspect_order,
+    draws_of,
+    rectangle,
+)
+from duet.utils.data.loading.quads import QUAD, draw_enlarged, join_quads
+from duet.utils.data.loading.reading import decode, objects_of
+from duet.utils.data.randomness import sample_generator
+from duet.utils.data.sources.samples import Sample, SampleTable
+from duet.utils.errors import DatasetError, UserError
+from duet.utils.strengths import AugmentConfig
 
 # A rank's contiguous part of a sequence: that of the images of a batch, for its shard.
 Shard = Callable[[Any], Any]

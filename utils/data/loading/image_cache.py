@@ -13,11 +13,10 @@ from multiprocessing import reduction
 from typing import Any
 
 import numpy as np
-
-from utils.errors import DatasetError
-from utils.memory import free_memory
-from utils.processes.world import ALONE, World
-from utils.text import count
+from duet.utils.errors import DatasetError
+from duet.utils.memory import free_memory
+from duet.utils.processes.world import ALONE, World
+from duet.utils.text import count
 
 _ABSENT, _PRESENT = b"\0", b"\1"
 _PAGE = 4096

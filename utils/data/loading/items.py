@@ -7,24 +7,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-
-from utils.boxes import xyxy_to_cxcywh
-from utils.data.augment.class_sample import (
+from duet.utils.boxes import xyxy_to_cxcywh
+from duet.utils.data.augment.class_sample import (
     ClassAugmentation,
     augment_class,
     draw_class_augmentation,
     fill,
     shortest_side,
 )
-from utils.data.augment.sample import Augmentation, augment, draw_augmentation
-from utils.data.image.decoding import (
+from duet.utils.data.augment.sample import Augmentation, augment, draw_augmentation
+from duet.utils.data.image.decoding import (
     REDUCTIONS,
     LabelledImage,
     SourceImage,
     choose_reduction,
     letterbox_labelled,
 )
-from utils.data.image.letterbox import (
+from duet.utils.data.image.letterbox import (
     Letterbox,
     centre_region,
     crop,
@@ -32,15 +31,15 @@ from utils.data.image.letterbox import (
     fitting_long_side,
     resize,
 )
-from utils.data.loading.batch import TargetMasks, Targets
-from utils.data.loading.reading import ground_truth, objects_of
-from utils.data.masks.raster import index_map, separate
-from utils.data.masks.runs import areas, runs_of_polygons
-from utils.data.sources.samples import Sample
-from utils.detections import GroundTruth
-from utils.polygons import Polygons, starts_of, without_outlines
-from utils.ragged import Ragged
-from utils.strengths import AugmentConfig
+from duet.utils.data.loading.batch import TargetMasks, Targets
+from duet.utils.data.loading.reading import ground_truth, objects_of
+from duet.utils.data.masks.raster import index_map, separate
+from duet.utils.data.masks.runs import areas, runs_of_polygons
+from duet.utils.data.sources.samples import Sample
+from duet.utils.detections import GroundTruth
+from duet.utils.polygons import Polygons, starts_of, without_outlines
+from duet.utils.ragged import Ragged
+from duet.utils.strengths import AugmentConfig
 
 
 @dataclass(frozen=True)

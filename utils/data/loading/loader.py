@@ -7,18 +7,18 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from utils.data.loading.batch import Batch
-from utils.data.loading.batches import TrainBatches, TrainRecipe, ValBatches
-from utils.data.loading.image_cache import create_cache
-from utils.data.loading.items import BOXES, BoxItems
-from utils.data.loading.order import Epoch
-from utils.data.loading.quads import QUAD
-from utils.data.loading.workers import SLOTS_PER_WORKER, NewArray, WorkerPool, new_bytes
-from utils.data.sources.samples import Sample, table_of
-from utils.errors import UserError
-from utils.memory import require_memory
-from utils.processes.world import ALONE, World
-from utils.text import count
+from duet.utils.data.loading.batch import Batch
+from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, ValBatches
+from duet.utils.data.loading.image_cache import create_cache
+from duet.utils.data.loading.items import BOXES, BoxItems
+from duet.utils.data.loading.order import Epoch
+from duet.utils.data.loading.quads import QUAD
+from duet.utils.data.loading.workers import SLOTS_PER_WORKER, NewArray, WorkerPool, new_bytes
+from duet.utils.data.sources.samples import Sample, table_of
+from duet.utils.errors import UserError
+from duet.utils.memory import require_memory
+from duet.utils.processes.world import ALONE, World
+from duet.utils.text import count
 
 MOSAIC_WINDOW = "--mosaic-window"
 # Fractions of what is free at the start; both caches, the model and the workers must fit.

@@ -13,10 +13,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-
-from utils.data.image.letterbox import fit_long_side
-from utils.data.randomness import epoch_order, order_generator
-from utils.data.sources.samples import SampleTable
+from duet.utils.data.image.letterbox import fit_long_side
+from duet.utils.data.randomness import epoch_order, order_generator
+from duet.utils.data.sources.samples import SampleTable
 
 
 class Epoch(NamedTuple):

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import cv2
 import numpy as np
-
-from utils.data.loading.batch import TargetMasks, Targets
-from utils.data.randomness import quad_generator
+from duet.utils.data.loading.batch import TargetMasks, Targets
+from duet.utils.data.randomness import quad_generator
 
 QUAD = 4  # images
 ENLARGED_PART = 0.5  # of the groups

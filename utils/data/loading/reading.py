@@ -9,16 +9,15 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-
-from utils.boxes import cxcywh_to_xyxy
-from utils.data.image.decoding import Objects, OtherSizeError, decode_bytes, read_as
-from utils.data.image.header import BrokenImageError
-from utils.data.sources.image_source import record_kinds
-from utils.data.sources.samples import RecordPlace, Sample
-from utils.detections import GroundTruth
-from utils.errors import DatasetError
-from utils.image_limits import MAX_IMAGE_BYTES
-from utils.regular_files import read_bytes
+from duet.utils.boxes import cxcywh_to_xyxy
+from duet.utils.data.image.decoding import Objects, OtherSizeError, decode_bytes, read_as
+from duet.utils.data.image.header import BrokenImageError
+from duet.utils.data.sources.image_source import record_kinds
+from duet.utils.data.sources.samples import RecordPlace, Sample
+from duet.utils.detections import GroundTruth
+from duet.utils.errors import DatasetError
+from duet.utils.image_limits import MAX_IMAGE_BYTES
+from duet.utils.regular_files import read_bytes
 
 
 def read_image_bytes(path: Path, place: RecordPlace | None) -> np.ndarray:

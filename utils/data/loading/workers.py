@@ -26,13 +26,12 @@ from typing import Any, NamedTuple, Protocol
 
 import cv2
 import numpy as np
-
-from utils.data.image.decoding import note_each
-from utils.data.loading.batch import Batch
-from utils.data.loading.image_cache import NamelessFile
-from utils.data.loading.order import Epoch
-from utils.errors import DatasetError, LoaderError
-from utils.processes.host_memory import keep_freed_images
+from duet.utils.data.image.decoding import note_each
+from duet.utils.data.loading.batch import Batch
+from duet.utils.data.loading.image_cache import NamelessFile
+from duet.utils.data.loading.order import Epoch
+from duet.utils.errors import DatasetError, LoaderError
+from duet.utils.processes.host_memory import keep_freed_images
 
 SLOTS_PER_WORKER = 2  # batches that a worker may be ahead
 _NOTE_BYTES = 4096  # the longest path of the system, with its end

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 
 import cv2
 import numpy as np
-
-from utils.data.image.letterbox import Letterbox
-from utils.data.masks.runs import Window, runs_of_windows
-from utils.ragged import Ragged
+from duet.utils.data.image.letterbox import Letterbox
+from duet.utils.data.masks.runs import Window, runs_of_windows
+from duet.utils.ragged import Ragged
 
 THRESHOLD = 0.5
 _BLOCK = 1 << 18  # pixels that are enlarged at a time: they stay in the processor's cache

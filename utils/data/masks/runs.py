@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-
-from utils.ragged import Ragged
+from duet.utils.ragged import Ragged
 
 _UPSAMPLING = 5  # COCO draws outlines so many times larger
 _BITS, _MORE, _OFFSET = 5, 0x20, 48  # of a character of the text form

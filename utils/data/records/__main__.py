@@ -1,8 +1,8 @@
-"""`python -m utils.data.records`: pack a dataset into record files, look into them, unpack it."""
+"""`python -m duet records`: pack a dataset into record files, look into them, unpack it."""
 
 from __future__ import annotations
 
-from utils.processes.start import start_command
+from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
@@ -12,23 +12,23 @@ import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from utils.atomic_files import new_folder, refuse_existing
-from utils.cli.flags import from_one, new_parser
-from utils.data.records.layout import MAX_RECORD_BYTES, SUFFIX, read_record, read_table
-from utils.data.records.packing import pack_samples
-from utils.data.records.record_images import RecordImage, read_index
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, dataset_yaml_text
-from utils.data.sources.image_source import ImageSource
-from utils.data.sources.label_file import label_path
-from utils.data.sources.labels import scan_samples
-from utils.data.sources.splits import images_of
-from utils.errors import DatasetError
-from utils.image_limits import MAX_PIXELS
-from utils.processes.command import run_command
-from utils.progress import Progress
-from utils.regular_files import read_bytes
-from utils.text import count, printable, say
+from duet.utils.atomic_files import new_folder, refuse_existing
+from duet.utils.cli.flags import from_one, new_parser
+from duet.utils.data.records.layout import MAX_RECORD_BYTES, SUFFIX, read_record, read_table
+from duet.utils.data.records.packing import pack_samples
+from duet.utils.data.records.record_images import RecordImage, read_index
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, dataset_yaml_text
+from duet.utils.data.sources.image_source import ImageSource
+from duet.utils.data.sources.label_file import label_path
+from duet.utils.data.sources.labels import scan_samples
+from duet.utils.data.sources.splits import images_of
+from duet.utils.errors import DatasetError
+from duet.utils.image_limits import MAX_PIXELS
+from duet.utils.processes.command import run_command
+from duet.utils.progress import Progress
+from duet.utils.regular_files import read_bytes
+from duet.utils.text import count, printable, say
 
 MIB = 1 << 20
 
@@ -36,7 +36,7 @@ log = logging.getLogger("records")
 
 
 def main() -> None:
-    parser = new_parser("python -m utils.data.records", "Datasets packed into FFRecord files.")
+    parser = new_parser("python -m duet records", "Datasets packed into FFRecord files.")
     commands = parser.add_subparsers(required=True, metavar="pack | verify | list | unpack")
     for run, about in (
         (pack, "write a dataset's images and labels into record files"),

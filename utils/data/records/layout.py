@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-
-from utils.data.sources.samples import RecordPlace
-from utils.errors import DatasetError
-from utils.regular_files import open_descriptor, open_regular
-from utils.text import count
+from duet.utils.data.sources.samples import RecordPlace
+from duet.utils.errors import DatasetError
+from duet.utils.regular_files import open_descriptor, open_regular
+from duet.utils.text import count
 
 SUFFIX = ".ffr"
 START = struct.Struct("<Iq")  # the checksum of all that follows it in the header, and N

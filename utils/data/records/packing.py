@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 import numpy as np
-
-from utils.atomic_files import new_folder
-from utils.data.loading.reading import read_image_bytes
-from utils.data.records.layout import MAX_RECORD_BYTES, SUFFIX, write_records
-from utils.data.records.record_images import (
+from duet.utils.atomic_files import new_folder
+from duet.utils.data.loading.reading import read_image_bytes
+from duet.utils.data.records.layout import MAX_RECORD_BYTES, SUFFIX, write_records
+from duet.utils.data.records.record_images import (
     MAX_INDEX_BYTES,
     BrokenIndexError,
     ImageEntry,
@@ -20,13 +19,13 @@ from utils.data.records.record_images import (
     encode_entry,
     encode_index,
 )
-from utils.data.sources.dataset_yaml import dataset_yaml_text
-from utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
-from utils.data.sources.samples import Sample
-from utils.errors import DatasetError
-from utils.polygons import without_outlines
-from utils.progress import Progress
-from utils.text import count
+from duet.utils.data.sources.dataset_yaml import dataset_yaml_text
+from duet.utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
+from duet.utils.data.sources.samples import Sample
+from duet.utils.errors import DatasetError
+from duet.utils.polygons import without_outlines
+from duet.utils.progress import Progress
+from duet.utils.text import count
 
 _FEWEST_POINTS = 3  # of a polygon; a line of fewer numbers is a box
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from utils.data.image.header import check_size
-from utils.data.records.layout import (
+from duet.utils.data.image.header import check_size
+from duet.utils.data.records.layout import (
     SUFFIX,
     RecordTable,
     damaged_record,
@@ -24,11 +24,11 @@ from utils.data.records.layout import (
     read_start,
     read_table,
 )
-from utils.data.sources.image_source import ImageSource, Records
-from utils.data.sources.label_file import MAX_LABEL_BYTES, label_name
-from utils.errors import DatasetError
-from utils.image_limits import MAX_SIDE, MIN_SIDE
-from utils.text import count
+from duet.utils.data.sources.image_source import ImageSource, Records
+from duet.utils.data.sources.label_file import MAX_LABEL_BYTES, label_name
+from duet.utils.errors import DatasetError
+from duet.utils.image_limits import MAX_SIDE, MIN_SIDE
+from duet.utils.text import count
 
 MAGIC = b"duet-img"
 VERSION = 1
@@ -172,7 +172,7 @@ def read_record_images(path: Path) -> list[RecordImage]:
         raise DatasetError(
             f"{path}: its last record is no index of images, so that another program wrote it; "
             "what such records hold is not guessed, and pickles are never loaded: pack the images "
-            "themselves with `python -m utils.data.records pack`"
+            "themselves with `python -m duet records pack`"
         )
     return [
         RecordImage(path / entry.name, entry, place=table.place(number))

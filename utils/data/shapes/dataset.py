@@ -18,18 +18,17 @@ from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
-
-from utils.boxes import xyxy_to_cxcywh
-from utils.data.randomness import sample_generator
-from utils.data.shapes.scene import (
+from duet.utils.boxes import xyxy_to_cxcywh
+from duet.utils.data.randomness import sample_generator
+from duet.utils.data.shapes.scene import (
     OUTLINES,
     Scene,
     draw_one_shape,
     draw_scene,
     visible_outlines,
 )
-from utils.errors import DatasetError, UserError, brief
-from utils.yaml_files import read_yaml, write_yaml
+from duet.utils.errors import DatasetError, UserError, brief
+from duet.utils.yaml_files import read_yaml, write_yaml
 
 YAML_NAME = "shapes.yaml"
 _VERSION = 1  # of the drawing; a set drawn by another version is not mixed with this one's

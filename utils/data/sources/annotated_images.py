@@ -8,16 +8,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-
-from utils.array_cache import state_of_files
-from utils.data.image.header import BrokenImageError, read_other_view
-from utils.data.image.orientation import EXCHANGES_SIDES, UPRIGHT, boxes_upright, points_upright
-from utils.data.sources.formats.format import NORMALISED, UNKNOWN, Annotations
-from utils.data.sources.image_source import ImageSource
-from utils.data.sources.label_file import BrokenLabelError, Labels, require_drawable
-from utils.errors import DatasetError, brief
-from utils.polygons import Polygons
-from utils.text import count
+from duet.utils.array_cache import state_of_files
+from duet.utils.data.image.header import BrokenImageError, read_other_view
+from duet.utils.data.image.orientation import (
+    EXCHANGES_SIDES,
+    UPRIGHT,
+    boxes_upright,
+    points_upright,
+)
+from duet.utils.data.sources.formats.format import NORMALISED, UNKNOWN, Annotations
+from duet.utils.data.sources.image_source import ImageSource
+from duet.utils.data.sources.label_file import BrokenLabelError, Labels, require_drawable
+from duet.utils.errors import DatasetError, brief
+from duet.utils.polygons import Polygons
+from duet.utils.text import count
 
 OVERSHOOT = 0.01  # of the side: so far outside the image a coordinate is clipped, tools round
 

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from utils.array_cache import state_of_files
-from utils.data.sources.formats.coco import COCO
-from utils.data.sources.formats.format import (
+from duet.utils.array_cache import state_of_files
+from duet.utils.data.sources.formats.coco import COCO
+from duet.utils.data.sources.formats.format import (
     AnnotatedFolder,
     Annotations,
     FileNotes,
@@ -27,13 +26,13 @@ from utils.data.sources.formats.format import (
     collect,
     unreadable,
 )
-from utils.data.sources.formats.voc import VOC
-from utils.data.sources.scan_memory import Memory
-from utils.errors import DatasetError
-from utils.json_files import parse_json
-from utils.wings import load_wings
+from duet.utils.data.sources.formats.voc import VOC
+from duet.utils.data.sources.scan_memory import Memory
+from duet.utils.errors import DatasetError
+from duet.utils.json_files import parse_json
+from duet.utils.wings import load_wings
 
-WINGS = ("utils.data.formats",)  # packages with more formats, each in a tuple FORMATS
+WINGS = ("duet.utils.data.formats",)  # packages with more formats, each in a tuple FORMATS
 
 
 @cache

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-
-from utils.array_cache import state_of_files
-from utils.data.sources.formats.names import split_folders, split_of
-from utils.data.sources.image_files import search_images, sorted_images
-from utils.data.sources.image_source import ImageSource
-from utils.data.sources.label_file import BrokenLabelError, Labels, label_file_of
-from utils.data.sources.samples import SampleTable
-from utils.errors import DatasetError, brief
-from utils.image_limits import IMAGE_SUFFIXES
-from utils.text import printable
+from duet.utils.array_cache import state_of_files
+from duet.utils.data.sources.formats.names import split_folders, split_of
+from duet.utils.data.sources.image_files import search_images, sorted_images
+from duet.utils.data.sources.image_source import ImageSource
+from duet.utils.data.sources.label_file import BrokenLabelError, Labels, label_file_of
+from duet.utils.data.sources.samples import SampleTable
+from duet.utils.errors import DatasetError, brief
+from duet.utils.image_limits import IMAGE_SUFFIXES
+from duet.utils.text import printable
 
 FEWEST_CLASSES = 2
 FULL_BOX = (0.5, 0.5, 1.0, 1.0)  # cx, cy, width, height of what fills an image

@@ -8,23 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import numpy as np
-
-from utils.data.masks.runs import areas
-from utils.data.sources.dataset_yaml import DatasetSpec
-from utils.data.sources.formats.coco import COCO
-from utils.data.sources.formats.coco_file import (
+from duet.utils.data.masks.runs import areas
+from duet.utils.data.sources.dataset_yaml import DatasetSpec
+from duet.utils.data.sources.formats.coco import COCO
+from duet.utils.data.sources.formats.coco_file import (
     BrokenInstancesError,
     Instances,
     Segments,
     read_instances,
 )
-from utils.data.sources.formats.format import AnnotatedFolder
-from utils.data.sources.label_file import BrokenLabelError, require_drawable
-from utils.data.sources.samples import Sample
-from utils.detections import GroundTruth
-from utils.errors import UserError, brief
-from utils.polygons import Polygons, starts_of
-from utils.ragged import Ragged
+from duet.utils.data.sources.formats.format import AnnotatedFolder
+from duet.utils.data.sources.label_file import BrokenLabelError, require_drawable
+from duet.utils.data.sources.samples import Sample
+from duet.utils.detections import GroundTruth
+from duet.utils.errors import UserError, brief
+from duet.utils.polygons import Polygons, starts_of
+from duet.utils.ragged import Ragged
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,16 +10,16 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from utils.data.shapes.dataset import ShapesConfig, draw_class_dataset, draw_dataset
-from utils.data.sources.annotations import read_annotations
-from utils.data.sources.class_folders import ClassFolders, class_names_of
-from utils.data.sources.dataset_yaml import DatasetSpec, read_dataset_yaml
-from utils.data.sources.formats.format import AnnotatedFolder, Annotations
-from utils.data.sources.recognised import recognise, unrecognised_text
-from utils.errors import DatasetError
-from utils.fetch_lists import how_to_fetch
-from utils.project import PROJECT
-from utils.text import printable
+from duet.utils.data.shapes.dataset import ShapesConfig, draw_class_dataset, draw_dataset
+from duet.utils.data.sources.annotations import read_annotations
+from duet.utils.data.sources.class_folders import ClassFolders, class_names_of
+from duet.utils.data.sources.dataset_yaml import DatasetSpec, read_dataset_yaml
+from duet.utils.data.sources.formats.format import AnnotatedFolder, Annotations
+from duet.utils.data.sources.recognised import recognise, unrecognised_text
+from duet.utils.errors import DatasetError
+from duet.utils.fetch_lists import how_to_fetch
+from duet.utils.project import PROJECT
+from duet.utils.text import printable
 
 BUILT_IN = "shapes"
 BUILT_INS: dict[str, Callable[[Path], Path]] = {

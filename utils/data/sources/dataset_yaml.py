@@ -11,15 +11,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from utils.data.sources.annotations import format_of
-from utils.data.sources.class_folders import ClassFolders, as_classes
-from utils.data.sources.formats.format import AnnotatedFolder
-from utils.data.sources.formats.names import SPLIT_NAMES
-from utils.data.sources.image_files import expand_glob, has_images, is_glob, no_images_text
-from utils.errors import DatasetError, brief
-from utils.fetch_lists import how_to_fetch
-from utils.text import count
-from utils.yaml_files import read_yaml, yaml_text
+from duet.utils.data.sources.annotations import format_of
+from duet.utils.data.sources.class_folders import ClassFolders, as_classes
+from duet.utils.data.sources.formats.format import AnnotatedFolder
+from duet.utils.data.sources.formats.names import SPLIT_NAMES
+from duet.utils.data.sources.image_files import expand_glob, has_images, is_glob, no_images_text
+from duet.utils.errors import DatasetError, brief
+from duet.utils.fetch_lists import how_to_fetch
+from duet.utils.text import count
+from duet.utils.yaml_files import read_yaml, yaml_text
 
 SPLITS = ("train", "val", "test")
 ONE_CLASS = "item"  # the public name of all classes together
@@ -138,7 +138,7 @@ class _DatasetYaml:
             next_step += (
                 " by hand: the 'download' entry is not run, nothing is downloaded here. It says "
                 f"{brief(download)}; "
-                "URLs in a list are fetched by python -m utils.data.fetch LIST"
+                "URLs in a list are fetched by python -m duet fetch LIST"
             )
         if fetched := how_to_fetch(self.path):
             next_step += f"; {fetched}"

@@ -15,10 +15,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-
-from utils.array_cache import state_of_files
-from utils.data.image.decoding import read_as
-from utils.data.image.fingerprint import (
+from duet.utils.array_cache import state_of_files
+from duet.utils.data.image.decoding import read_as
+from duet.utils.data.image.fingerprint import (
     NO_FINGERPRINT,
     UNKNOWN,
     Fingerprint,
@@ -26,14 +25,14 @@ from utils.data.image.fingerprint import (
     join_equal,
     near_duplicates,
 )
-from utils.data.image.header import BrokenImageError
-from utils.data.loading.reading import read_image_bytes
-from utils.data.sources.image_source import ImageSource, image_of
-from utils.data.sources.labels import require_same_images
-from utils.data.sources.scan_memory import Memory, scan
-from utils.errors import DatasetError
-from utils.processes.world import ALONE, World
-from utils.text import count
+from duet.utils.data.image.header import BrokenImageError
+from duet.utils.data.loading.reading import read_image_bytes
+from duet.utils.data.sources.image_source import ImageSource, image_of
+from duet.utils.data.sources.labels import require_same_images
+from duet.utils.data.sources.scan_memory import Memory, scan
+from duet.utils.errors import DatasetError
+from duet.utils.processes.world import ALONE, World
+from duet.utils.text import count
 
 WORK = "looking for near-duplicates"
 MOST_DECODED = 50_000_000  # of an image that is decoded here: 150 MB in each of the threads

@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from utils.data.sources.image_source import ImageSource, record_kinds
-from utils.errors import DatasetError
-from utils.image_limits import IMAGE_SUFFIXES
-from utils.regular_files import read_text_bytes
+from duet.utils.data.sources.image_source import ImageSource, record_kinds
+from duet.utils.errors import DatasetError
+from duet.utils.image_limits import IMAGE_SUFFIXES
+from duet.utils.regular_files import read_text_bytes
 
 MAX_LIST_BYTES = 1 << 28  # millions of images
 _WILD = frozenset("*?[")

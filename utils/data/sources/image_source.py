@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from duet.utils.array_cache import state_of_files
+from duet.utils.data.image.header import read_image_size
+from duet.utils.data.sources.label_file import Labels, label_file_of, parse_labels, read_label_bytes
+from duet.utils.data.sources.samples import RecordPlace
+from duet.utils.wings import load_wings
 
-from utils.array_cache import state_of_files
-from utils.data.image.header import read_image_size
-from utils.data.sources.label_file import Labels, label_file_of, parse_labels, read_label_bytes
-from utils.data.sources.samples import RecordPlace
-from utils.wings import load_wings
-
-WINGS = ("utils.data.records.record_images",)  # modules with a RECORDS each
+WINGS = ("duet.utils.data.records.record_images",)  # modules with a RECORDS each
 
 
 @dataclass(frozen=True, slots=True)

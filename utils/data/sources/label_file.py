@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-
-from utils.polygons import Polygons, starts_of
-from utils.regular_files import read_bytes
-from utils.text import count
+from duet.utils.polygons import Polygons, starts_of
+from duet.utils.regular_files import read_bytes
+from duet.utils.text import count
 
 MAX_LABEL_BYTES = 1 << 22  # of one image; as numbers in memory they are many times as large
 COORDINATE_TOLERANCE = 1e-4  # a rounded decimal may lie this far outside [0, 1]; it is clipped

@@ -6,10 +6,9 @@ As there, the lowest score comes first.
 from __future__ import annotations
 
 import numpy as np
-
-from utils.boxes import xyxy_to_cxcywh
-from utils.data.masks.runs import outline_of_runs
-from utils.detections import Detections, Segmentations
+from duet.utils.boxes import xyxy_to_cxcywh
+from duet.utils.data.masks.runs import outline_of_runs
+from duet.utils.detections import Detections, Segmentations
 
 FEWEST_CORNERS = 3  # of an outline
 

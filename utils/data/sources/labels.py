@@ -12,19 +12,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-
-from utils.data.image.decoding import read_as
-from utils.data.image.header import BrokenImageError
-from utils.data.sources.image_source import ImageSource, image_of
-from utils.data.sources.label_file import BrokenLabelError, Labels
-from utils.data.sources.samples import Places, SampleTable
-from utils.data.sources.scan_memory import Memory, scan
-from utils.errors import DatasetError
-from utils.image_limits import MAX_PIXELS
-from utils.polygons import Polygons, join_polygons, starts_of, without_outlines
-from utils.processes.world import ALONE, World
-from utils.ragged import Texts, rows_of
-from utils.text import count, printable
+from duet.utils.data.image.decoding import read_as
+from duet.utils.data.image.header import BrokenImageError
+from duet.utils.data.sources.image_source import ImageSource, image_of
+from duet.utils.data.sources.label_file import BrokenLabelError, Labels
+from duet.utils.data.sources.samples import Places, SampleTable
+from duet.utils.data.sources.scan_memory import Memory, scan
+from duet.utils.errors import DatasetError
+from duet.utils.image_limits import MAX_PIXELS
+from duet.utils.polygons import Polygons, join_polygons, starts_of, without_outlines
+from duet.utils.processes.world import ALONE, World
+from duet.utils.ragged import Texts, rows_of
+from duet.utils.text import count, printable
 
 _SHOWN_PROBLEMS = 5
 

@@ -6,11 +6,10 @@ import logging
 from collections.abc import Callable
 
 import numpy as np
-
-from utils.data.sources.class_folders import fill_images, refuse_classes
-from utils.data.sources.samples import SampleTable
-from utils.errors import DatasetError
-from utils.text import count
+from duet.utils.data.sources.class_folders import fill_images, refuse_classes
+from duet.utils.data.sources.samples import SampleTable
+from duet.utils.errors import DatasetError
+from duet.utils.text import count
 
 log = logging.getLogger("data")
 

@@ -15,16 +15,16 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from utils.data.sources.annotations import format_names, format_of, formats
-from utils.data.sources.class_folders import ClassFolders, find_class_folders, folder_names
-from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, Entry, read_dataset_yaml
-from utils.data.sources.formats.format import AnnotatedFolder
-from utils.data.sources.formats.names import SPLIT_NAMES, split_folders, split_of
-from utils.data.sources.image_files import has_images
-from utils.errors import DatasetError, UserError, brief
-from utils.regular_files import read_text
-from utils.text import printable
-from utils.yaml_files import read_yaml
+from duet.utils.data.sources.annotations import format_names, format_of, formats
+from duet.utils.data.sources.class_folders import ClassFolders, find_class_folders, folder_names
+from duet.utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, Entry, read_dataset_yaml
+from duet.utils.data.sources.formats.format import AnnotatedFolder
+from duet.utils.data.sources.formats.names import SPLIT_NAMES, split_folders, split_of
+from duet.utils.data.sources.image_files import has_images
+from duet.utils.errors import DatasetError, UserError, brief
+from duet.utils.regular_files import read_text
+from duet.utils.text import printable
+from duet.utils.yaml_files import read_yaml
 
 YAML_NAMES = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
 OF_CLASSES = "folders of classes"

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import NamedTuple, overload
 
 import numpy as np
-
-from utils.polygons import Polygons, join_polygons, starts_of
-from utils.ragged import Texts, rows_of
+from duet.utils.polygons import Polygons, join_polygons, starts_of
+from duet.utils.ragged import Texts, rows_of
 
 
 class RecordPlace(NamedTuple):

@@ -12,10 +12,9 @@ from itertools import chain
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-
-from utils.array_cache import Arrays, find_keys, key_of, read_arrays, version_of, write_arrays
-from utils.processes import watchdog
-from utils.progress import Progress
+from duet.utils.array_cache import Arrays, find_keys, key_of, read_arrays, version_of, write_arrays
+from duet.utils.processes import watchdog
+from duet.utils.progress import Progress
 
 _PACKAGES = "pillow", "pi-heif"  # that read images; without the latter HEIC images are left out
 FEWEST_IMAGES = 500  # fewer are read as soon as a file of them is

@@ -9,22 +9,26 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-
-from utils.data.sources.annotated_images import annotated_images
-from utils.data.sources.annotations import read_annotations
-from utils.data.sources.class_folders import ClassFolders, class_images
-from utils.data.sources.dataset_yaml import DatasetSpec
-from utils.data.sources.drawn_split import draw_training, group_copies, place_of, read_fingerprints
-from utils.data.sources.formats.format import AnnotatedFolder
-from utils.data.sources.image_files import list_images
-from utils.data.sources.image_source import ImageSource, image_of
-from utils.data.sources.labels import scan_samples
-from utils.data.sources.samples import SampleTable
-from utils.data.sources.scan_memory import Memory
-from utils.errors import DatasetError, UserError
-from utils.image_limits import MAX_PIXELS
-from utils.processes.world import ALONE, World
-from utils.text import count, printable
+from duet.utils.data.sources.annotated_images import annotated_images
+from duet.utils.data.sources.annotations import read_annotations
+from duet.utils.data.sources.class_folders import ClassFolders, class_images
+from duet.utils.data.sources.dataset_yaml import DatasetSpec
+from duet.utils.data.sources.drawn_split import (
+    draw_training,
+    group_copies,
+    place_of,
+    read_fingerprints,
+)
+from duet.utils.data.sources.formats.format import AnnotatedFolder
+from duet.utils.data.sources.image_files import list_images
+from duet.utils.data.sources.image_source import ImageSource, image_of
+from duet.utils.data.sources.labels import scan_samples
+from duet.utils.data.sources.samples import SampleTable
+from duet.utils.data.sources.scan_memory import Memory
+from duet.utils.errors import DatasetError, UserError
+from duet.utils.image_limits import MAX_PIXELS
+from duet.utils.processes.world import ALONE, World
+from duet.utils.text import count, printable
 
 LABEL_CLASSES = 2**31  # of label files whose classes are not told apart
 

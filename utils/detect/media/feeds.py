@@ -17,18 +17,17 @@ from typing import Any
 
 import cv2
 import numpy as np
-
-from utils.detect.media.live import Feed
-from utils.detect.media.source import BrokenSourceError, Frame, require_size
-from utils.detect.media.video import (
+from duet.utils.detect.media.live import Feed
+from duet.utils.detect.media.source import BrokenSourceError, Frame, require_size
+from duet.utils.detect.media.video import (
     CONTAINERS,
     find_video,
     open_options,
     rate_of,
     timed_frames,
 )
-from utils.errors import UserError
-from utils.optional import import_optional
+from duet.utils.errors import UserError
+from duet.utils.optional import import_optional
 
 _MOST_RATE = 1000  # frames a second that a driver may claim in earnest
 _SCREEN_RATE = 30  # frames a second, at most

@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import cv2
-
-from utils.detect.media.feeds import (
+from duet.utils.detect.media.feeds import (
     SCHEMES,
     open_camera,
     open_screen,
@@ -22,16 +21,16 @@ from utils.detect.media.feeds import (
     parse_screen,
     shown_url,
 )
-from utils.detect.media.image_file import ImageFile
-from utils.detect.media.live import LiveSource
-from utils.detect.media.source import Source
-from utils.detect.media.video import VideoFile
-from utils.errors import UserError, brief
-from utils.image_limits import IMAGE_SUFFIXES
-from utils.optional import import_optional
-from utils.regular_files import read_text_bytes
-from utils.text import count
-from utils.tiling import Tiling
+from duet.utils.detect.media.image_file import ImageFile
+from duet.utils.detect.media.live import LiveSource
+from duet.utils.detect.media.source import Source
+from duet.utils.detect.media.video import VideoFile
+from duet.utils.errors import UserError, brief
+from duet.utils.image_limits import IMAGE_SUFFIXES
+from duet.utils.optional import import_optional
+from duet.utils.regular_files import read_text_bytes
+from duet.utils.text import count
+from duet.utils.tiling import Tiling
 
 VIDEO_SUFFIXES = (
     ".3gp", ".asf", ".avi", ".flv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg",

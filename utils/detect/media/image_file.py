@@ -10,20 +10,19 @@ from typing import Any
 
 import cv2
 import numpy as np
-from PIL import Image, ImageOps
-
-from utils.data.image.decoding import OtherSizeError, as_bgr, decode_bytes, over_white, read_as
-from utils.data.image.header import (
+from duet.utils.data.image.decoding import OtherSizeError, as_bgr, decode_bytes, over_white, read_as
+from duet.utils.data.image.header import (
     BrokenImageError,
     check_complete,
     check_size,
     read_header,
 )
-from utils.detect.media.source import BrokenSourceError, Frame, Source, require_size
-from utils.errors import UserError
-from utils.image_limits import MAX_IMAGE_BYTES
-from utils.regular_files import read_bytes
-from utils.text import printable
+from duet.utils.detect.media.source import BrokenSourceError, Frame, Source, require_size
+from duet.utils.errors import UserError
+from duet.utils.image_limits import MAX_IMAGE_BYTES
+from duet.utils.regular_files import read_bytes
+from duet.utils.text import printable
+from PIL import Image, ImageOps
 
 # Kinds of which a decoder may make up what a file lacks.
 CHECKED = ("JPEG", "PNG")

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, suppress
 from fractions import Fraction
 from typing import NamedTuple
 
-from utils.detect.media.source import BrokenSourceError, Frame, Kind, Source
+from duet.utils.detect.media.source import BrokenSourceError, Frame, Kind, Source
 
 TRIES = 5  # in a row without a frame; then it is over
 PAUSE_SECONDS = 5.0  # before each of them

@@ -14,12 +14,11 @@ from types import ModuleType
 from typing import Any, BinaryIO
 
 import numpy as np
-
-from utils.data.image.orientation import orientation_of_matrix, turned_upright
-from utils.detect.media.source import BrokenSourceError, Frame, Kind, Source, require_size
-from utils.optional import import_optional
-from utils.regular_files import open_regular
-from utils.text import count
+from duet.utils.data.image.orientation import orientation_of_matrix, turned_upright
+from duet.utils.detect.media.source import BrokenSourceError, Frame, Kind, Source, require_size
+from duet.utils.optional import import_optional
+from duet.utils.regular_files import open_regular
+from duet.utils.text import count
 
 # What FFmpeg may take a file for. Not among them: playlists and the like (HLS, DASH, concat, SDP),
 # which open other files and addresses, past all hooks; and single images.

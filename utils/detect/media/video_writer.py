@@ -9,10 +9,9 @@ from typing import Any
 
 import cv2
 import numpy as np
-
-from utils.atomic_files import atomic_file, naming
-from utils.errors import UserError
-from utils.optional import import_optional
+from duet.utils.atomic_files import atomic_file, naming
+from duet.utils.errors import UserError
+from duet.utils.optional import import_optional
 
 MAX_SIDE = 16384  # of H.264
 _TICKS = 90_000  # a second; MPEG's own clock, which 24, 25, 30 and 30000/1001 frames divide

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
-from backend.cores import cores_of_rank
+from duet.backend.cores import cores_of_rank
 
 MOST_THREADS = 8  # of one kind; a GPU that needs more images a second is fed by several processes
 NICENESS = 5

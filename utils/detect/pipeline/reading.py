@@ -11,9 +11,8 @@ from itertools import groupby, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from utils.detect.media.source import BrokenSourceError, Frame, Source
-from utils.detect.pipeline.background import MOST_BYTES, StageSeconds, background_pool
+from duet.utils.detect.media.source import BrokenSourceError, Frame, Source
+from duet.utils.detect.pipeline.background import MOST_BYTES, StageSeconds, background_pool
 
 
 class Read(NamedTuple):

@@ -12,12 +12,11 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-
-from utils.detect.media.source import Source
-from utils.detect.results.image_result import ImageResult
-from utils.errors import UserError
-from utils.progress import Progress
-from utils.text import count, printable, say
+from duet.utils.detect.media.source import Source
+from duet.utils.detect.results.image_result import ImageResult
+from duet.utils.errors import UserError
+from duet.utils.progress import Progress
+from duet.utils.text import count, printable, say
 
 FEW = 20  # images that have a line each; more of them, and videos, have a bar
 SHOWN_CLASSES = 5

@@ -11,14 +11,13 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from utils.colours import class_colour
-from utils.detect.results.image_result import ImageResult, as_utf8
-from utils.detections import Classification
-from utils.errors import UserError
-from utils.report.drawing.annotate import draw_lines
-from utils.report.drawing.fonts import drawable_name
-from utils.text import printable
+from duet.utils.colours import class_colour
+from duet.utils.detect.results.image_result import ImageResult, as_utf8
+from duet.utils.detections import Classification
+from duet.utils.errors import UserError
+from duet.utils.report.drawing.annotate import draw_lines
+from duet.utils.report.drawing.fonts import drawable_name
+from duet.utils.text import printable
 
 SHOWN_CLASSES = 5
 

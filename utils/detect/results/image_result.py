@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-
-from utils.atomic_files import atomic_text_file
-from utils.data.image.image_file import save_image
-from utils.detect.media.source import Frame
-from utils.optional import import_optional
-from utils.text import csv_cell, printable
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.data.image.image_file import save_image
+from duet.utils.detect.media.source import Frame
+from duet.utils.optional import import_optional
+from duet.utils.text import csv_cell, printable
 
 AnyResult = TypeVar("AnyResult", bound="ImageResult")
 

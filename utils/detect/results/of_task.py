@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from utils.detect.results.class_result import ClassResult
-from utils.detect.results.image_result import ImageResult
-from utils.detect.results.result import MaskResult, Result
+from duet.utils.detect.results.class_result import ClassResult
+from duet.utils.detect.results.image_result import ImageResult
+from duet.utils.detect.results.result import MaskResult, Result
 
 RESULTS: dict[str, type[ImageResult]] = {
     "detect": Result,

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-
-from utils.boxes import clip_boxes, cxcywh_to_xyxy, xyxy_to_cxcywh
-from utils.data.masks.runs import mask_of_runs, outline_of_runs, to_text
-from utils.data.sources.label_lines import label_lines
-from utils.detect.media.source import Frame
-from utils.detect.results.image_result import ImageResult, as_utf8
-from utils.detections import Detections, Segmentations
-from utils.ragged import Ragged
-from utils.report.drawing.annotate import draw_boxes, draw_masks
-from utils.report.drawing.fonts import drawable_name
+from duet.utils.boxes import clip_boxes, cxcywh_to_xyxy, xyxy_to_cxcywh
+from duet.utils.data.masks.runs import mask_of_runs, outline_of_runs, to_text
+from duet.utils.data.sources.label_lines import label_lines
+from duet.utils.detect.media.source import Frame
+from duet.utils.detect.results.image_result import ImageResult, as_utf8
+from duet.utils.detections import Detections, Segmentations
+from duet.utils.ragged import Ragged
+from duet.utils.report.drawing.annotate import draw_boxes, draw_masks
+from duet.utils.report.drawing.fonts import drawable_name
 
 CROP_GAIN, CROP_PIXELS = 1.02, 10  # of the sides of a box
 CORNERS = ("xmin", "ymin", "xmax", "ymax")

@@ -24,15 +24,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from utils.atomic_files import GrowingFile, atomic_file, growing_file, naming
-from utils.data.image.image_file import encode_image, save_image, suffix_that_holds
-from utils.detect.config import DetectConfig
-from utils.detect.media.source import Frame
-from utils.detect.media.video_writer import VideoWriter
-from utils.detect.results.image_result import ImageResult, as_utf8
-from utils.detect.results.names import Names, name_of_source, safe_name
-from utils.errors import UserError
+from duet.utils.atomic_files import GrowingFile, atomic_file, growing_file, naming
+from duet.utils.data.image.image_file import encode_image, save_image, suffix_that_holds
+from duet.utils.detect.config import DetectConfig
+from duet.utils.detect.media.source import Frame
+from duet.utils.detect.media.video_writer import VideoWriter
+from duet.utils.detect.results.image_result import ImageResult, as_utf8
+from duet.utils.detect.results.names import Names, name_of_source, safe_name
+from duet.utils.errors import UserError
 
 CROP_SUFFIX, VIDEO_SUFFIX = ".jpg", ".mp4"
 

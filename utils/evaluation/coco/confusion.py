@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
-from utils.boxes import pairwise_iou
-from utils.detections import Detections, GroundTruth, Segmentations
+from duet.utils.boxes import pairwise_iou
+from duet.utils.detections import Detections, GroundTruth, Segmentations
 
 # Those of the public YOLOv5: a matrix stored of it is met by no other confidence.
 IOU_ABOVE = 0.45

@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from utils.detections import Detections, GroundTruth, Segmentations
-from utils.evaluation.coco.by_confidence import (
+from duet.utils.detections import Detections, GroundTruth, Segmentations
+from duet.utils.evaluation.coco.by_confidence import (
     ByConfidence,
     best_operating_point,
     curves_by_confidence,
 )
-from utils.evaluation.coco.confusion import CONFIDENCE_ABOVE, Confusion, ConfusionCounter
-from utils.evaluation.coco.matching import (
+from duet.utils.evaluation.coco.confusion import CONFIDENCE_ABOVE, Confusion, ConfusionCounter
+from duet.utils.evaluation.coco.matching import (
     BOXES,
     SIZE_RANGES,
     MatchCandidates,
@@ -29,7 +28,7 @@ from utils.evaluation.coco.matching import (
     join_images,
     match_greedily,
 )
-from utils.evaluation.coco.precision import SizeResult, measure_by_class
+from duet.utils.evaluation.coco.precision import SizeResult, measure_by_class
 
 NUM_EXAMPLES = 48  # images; three plots of sixteen
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-
-from utils.evaluation.coco.matching import IOU_THRESHOLDS, Matches, position_in_run
+from duet.utils.evaluation.coco.matching import IOU_THRESHOLDS, Matches, position_in_run
 
 RECALL_GRID = np.linspace(0.0, 1.0, 101)
 DETECTION_LIMITS = (1, 10, 100)

@@ -11,10 +11,9 @@ from typing import Any
 
 import cv2
 import numpy as np
-
-from utils.optional import import_optional
-from utils.regular_files import read_bytes
-from utils.report.events import EpochEnds, RunBegins, RunEnds
+from duet.utils.optional import import_optional
+from duet.utils.regular_files import read_bytes
+from duet.utils.report.events import EpochEnds, RunBegins, RunEnds
 
 _NOT_IN_TAGS = re.compile(r"[^-/\w.]")
 

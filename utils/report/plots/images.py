@@ -13,31 +13,30 @@ from typing import Any
 
 import cv2
 import numpy as np
-
-from utils.atomic_files import atomic_file
-from utils.boxes import cxcywh_to_xyxy
-from utils.colours import WHITE
-from utils.data.image.decoding import choose_reduction
-from utils.data.image.letterbox import resize
-from utils.data.loading.batch import Targets
-from utils.data.loading.reading import decode
-from utils.data.masks.runs import areas, mask_of_runs, runs_of_mask
-from utils.data.sources.samples import Sample
-from utils.errors import DatasetError
-from utils.evaluation.accuracy import Mistake
-from utils.evaluation.coco.confusion import CONFIDENCE_ABOVE
-from utils.evaluation.coco.metric import Example
-from utils.ragged import Ragged
-from utils.report.drawing.annotate import (
+from duet.utils.atomic_files import atomic_file
+from duet.utils.boxes import cxcywh_to_xyxy
+from duet.utils.colours import WHITE
+from duet.utils.data.image.decoding import choose_reduction
+from duet.utils.data.image.letterbox import resize
+from duet.utils.data.loading.batch import Targets
+from duet.utils.data.loading.reading import decode
+from duet.utils.data.masks.runs import areas, mask_of_runs, runs_of_mask
+from duet.utils.data.sources.samples import Sample
+from duet.utils.errors import DatasetError
+from duet.utils.evaluation.accuracy import Mistake
+from duet.utils.evaluation.coco.confusion import CONFIDENCE_ABOVE
+from duet.utils.evaluation.coco.metric import Example
+from duet.utils.ragged import Ragged
+from duet.utils.report.drawing.annotate import (
     default_font_size,
     draw_boxes,
     draw_masks,
     label_height,
     label_image,
 )
-from utils.report.drawing.fonts import drawable_name
-from utils.report.plots.style import cut
-from utils.text import printable
+from duet.utils.report.drawing.fonts import drawable_name
+from duet.utils.report.plots.style import cut
+from duet.utils.text import printable
 
 MAX_TILES = 16
 MAX_SIDE = 1920  # of all tiles together, pixels

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from utils.boxes import cxcywh_to_xyxy
-from utils.colours import COLOURS
-from utils.data.sources.class_folders import fill_images
-from utils.data.sources.samples import Sample, SampleTable, table_of
-from utils.report.plots.style import (
+from duet.utils.boxes import cxcywh_to_xyxy
+from duet.utils.colours import COLOURS
+from duet.utils.data.sources.class_folders import fill_images
+from duet.utils.data.sources.samples import Sample, SampleTable, table_of
+from duet.utils.report.plots.style import (
     INK,
     colour_of,
     empty_figure,
@@ -22,7 +21,7 @@ from utils.report.plots.style import (
     set_fonts,
     whole_numbers,
 )
-from utils.text import count
+from duet.utils.text import count
 
 MAX_BARS = 30
 MAX_OUTLINES = 1000

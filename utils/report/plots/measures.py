@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from utils.colours import COLOURS
-from utils.evaluation.coco.by_confidence import CONFIDENCE_GRID
-from utils.evaluation.coco.confusion import CONFIDENCE_ABOVE, IOU_ABOVE, Confusion
-from utils.evaluation.coco.metric import MetricResult
-from utils.evaluation.coco.precision import RECALL_GRID
-from utils.report.plots.style import (
+from duet.utils.colours import COLOURS
+from duet.utils.evaluation.coco.by_confidence import CONFIDENCE_GRID
+from duet.utils.evaluation.coco.confusion import CONFIDENCE_ABOVE, IOU_ABOVE, Confusion
+from duet.utils.evaluation.coco.metric import MetricResult
+from duet.utils.evaluation.coco.precision import RECALL_GRID
+from duet.utils.report.plots.style import (
     GREY,
     INK,
     empty_figure,
@@ -24,7 +23,7 @@ from utils.report.plots.style import (
     save_figure,
     set_fonts,
 )
-from utils.text import count
+from duet.utils.text import count
 
 FAINT, THIN = "#D4D4D4", 0.6
 MAX_CLASSES = 100  # with a row of their own

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from utils.atomic_files import atomic_text_file
-from utils.colours import COLOURS
-from utils.errors import UserError
-from utils.report.plots.style import (
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.colours import COLOURS
+from duet.utils.errors import UserError
+from duet.utils.report.plots.style import (
     GREY,
     INK,
     cut,
@@ -22,8 +21,8 @@ from utils.report.plots.style import (
     save_figure,
     whole_numbers,
 )
-from utils.report.results import read_results
-from utils.text import csv_cell
+from duet.utils.report.results import read_results
+from duet.utils.text import csv_cell
 
 RATES = ("lr0", "lr1", "lr2")
 PANELS_A_ROW = 3

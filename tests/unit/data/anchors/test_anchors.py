@@ -5,14 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from duet.utils.data.anchors import __main__ as command
+from duet.utils.data.anchors.fit import fit_anchors, label_sizes, measure_fit
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.splits import load_split
+from duet.utils.errors import UserError
 
 from tests.shared_files import shared_path
-from utils.data.anchors import __main__ as command
-from utils.data.anchors.fit import fit_anchors, label_sizes, measure_fit
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.samples import Sample
-from utils.data.sources.splits import load_split
-from utils.errors import UserError
 
 GOLDEN = "golden/metrics/autoanchor"
 # The public figures are means of float32 numbers, ours of float64: their sums over 4,000 labels

@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-
-from models.evaluation.audit.findings import (
+from duet.models.evaluation.audit.findings import (
     KINDS,
     LEAST_SCORE,
     MISPLACED,
@@ -17,7 +16,7 @@ from models.evaluation.audit.findings import (
     examine,
     unseen_scores,
 )
-from utils.detections import Detections, GroundTruth
+from duet.utils.detections import Detections, GroundTruth
 
 CAT, DOG = 0, 1
 SIZE = (400, 400)

@@ -9,11 +9,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from duet.models.evaluation.audit.findings import MISPLACED, OVERLOOKED, SWAPPED, UNSEEN, Finding
+from duet.models.evaluation.audit.report import COLUMNS, Audit, audit_page, write_table
+from duet.utils.data.sources.samples import Sample
 
-from models.evaluation.audit.findings import MISPLACED, OVERLOOKED, SWAPPED, UNSEEN, Finding
-from models.evaluation.audit.report import COLUMNS, Audit, audit_page, write_table
 from tests.tiny_weights import noise
-from utils.data.sources.samples import Sample
 
 NAME = '<b>dog\x1b[2J, "x"'
 SHOWN_NAME = NAME.replace("\x1b", r"\x1b")

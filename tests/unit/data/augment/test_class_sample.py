@@ -4,9 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-
-from tests.unit.data.batch_digest import OF_CLASSES
-from utils.data.augment.class_sample import (
+from duet.utils.data.augment.class_sample import (
     NUM_DRAWS,
     OPERATIONS,
     Operation,
@@ -17,10 +15,12 @@ from utils.data.augment.class_sample import (
     random_region,
     shortest_side,
 )
-from utils.data.image.decoding import SourceImage
-from utils.data.image.letterbox import reduced_size
-from utils.data.randomness import sample_generator
-from utils.strengths import AugmentConfig
+from duet.utils.data.image.decoding import SourceImage
+from duet.utils.data.image.letterbox import reduced_size
+from duet.utils.data.randomness import sample_generator
+from duet.utils.strengths import AugmentConfig
+
+from tests.unit.data.batch_digest import OF_CLASSES
 
 STRONG = OF_CLASSES
 NOTHING = AugmentConfig()

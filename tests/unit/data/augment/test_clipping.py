@@ -3,13 +3,13 @@
 import cv2
 import numpy as np
 import pytest
+from duet.utils.data.augment.canvas import warp_objects
+from duet.utils.data.augment.geometry import Warp, boxes_within, warp_polygons
+from duet.utils.data.image.decoding import Objects
+from duet.utils.data.masks.raster import separate
 
 from tests.outlines import make_polygons
 from tests.shared_files import shared_path
-from utils.data.augment.canvas import warp_objects
-from utils.data.augment.geometry import Warp, boxes_within, warp_polygons
-from utils.data.image.decoding import Objects
-from utils.data.masks.raster import separate
 
 IDENTITY = np.eye(3)
 

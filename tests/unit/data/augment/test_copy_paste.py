@@ -2,10 +2,7 @@
 
 import numpy as np
 import pytest
-
-from tests.outlines import make_polygons
-from tests.shared_files import shared_path
-from utils.data.augment.copy_paste import (
+from duet.utils.data.augment.copy_paste import (
     CopyPaste,
     choose_copies,
     choose_objects,
@@ -13,7 +10,10 @@ from utils.data.augment.copy_paste import (
     paste,
     why_nothing_is_pasted,
 )
-from utils.data.image.decoding import Objects, join_objects
+from duet.utils.data.image.decoding import Objects, join_objects
+
+from tests.outlines import make_polygons
+from tests.shared_files import shared_path
 
 
 def stored_objects(stored) -> Objects:

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from duet.utils.boxes import cxcywh_to_xyxy
+from duet.utils.data.augment.sample import DRAWS_A_HOLE, NUM_CUTOUT_DRAWS, cut_out, draw_ratio, mix
+from duet.utils.data.image.decoding import LabelledImage
+from duet.utils.data.randomness import sample_generator
 
 from tests.shared_files import shared_path
-from utils.boxes import cxcywh_to_xyxy
-from utils.data.augment.sample import DRAWS_A_HOLE, NUM_CUTOUT_DRAWS, cut_out, draw_ratio, mix
-from utils.data.image.decoding import LabelledImage
-from utils.data.randomness import sample_generator
 
 
 def stored(name: str) -> dict[str, np.ndarray]:

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from duet.utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
 
 from benchmarks.paste_and_warp import warp_image
 from tests.shared_files import shared_path
-from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
 
 # The draws behind the stored results. They are not stored: they were recovered by a
 # least-squares fit of all boxes that touch no border, and lie inside the options' ranges.

@@ -5,10 +5,9 @@ import hashlib
 import json
 
 import pytest
-
-from utils.data.augment.class_sample import draw_class_augmentation
-from utils.data.augment.sample import draw_augmentation
-from utils.data.randomness import (
+from duet.utils.data.augment.class_sample import draw_class_augmentation
+from duet.utils.data.augment.sample import draw_augmentation
+from duet.utils.data.randomness import (
     anchor_generator,
     batch_generator,
     dropout_generator,
@@ -18,7 +17,7 @@ from utils.data.randomness import (
     quad_generator,
     sample_generator,
 )
-from utils.strengths import STRENGTHS, AugmentConfig
+from duet.utils.strengths import STRENGTHS, AugmentConfig
 
 # All strengths at once; a probability of 0.5 makes half of the samples.
 CONFIG = AugmentConfig(**{**dict.fromkeys(STRENGTHS, 0.5), "perspective": 0.0005}, transforms="T")

@@ -5,14 +5,19 @@ import dataclasses
 import cv2
 import numpy as np
 import pytest
+from duet.utils.data.augment.copy_paste import CopyPaste
+from duet.utils.data.augment.sample import Augmentation, augment, draw_augmentation
+from duet.utils.data.image.decoding import (
+    LabelledImage,
+    SourceImage,
+    average_squares,
+    choose_reduction,
+)
+from duet.utils.data.randomness import sample_generator
+from duet.utils.strengths import AugmentConfig
 
 from benchmarks.paste_and_warp import plain_augment
 from tests.outlines import make_polygons
-from utils.data.augment.copy_paste import CopyPaste
-from utils.data.augment.sample import Augmentation, augment, draw_augmentation
-from utils.data.image.decoding import LabelledImage, SourceImage, average_squares, choose_reduction
-from utils.data.randomness import sample_generator
-from utils.strengths import AugmentConfig
 
 SIZES = [(240, 320), (320, 240), (200, 320), (320, 320), (317, 211)]
 IMAGE_SIZE, NUM_DRAWS = 256, 12

@@ -5,11 +5,9 @@ import dataclasses
 import cv2
 import numpy as np
 import pytest
-
-from tests.shared_files import shared_path
-from utils.data.augment import sample as augment_module
-from utils.data.augment.geometry import Warp
-from utils.data.augment.sample import (
+from duet.utils.data.augment import sample as augment_module
+from duet.utils.data.augment.geometry import Warp
+from duet.utils.data.augment.sample import (
     Augmentation,
     MixedScene,
     change_hsv,
@@ -17,9 +15,11 @@ from utils.data.augment.sample import (
     flip_left_right,
     flip_up_down,
 )
-from utils.data.image.decoding import LabelledImage, SourceImage
-from utils.data.randomness import sample_generator
-from utils.strengths import AugmentConfig
+from duet.utils.data.image.decoding import LabelledImage, SourceImage
+from duet.utils.data.randomness import sample_generator
+from duet.utils.strengths import AugmentConfig
+
+from tests.shared_files import shared_path
 
 GREY = 114
 STRONG = AugmentConfig(

@@ -7,14 +7,14 @@ import sys
 import cv2
 import numpy as np
 import pytest
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.data.augment import transforms
+from duet.utils.data.augment.transforms import require_transforms, transform
+from duet.utils.data.image.decoding import LabelledImage
+from duet.utils.errors import UserError
+from duet.utils.transform_list import KNOWN, read_transforms
 
 from tests.outlines import make_polygons
-from utils.cli.train_config import parse_train_flags
-from utils.data.augment import transforms
-from utils.data.augment.transforms import require_transforms, transform
-from utils.data.image.decoding import LabelledImage
-from utils.errors import UserError
-from utils.transform_list import KNOWN, read_transforms
 
 SIZE = 64, 64
 NOISE = np.random.Generator(np.random.Philox(0)).random((64, 64, 3))
@@ -176,8 +176,8 @@ OFFLINE = """
 import socket, sys
 def refuse(*arguments, **named): raise AssertionError(f"network: {arguments}")
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
-from utils.data.augment.transforms import require_transforms
-from utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
+from duet.utils.data.augment.transforms import require_transforms
+from duet.utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
 require_transforms(read_transforms(str(PUBLIC_TRANSFORMS)), (64, 64))
 assert "torch" not in sys.modules and "oneflow" not in sys.modules
 """

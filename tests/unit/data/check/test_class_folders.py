@@ -6,13 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from duet.utils.data.check.checking import check_dataset
+from duet.utils.data.check.corrected_copy import refuse_place
+from duet.utils.data.check.report import check_page, class_table, split_table, summary_lines
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.errors import DatasetError
 
 from tests.unit.data.check.planted import pattern
-from utils.data.check.checking import check_dataset
-from utils.data.check.corrected_copy import refuse_place
-from utils.data.check.report import check_page, class_table, split_table, summary_lines
-from utils.data.sources.dataset import load_dataset
-from utils.errors import DatasetError
 
 
 def write(folder: Path) -> Path:

@@ -1,13 +1,13 @@
-"""`python -m utils.data.check`: its exit codes, its files, its page in a browser."""
+"""`python -m duet check`: its exit codes, its files, its page in a browser."""
 
 import csv
 
 import pytest
+from duet.utils.data.check import __main__ as command
+from duet.utils.errors import UserError
 
 from tests.small import write_small_dataset
 from tests.unit.data.check.planted import EXPECTED, pattern, write_planted
-from utils.data.check import __main__ as command
-from utils.errors import UserError
 
 
 def run(monkeypatch, *words):

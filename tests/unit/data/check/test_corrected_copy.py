@@ -4,14 +4,14 @@ import os
 import shutil
 
 import pytest
+from duet.utils.data.check.checking import check_dataset
+from duet.utils.data.check.corrected_copy import refuse_place, write_corrected
+from duet.utils.data.records.packing import pack_samples
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.errors import DatasetError
 
 from tests.unit.data.check.planted import GOOD, LABELS, write_dataset, write_planted
-from utils.data.check.checking import check_dataset
-from utils.data.check.corrected_copy import refuse_place, write_corrected
-from utils.data.records.packing import pack_samples
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.errors import DatasetError
 
 YAML = "train: images\nval: images\nnames: [a, b]\n"
 MENDED = ("out_of_range", "overshoot", "zero_area", "repeated_object", "unknown_class")

@@ -1,4 +1,4 @@
-"""`python -m utils.data.fetch`: files come whole or not at all, and an ended command goes on."""
+"""`python -m duet fetch`: files come whole or not at all, and an ended command goes on."""
 
 import json
 import shutil
@@ -11,15 +11,15 @@ import cv2
 import numpy as np
 import pytest
 import yaml
+from duet.utils.data.fetch import __main__ as command
+from duet.utils.data.fetch import download
+from duet.utils.data.fetch.download import Item, find_list
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
 
 from tests.unit.data.fetch.conftest import files_in, sha256, tarred, write_list, zipped
-from utils.data.fetch import __main__ as command
-from utils.data.fetch import download
-from utils.data.fetch.download import Item, find_list
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.errors import UserError
-from utils.project import PROJECT
 
 CONTENT = np.random.default_rng(0).bytes(3_000_000)
 FILES = {"VOC/a/1.jpg": b"one", "VOC/b/2.jpg": b"two" * 1000}
@@ -150,7 +150,7 @@ def test_a_command_that_is_ended_goes_on_later(site, run, tmp_path, end):
     file = file_of(site.put("/a", CONTENT))
     path, part = write_list(tmp_path, file), tmp_path / "out/sub/data.bin.part"
     site.pauses = [2_000_000]
-    call = [sys.executable, "-m", "utils.data.fetch", path, "--out", tmp_path / "out"]
+    call = [sys.executable, "-m", "duet.utils.data.fetch", path, "--out", tmp_path / "out"]
     with subprocess.Popen(call, cwd=PROJECT, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None and not (part.exists() and part.stat().st_size > 500_000):
             time.sleep(0.01)

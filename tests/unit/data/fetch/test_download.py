@@ -7,13 +7,13 @@ import tarfile
 import zipfile
 
 import pytest
+from duet.utils.data.fetch.download import FOLDER, find_list, unpack
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.errors import UserError
+from duet.utils.fetch_lists import how_to_fetch
+from duet.utils.weights.load import load_weights
 
 from tests.unit.data.fetch.conftest import files_in, tarred, write_list, zipped
-from utils.data.fetch.download import FOLDER, find_list, unpack
-from utils.data.sources.dataset import load_dataset
-from utils.errors import UserError
-from utils.fetch_lists import how_to_fetch
-from utils.weights.load import load_weights
 
 GOOD = {"url": "https://example.com/a.zip", "sha256": "0" * 64, "size": 10, "path": "a/b.zip"}
 
@@ -95,7 +95,7 @@ def test_a_missing_file_names_the_command_that_gets_it(tmp_path):
         "coco.yaml": "coco", "coco128": "coco128", "data/VOC.yaml": "voc",
     }  # fmt: skip
     for name, words in commands.items():
-        assert f"`python -m utils.data.fetch {words}`" in how_to_fetch(name)
+        assert f"`python -m duet fetch {words}`" in how_to_fetch(name)
     assert not any(map(how_to_fetch, ("best.pt", "yolov5s-seg.pt", "imagenet.yaml", "")))
     assert all(how_to_fetch(x.name) for x in find_list("yolov5").items)
     (tmp_path / "coco.yaml").write_text("path: absent\ntrain: a\nval: b\nnames: [c]\n")

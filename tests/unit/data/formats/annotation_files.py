@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from utils.data.sources.annotations import formats, read_annotations
-from utils.data.sources.formats.format import AnnotatedFolder, Annotations
+from duet.utils.data.sources.annotations import formats, read_annotations
+from duet.utils.data.sources.formats.format import AnnotatedFolder, Annotations
 
 WIDTH, HEIGHT = 200, 100
 SIZE = {"original_width": WIDTH, "original_height": HEIGHT, "image_rotation": 0}

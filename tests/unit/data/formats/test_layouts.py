@@ -6,6 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from duet.utils.data.sources.annotations import formats, read_annotations
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.formats.format import UNKNOWN, AnnotatedFolder, Splits
+from duet.utils.data.sources.splits import load_split
+from duet.utils.errors import DatasetError
 
 from tests.shared_files import shared_path
 from tests.unit.data.formats.annotation_files import (
@@ -26,11 +31,6 @@ from tests.unit.data.formats.annotation_files import (
     voc_box,
     write,
 )
-from utils.data.sources.annotations import formats, read_annotations
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.formats.format import UNKNOWN, AnnotatedFolder, Splits
-from utils.data.sources.splits import load_split
-from utils.errors import DatasetError
 
 VOC, LABELME, CVAT, STUDIO, COCO, CSV = CASES
 BOX = voc([voc_box(20, 10, 60, 40)], "none.png")

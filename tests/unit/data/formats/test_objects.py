@@ -10,6 +10,12 @@ import zlib
 import cv2
 import numpy as np
 import pytest
+from duet.utils.data.formats import labelme as labelme_format
+from duet.utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
+from duet.utils.data.sources.annotated_images import annotated_images
+from duet.utils.data.sources.formats.format import UNKNOWN
+from duet.utils.data.sources.label_file import parse_labels
+from duet.utils.errors import DatasetError
 from PIL import Image
 
 from tests.unit.data.formats.annotation_files import (
@@ -31,12 +37,6 @@ from tests.unit.data.formats.annotation_files import (
     voc,
     voc_box,
 )
-from utils.data.formats import labelme as labelme_format
-from utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
-from utils.data.sources.annotated_images import annotated_images
-from utils.data.sources.formats.format import UNKNOWN
-from utils.data.sources.label_file import parse_labels
-from utils.errors import DatasetError
 
 VOC, LABELME, CVAT, STUDIO, COCO, CSV = CASES
 TRIANGLE = [[20, 10], [40, 10], [30, 30]]

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from tests.unit.data.image.kinds_of_images import turned
-from utils.data.loading.reading import decode, objects_of
-from utils.data.sources.annotated_images import annotated_images
-from utils.data.sources.formats.format import (
+from duet.utils.data.loading.reading import decode, objects_of
+from duet.utils.data.sources.annotated_images import annotated_images
+from duet.utils.data.sources.formats.format import (
     Annotations,
     FileNotes,
     ImageLabels,
     collect,
 )
-from utils.data.sources.labels import scan_samples
-from utils.data.sources.samples import Sample
-from utils.detect.media.image_file import ImageFile
+from duet.utils.data.sources.labels import scan_samples
+from duet.utils.data.sources.samples import Sample
+from duet.utils.detect.media.image_file import ImageFile
+
+from tests.unit.data.image.kinds_of_images import turned
 
 SIZE = HEIGHT, WIDTH = 48, 80
 RED, GREEN, GRAY = (250, 20, 20), (20, 230, 30), (120, 120, 120)

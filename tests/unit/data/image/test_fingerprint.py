@@ -5,9 +5,7 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
-
-from tests.shared_files import shared_path
-from utils.data.image.fingerprint import (
+from duet.utils.data.image.fingerprint import (
     MAX_BITS,
     UNKNOWN,
     Fingerprint,
@@ -16,6 +14,8 @@ from utils.data.image.fingerprint import (
     look_of,
     near_duplicates,
 )
+
+from tests.shared_files import shared_path
 
 NUM_PHOTOS = 24
 

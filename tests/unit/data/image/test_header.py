@@ -6,10 +6,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from duet.utils.data.image.decoding import OtherSizeError, decode_bytes
+from duet.utils.data.image.header import BrokenImageError, check_size, read_header, read_image_size
 from PIL import Image
-
-from utils.data.image.decoding import OtherSizeError, decode_bytes
-from utils.data.image.header import BrokenImageError, check_size, read_header, read_image_size
 
 
 def encoded(kind: str, **options) -> bytes:

@@ -9,6 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from duet.utils.data.image.decoding import decode_bytes
+from duet.utils.data.image.header import BrokenImageError, read_image_size, recognise
+from duet.utils.data.image.letterbox import reduced_size
+from duet.utils.data.sources.labels import scan_samples
+from duet.utils.detect.media.image_file import decode_image
+from duet.utils.detect.media.source import BrokenSourceError
+from duet.utils.errors import DatasetError
+from duet.utils.image_limits import IMAGE_SUFFIXES, MAX_PIXELS
+from duet.utils.optional import INSTALL
 from PIL import Image, ImageOps
 
 from tests.unit.data.image.kinds_of_images import (
@@ -20,15 +29,6 @@ from tests.unit.data.image.kinds_of_images import (
     encoded,
     turned,
 )  # fmt: skip
-from utils.data.image.decoding import decode_bytes
-from utils.data.image.header import BrokenImageError, read_image_size, recognise
-from utils.data.image.letterbox import reduced_size
-from utils.data.sources.labels import scan_samples
-from utils.detect.media.image_file import decode_image
-from utils.detect.media.source import BrokenSourceError
-from utils.errors import DatasetError
-from utils.image_limits import IMAGE_SUFFIXES, MAX_PIXELS
-from utils.optional import INSTALL
 
 
 def decoded(content: bytes, size: tuple[int, int] = (HEIGHT, WIDTH), reduction: int = 1):

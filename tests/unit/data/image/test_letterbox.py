@@ -7,9 +7,7 @@ import math
 import cv2
 import numpy as np
 import pytest
-
-from tests.shared_files import shared_path
-from utils.data.image.letterbox import (
+from duet.utils.data.image.letterbox import (
     Letterbox,
     Region,
     centre_region,
@@ -21,6 +19,8 @@ from utils.data.image.letterbox import (
     resize,
     resize_linear,
 )
+
+from tests.shared_files import shared_path
 
 # float32 rounds coordinates of up to 1000 pixels to 6e-5; two operations each.
 PIXELS = {"rtol": 1e-6, "atol": 1e-4}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from utils.data.image.orientation import (
+from duet.utils.data.image.orientation import (
     known_orientation,
     orientation_of_matrix,
     points_upright,

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-
-from utils.data.image.view import view_of
-from utils.tiling import MAX_OVERLAP, MIN_OVERLAP, Tiling
+from duet.utils.data.image.view import view_of
+from duet.utils.tiling import MAX_OVERLAP, MIN_OVERLAP, Tiling
 
 
 @pytest.mark.parametrize("overlap", [MIN_OVERLAP, 0.2, 0.5, MAX_OVERLAP])

@@ -1,11 +1,10 @@
 """The samples of most tests of the loaders."""
 
 import pytest
-
-from utils.data.shapes.dataset import ShapesConfig, draw_dataset
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.samples import SampleTable
-from utils.data.sources.splits import load_split
+from duet.utils.data.shapes.dataset import ShapesConfig, draw_dataset
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.samples import SampleTable
+from duet.utils.data.sources.splits import load_split
 
 
 @pytest.fixture(scope="session")

@@ -7,15 +7,15 @@ from functools import partial
 
 import numpy as np
 import pytest
+from duet.backend.processes import Process
+from duet.utils.data.loading.batch import Batch
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.items import BOXES, CLASSES, MaskItems
+from duet.utils.data.loading.loader import TrainLoader, ValLoader
+from duet.utils.data.loading.order import SQUARE, BatchRecipe
+from duet.utils.processes.world import ALONE, World
 
-from backend.processes import Process
 from tests.unit.data.batch_digest import EVERYTHING, OF_CLASSES, digest
-from utils.data.loading.batch import Batch
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.items import BOXES, CLASSES, MaskItems
-from utils.data.loading.loader import TrainLoader, ValLoader
-from utils.data.loading.order import SQUARE, BatchRecipe
-from utils.processes.world import ALONE, World
 
 NUM_SAMPLES, BATCH = 22, 8
 SCORES = (0.9, 0.1, 0.3, 0.0, 0.5)

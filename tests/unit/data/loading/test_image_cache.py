@@ -7,14 +7,14 @@ import sys
 
 import numpy as np
 import pytest
+from duet.utils import memory
+from duet.utils.data.loading import image_cache
+from duet.utils.data.loading.image_cache import create_cache
+from duet.utils.errors import DatasetError
+from duet.utils.memory import free_memory
+from duet.utils.project import PROJECT
 
 from tests.rank_threads import run_rank_threads
-from utils import memory
-from utils.data.loading import image_cache
-from utils.data.loading.image_cache import create_cache
-from utils.errors import DatasetError
-from utils.memory import free_memory
-from utils.project import PROJECT
 
 SIZES = [(3, 5), (7, 2), (4, 4)]
 
@@ -140,9 +140,9 @@ def test_the_ranks_of_each_machine_have_one_cache(kind, caplog):
 RANK = """
 import sys
 import numpy as np
-from backend.processes import Process
-from utils.processes.world import World
-from utils.data.loading.image_cache import create_cache
+from duet.backend.processes import Process
+from duet.utils.processes.world import World
+from duet.utils.data.loading.image_cache import create_cache
 
 kind, rank, *told = sys.argv[1:]
 place = Process(int(rank), int(rank), 2)

@@ -6,13 +6,13 @@ import shutil
 import cv2
 import numpy as np
 import pytest
+from duet.utils.boxes import cxcywh_to_xyxy
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader, ValLoader
+from duet.utils.errors import DatasetError, LoaderError, UserError
+from duet.utils.strengths import AugmentConfig
 
 from tests.unit.data.batch_digest import EVERYTHING, digest
-from utils.boxes import cxcywh_to_xyxy
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.loader import TrainLoader, ValLoader
-from utils.errors import DatasetError, LoaderError, UserError
-from utils.strengths import AugmentConfig
 
 NUM_SAMPLES = 22
 
@@ -192,13 +192,13 @@ def test_batches_that_cannot_fit_into_memory_are_refused_before_any_is_made(
 ):
     batch_bytes = 4 * 3 * 64 * 64
     needed = (1 + 2 * workers) * batch_bytes  # two in the making by each worker
-    monkeypatch.setattr("utils.memory.free_memory", lambda: needed - 1)
+    monkeypatch.setattr("duet.utils.memory.free_memory", lambda: needed - 1)
     message = "batches of 4 images of 64 x 64 px, .* GiB are free; use a smaller --img"
     with pytest.raises(UserError, match=message):
         train_loader(samples, workers)
     with pytest.raises(UserError, match=message):
         ValLoader(samples, 64, 4, workers, rectangular=False)
-    monkeypatch.setattr("utils.memory.free_memory", lambda: needed)
+    monkeypatch.setattr("duet.utils.memory.free_memory", lambda: needed)
     train_loader(samples, workers).close()
 
 

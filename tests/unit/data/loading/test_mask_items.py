@@ -5,19 +5,19 @@ import dataclasses
 import cv2
 import numpy as np
 import pytest
+from duet.backend.processes import Process
+from duet.utils.data.image.decoding import LabelledImage
+from duet.utils.data.loading.batch import Batch
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.items import MaskItems, complete_outlines
+from duet.utils.data.loading.loader import TrainLoader, ValLoader
+from duet.utils.data.loading.order import BatchRecipe
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.processes.world import World
 
-from backend.processes import Process
 from tests.outlines import make_polygons
 from tests.unit.data.batch_digest import EVERYTHING, digest
-from utils.data.image.decoding import LabelledImage
-from utils.data.loading.batch import Batch
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.items import MaskItems, complete_outlines
-from utils.data.loading.loader import TrainLoader, ValLoader
-from utils.data.loading.order import BatchRecipe
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.processes.world import World
 
 KINDS = {"overlap": MaskItems(), "separate": MaskItems(ratio=2, overlap=False)}
 RECIPES = {

@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from duet.utils.data.loading.items import items_of
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.splits import load_split
+from duet.utils.polygons import join_parts
 from pycocotools import mask as coco_mask
 
 from tests.mask_reference import runs_of
 from tests.outlines import make_polygons
 from tests.shared_files import shared_path
-from utils.data.loading.items import items_of
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.samples import Sample
-from utils.data.sources.splits import load_split
-from utils.polygons import join_parts
 
 # COCO's decoder warns of NumPy 2's keyword `copy`.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from tests.shared_files import shared_path
-from utils.data.loading.order import (
+from duet.utils.data.loading.order import (
     BatchRecipe,
     Epoch,
     aspect_order,
@@ -17,7 +15,9 @@ from utils.data.loading.order import (
     repeated,
     weighted,
 )
-from utils.data.sources.samples import Sample, table_of
+from duet.utils.data.sources.samples import Sample, table_of
+
+from tests.shared_files import shared_path
 
 
 def table(*classes, sizes=None):

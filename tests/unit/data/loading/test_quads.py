@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from duet.utils.data.loading.batch import TargetMasks, Targets, join_targets
+from duet.utils.data.loading.quads import draw_enlarged, join_quads
 
 from tests.shared_files import shared_path
-from utils.data.loading.batch import TargetMasks, Targets, join_targets
-from utils.data.loading.quads import draw_enlarged, join_quads
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-
-from utils.data.image.decoding import choose_reduction, read_as
-from utils.data.image.header import BrokenImageError, read_header
-from utils.data.loading.reading import decode
-from utils.data.sources.samples import RecordPlace, Sample
-from utils.errors import DatasetError
+from duet.utils.data.image.decoding import choose_reduction, read_as
+from duet.utils.data.image.header import BrokenImageError, read_header
+from duet.utils.data.loading.reading import decode
+from duet.utils.data.sources.samples import RecordPlace, Sample
+from duet.utils.errors import DatasetError
 
 SIZE = (200, 133)
 

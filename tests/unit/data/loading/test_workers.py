@@ -17,17 +17,17 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from duet.utils.data.loading.batches import TrainBatches, TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.data.loading.order import Epoch
+from duet.utils.data.loading.workers import SharedSlots, SharedSource, WorkerPool
+from duet.utils.data.shapes.dataset import ShapesConfig, draw_dataset
+from duet.utils.data.sources.samples import SampleTable, table_of
+from duet.utils.errors import LoaderError
+from duet.utils.project import PROJECT
 
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from tests.unit.data.sources.test_samples import make_sample
-from utils.data.loading.batches import TrainBatches, TrainRecipe
-from utils.data.loading.loader import TrainLoader
-from utils.data.loading.order import Epoch
-from utils.data.loading.workers import SharedSlots, SharedSource, WorkerPool
-from utils.data.shapes.dataset import ShapesConfig, draw_dataset
-from utils.data.sources.samples import SampleTable, table_of
-from utils.errors import LoaderError
-from utils.project import PROJECT
 
 CRASHING_INDEX = 3
 
@@ -148,8 +148,8 @@ def test_the_name_of_an_image_may_be_any_that_the_system_has(tmp_path):
 PARENT = """
 import sys, time
 from tests.unit.data.loading.test_workers import *
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
 samples = load_split(load_dataset(sys.argv[1]), "train")
 loader = TrainLoader(samples, TrainRecipe(64, 2, EVERYTHING), workers=2)
 loader.start()

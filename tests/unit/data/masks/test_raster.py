@@ -6,11 +6,11 @@ import json
 import cv2
 import numpy as np
 import pytest
+from duet.utils.data.masks.raster import index_map, separate
+from duet.utils.polygons import Polygons, without_outlines
 
 from tests.outlines import make_polygons
 from tests.shared_files import shared_path
-from utils.data.masks.raster import index_map, separate
-from utils.polygons import Polygons, without_outlines
 
 
 def sha1(array: np.ndarray) -> str:

@@ -4,10 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from pycocotools import mask as pycocotools_mask
-
-from tests.shared_files import shared_path
-from utils.data.masks.runs import (
+from duet.utils.data.masks.runs import (
     Window,
     areas,
     bounds,
@@ -22,7 +19,10 @@ from utils.data.masks.runs import (
     to_text,
     window_of_runs,
 )
-from utils.ragged import Ragged
+from duet.utils.ragged import Ragged
+from pycocotools import mask as pycocotools_mask
+
+from tests.shared_files import shared_path
 
 # What pycocotools decodes warns of NumPy 2's keyword `copy`.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")

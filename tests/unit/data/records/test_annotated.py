@@ -8,17 +8,17 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.data.records import __main__ as command
+from duet.utils.data.records.packing import label_text
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.label_file import parse_labels
+from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.splits import load_split
 
 from tests.outlines import assert_same_polygons, make_polygons
 from tests.unit.data.batch_digest import EVERYTHING, digest
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.loader import TrainLoader
-from utils.data.records import __main__ as command
-from utils.data.records.packing import label_text
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.label_file import parse_labels
-from utils.data.sources.samples import Sample
-from utils.data.sources.splits import load_split
 
 SIZE = 60, 80  # height, width
 MANY = 1000

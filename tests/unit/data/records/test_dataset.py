@@ -11,19 +11,19 @@ import cv2
 import numpy as np
 import pytest
 import yaml
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader, ValLoader
+from duet.utils.data.records import __main__ as command
+from duet.utils.data.records.layout import forget_open_files, read_table
+from duet.utils.data.records.packing import pack_samples
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.image_files import list_images
+from duet.utils.data.sources.labels import scan_samples
+from duet.utils.data.sources.samples import Sample
+from duet.utils.errors import DatasetError
 
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from tests.unit.data.records.record_files import index_entry, records_of, write_image_file
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.loader import TrainLoader, ValLoader
-from utils.data.records import __main__ as command
-from utils.data.records.layout import forget_open_files, read_table
-from utils.data.records.packing import pack_samples
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import scan_samples
-from utils.data.sources.samples import Sample
-from utils.errors import DatasetError
 
 NAMES = ("cell", "platelet")
 SUFFIXES = ("jpg", "png", "jpeg", "webp", "bmp", "tif")

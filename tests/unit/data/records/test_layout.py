@@ -9,6 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from duet.utils.data.records.__main__ import find_damages
+from duet.utils.data.records.layout import (
+    MAX_RECORD_BYTES,
+    MAX_RECORDS,
+    read_record,
+    read_table,
+    write_records,
+)
+from duet.utils.data.records.record_images import MAX_INDEX_BYTES, read_index, read_record_images
+from duet.utils.errors import DatasetError
 
 from tests.unit.data.records.record_files import (
     header,
@@ -17,16 +27,6 @@ from tests.unit.data.records.record_files import (
     record_file,
     write_image_file,
 )
-from utils.data.records.__main__ import find_damages
-from utils.data.records.layout import (
-    MAX_RECORD_BYTES,
-    MAX_RECORDS,
-    read_record,
-    read_table,
-    write_records,
-)
-from utils.data.records.record_images import MAX_INDEX_BYTES, read_index, read_record_images
-from utils.errors import DatasetError
 
 RECORDS = (b"abc", b"", b"123456789")
 # By hand from the published layout. The checksums of the three records are the published CRC-32

@@ -7,18 +7,29 @@ from concurrent.futures import ThreadPoolExecutor
 import cv2
 import numpy as np
 import pytest
-
-from utils.boxes import pairwise_iou
-from utils.data.masks.runs import mask_of_runs, runs_of_polygons
-from utils.data.randomness import sample_generator
-from utils.data.shapes import dataset as shapes
-from utils.data.shapes.dataset import CLASSES, HUES, ShapesConfig, draw_class_dataset, draw_dataset
-from utils.data.shapes.scene import OUTLINES, Scene, draw_one_shape, draw_scene, visible_outlines
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import scan_samples
-from utils.data.sources.splits import load_split
-from utils.errors import DatasetError
+from duet.utils.boxes import pairwise_iou
+from duet.utils.data.masks.runs import mask_of_runs, runs_of_polygons
+from duet.utils.data.randomness import sample_generator
+from duet.utils.data.shapes import dataset as shapes
+from duet.utils.data.shapes.dataset import (
+    CLASSES,
+    HUES,
+    ShapesConfig,
+    draw_class_dataset,
+    draw_dataset,
+)
+from duet.utils.data.shapes.scene import (
+    OUTLINES,
+    Scene,
+    draw_one_shape,
+    draw_scene,
+    visible_outlines,
+)
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.image_files import list_images
+from duet.utils.data.sources.labels import scan_samples
+from duet.utils.data.sources.splits import load_split
+from duet.utils.errors import DatasetError
 
 SMALL = ShapesConfig(num_train=6, num_val=3, image_side=96)
 SMALL_CLASSES = ShapesConfig(num_train=20, num_val=10, image_side=48)
@@ -143,9 +154,9 @@ def test_outlines_are_those_of_the_drawn_pixels(monkeypatch):
     def draw_nothing(generator, size):
         return np.zeros((*size, 3), np.uint8)
 
-    monkeypatch.setattr("utils.data.shapes.scene.draw_backdrop", draw_nothing)
-    monkeypatch.setattr("utils.data.shapes.scene.add_noise", lambda generator, image: image)
-    monkeypatch.setattr("utils.data.shapes.scene._paint", paint)
+    monkeypatch.setattr("duet.utils.data.shapes.scene.draw_backdrop", draw_nothing)
+    monkeypatch.setattr("duet.utils.data.shapes.scene.add_noise", lambda generator, image: image)
+    monkeypatch.setattr("duet.utils.data.shapes.scene._paint", paint)
     overlaps, distances = [], []
     for index in range(20):
         scene = draw_scene(sample_generator(2, 0, index), (240, 320))

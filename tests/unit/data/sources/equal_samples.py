@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+from duet.utils.data.sources.samples import Sample
+from duet.utils.polygons import Polygons
 
 from tests.outlines import assert_same_polygons
-from utils.data.sources.samples import Sample
-from utils.polygons import Polygons
 
 
 def assert_same_samples(found: Sequence[Sample], expected: Sequence[Sample]) -> None:

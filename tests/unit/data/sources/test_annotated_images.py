@@ -4,11 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from utils.data.sources.annotated_images import annotated_images
-from utils.data.sources.formats.format import NORMALISED, UNKNOWN, FileNotes, ImageLabels, collect
-from utils.data.sources.label_file import BrokenLabelError, Labels
-from utils.errors import DatasetError
+from duet.utils.data.sources.annotated_images import annotated_images
+from duet.utils.data.sources.formats.format import (
+    NORMALISED,
+    UNKNOWN,
+    FileNotes,
+    ImageLabels,
+    collect,
+)
+from duet.utils.data.sources.label_file import BrokenLabelError, Labels
+from duet.utils.errors import DatasetError
 
 SIZE = 50, 200  # height, width
 

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from duet.models.evaluation.val_files import VAL_FILES
+from duet.utils.data.sources.coco_annotations import read_coco_annotations
+from duet.utils.data.sources.label_file import MOST_CROSSINGS
+from duet.utils.data.sources.samples import Sample
+from duet.utils.errors import UserError
 from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 
-from models.evaluation.val_files import VAL_FILES
 from tests.mask_reference import runs_of
-from utils.data.sources.coco_annotations import read_coco_annotations
-from utils.data.sources.label_file import MOST_CROSSINGS
-from utils.data.sources.samples import Sample
-from utils.errors import UserError
 
 HEIGHT, WIDTH = 60, 90
 NO_LABELS = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)

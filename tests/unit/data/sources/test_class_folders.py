@@ -11,13 +11,12 @@ import cv2
 import numpy as np
 import pytest
 import yaml
-
-from utils import array_cache
-from utils.data.sources import image_source, scan_memory
-from utils.data.sources.class_folders import ClassFolders, similar_names
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import images_of, load_split
-from utils.errors import DatasetError, UserError
+from duet.utils import array_cache
+from duet.utils.data.sources import image_source, scan_memory
+from duet.utils.data.sources.class_folders import ClassFolders, similar_names
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import images_of, load_split
+from duet.utils.errors import DatasetError, UserError
 
 PIXEL = cv2.imencode(".png", np.zeros((12, 16, 3), np.uint8))[1].tobytes()
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from duet.models.evaluation.validation import annotated_objects
+from duet.utils.data.sources.coco_annotations import read_coco_annotations
+from duet.utils.data.sources.samples import Sample
+from duet.utils.detections import Detections
+from duet.utils.errors import UserError
+from duet.utils.evaluation.coco.metric import DetectionEvaluator
+from duet.utils.evaluation.coco.results_file import CocoResults
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from models.evaluation.validation import annotated_objects
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
-from utils.data.sources.coco_annotations import read_coco_annotations
-from utils.data.sources.samples import Sample
-from utils.detections import Detections
-from utils.errors import UserError
-from utils.evaluation.coco.metric import DetectionEvaluator
-from utils.evaluation.coco.results_file import CocoResults
 
 CLASS_NAMES = ("cat", "dog", "owl")
 CATEGORY_IDS = {"dog": 18, "cat": 17, "owl": 3, "unused": 99}

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from duet.utils.data.sources.dataset import YAML_FOLDER, load_dataset
+from duet.utils.data.sources.image_files import list_images
+from duet.utils.errors import DatasetError, UserError
 
 from tests.shared_files import shared_path
-from utils.data.sources.dataset import YAML_FOLDER, load_dataset
-from utils.data.sources.image_files import list_images
-from utils.errors import DatasetError, UserError
 
 NAMES = {0: "cell", 1: "platelet"}
 
@@ -112,7 +112,7 @@ def test_a_download_entry_matters_only_when_images_are_missing(dataset):
     assert load_dataset(write_yaml(dataset / "cells.yaml", download=command)).name == "cells"
     text = error_of(write_yaml(dataset / "cells.yaml", download=command, train="absent"))
     assert "the 'download' entry is not run" in text
-    assert f"It says {command!r}" in text and "utils.data.fetch" in text
+    assert f"It says {command!r}" in text and "duet.utils.data.fetch" in text
     long = error_of(write_yaml(dataset / "cells.yaml", download="rm -rf\n" * 9000, train="absent"))
     assert len(long) < 1000 and "rm -rf\\n" in long
 

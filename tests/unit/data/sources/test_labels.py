@@ -6,11 +6,16 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from duet.utils.data.sources.label_file import (
+    MOST_CROSSINGS,
+    BrokenLabelError,
+    label_path,
+    parse_labels,
+)
+from duet.utils.data.sources.labels import scan_samples
+from duet.utils.errors import DatasetError
 
 from tests.shared_files import shared_path
-from utils.data.sources.label_file import MOST_CROSSINGS, BrokenLabelError, label_path, parse_labels
-from utils.data.sources.labels import scan_samples
-from utils.errors import DatasetError
 
 
 def add_image(folder: Path, name: str, labels: str | None = "0 0.5 0.5 0.25 0.5\n") -> Path:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from utils.data.sources.class_folders import FULL_BOX
-from utils.data.sources.needed_labels import check_labels
-from utils.data.sources.samples import Sample, SampleTable, table_of
-from utils.errors import DatasetError
-from utils.polygons import Polygons
+from duet.utils.data.sources.class_folders import FULL_BOX
+from duet.utils.data.sources.needed_labels import check_labels
+from duet.utils.data.sources.samples import Sample, SampleTable, table_of
+from duet.utils.errors import DatasetError
+from duet.utils.polygons import Polygons
 
 PART = (0.5, 0.5, 0.2, 0.4)
 

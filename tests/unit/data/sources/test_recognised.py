@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.image_files import list_images
+from duet.utils.data.sources.image_source import image_of
+from duet.utils.data.sources.splits import images_of
+from duet.utils.errors import UserError
 from PIL import Image
-
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.image_files import list_images
-from utils.data.sources.image_source import image_of
-from utils.data.sources.splits import images_of
-from utils.errors import UserError
 
 
 def write(folder: Path, **files: str) -> Path:

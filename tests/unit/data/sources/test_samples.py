@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from duet.utils.data.sources.samples import RecordPlace, Sample, SampleTable, table_of
 
 from tests.outlines import make_polygons
 from tests.unit.data.sources.equal_samples import assert_same_samples
-from utils.data.sources.samples import RecordPlace, Sample, SampleTable, table_of
 
 
 def make_sample(number: int, num_boxes: int) -> Sample:

@@ -10,22 +10,22 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from duet.utils import array_cache
+from duet.utils.data.image import header
+from duet.utils.data.sources import annotations, drawn_split, image_source, label_file, scan_memory
+from duet.utils.data.sources.annotations import read_annotations
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.drawn_split import read_fingerprints
+from duet.utils.data.sources.formats import voc
+from duet.utils.data.sources.formats.format import AnnotatedFolder, FileNotes, Format, ImageLabels
+from duet.utils.data.sources.image_files import list_images
+from duet.utils.data.sources.labels import scan_samples
+from duet.utils.data.sources.scan_memory import Memory
+from duet.utils.data.sources.splits import load_split
+from duet.utils.errors import DatasetError
 
 from tests.rank_threads import RankFailures, run_rank_threads
 from tests.unit.data.sources.equal_samples import assert_same_samples
-from utils import array_cache
-from utils.data.image import header
-from utils.data.sources import annotations, drawn_split, image_source, label_file, scan_memory
-from utils.data.sources.annotations import read_annotations
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.drawn_split import read_fingerprints
-from utils.data.sources.formats import voc
-from utils.data.sources.formats.format import AnnotatedFolder, FileNotes, Format, ImageLabels
-from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import scan_samples
-from utils.data.sources.scan_memory import Memory
-from utils.data.sources.splits import load_split
-from utils.errors import DatasetError
 
 BOX, TWICE, BROKEN = "1 0.5 0.5 0.2 0.2\n", "0 0.5 0.5 0.2 0.2\n" * 2, "1 0.5\n"
 LEFT_OUT = [os.fsdecode(b"cut caf\xe9\n.png"), "größe 1.png"]  # read again by each scan

@@ -9,17 +9,17 @@ import cv2
 import numpy as np
 import pytest
 import yaml
+from duet.utils.data.image.fingerprint import Fingerprint
+from duet.utils.data.records.packing import pack_samples
+from duet.utils.data.sources import drawn_split
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.drawn_split import draw_training, group_copies
+from duet.utils.data.sources.image_files import list_images
+from duet.utils.data.sources.splits import choose_part, images_of, load_split
+from duet.utils.errors import DatasetError, UserError
 
 from tests.rank_threads import run_rank_threads
 from tests.small import write_small_dataset
-from utils.data.image.fingerprint import Fingerprint
-from utils.data.records.packing import pack_samples
-from utils.data.sources import drawn_split
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.drawn_split import draw_training, group_copies
-from utils.data.sources.image_files import list_images
-from utils.data.sources.splits import choose_part, images_of, load_split
-from utils.errors import DatasetError, UserError
 
 NAMES = [f"image {number}.jpg" for number in range(4000)]
 

@@ -11,12 +11,12 @@ from fractions import Fraction
 import mss
 import numpy as np
 import pytest
+from duet.utils.detect.media import feeds as captured
+from duet.utils.detect.media.feeds import parse_screen, shown_url
+from duet.utils.detect.media.finding import find_sources
+from duet.utils.detect.media.source import BrokenSourceError
 
 from tests.unit.detect.media.videos import UNEVEN, number_in, video_bytes
-from utils.detect.media import feeds as captured
-from utils.detect.media.feeds import parse_screen, shown_url
-from utils.detect.media.finding import find_sources
-from utils.detect.media.source import BrokenSourceError
 
 PIXELS = 10**6
 

@@ -7,9 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-
-from utils.detect.media.finding import find_sources
-from utils.errors import UserError
+from duet.utils.detect.media.finding import find_sources
+from duet.utils.errors import UserError
 
 PIXELS = 10**6
 
@@ -124,7 +123,7 @@ def test_what_is_nothing_says_what_is_accepted(argument, folder, monkeypatch):
 
 def test_files_are_found_without_being_opened(tmp_path, monkeypatch):
     found = [f"frame_{index}.jpg" for index in range(100_000)]
-    monkeypatch.setattr("utils.detect.media.finding.os.listdir", lambda folder: found[::-1])
+    monkeypatch.setattr("duet.utils.detect.media.finding.os.listdir", lambda folder: found[::-1])
     sources = find_sources(str(tmp_path), PIXELS)  # nothing is there to be opened
     assert len(sources) == 100_000
     assert sources[99_999].name == tmp_path / "frame_99999.jpg"

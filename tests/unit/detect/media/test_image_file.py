@@ -12,11 +12,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from duet.utils.detect.media.image_file import ImageFile
+from duet.utils.detect.media.source import BrokenSourceError
+from duet.utils.image_limits import MAX_PIXELS
 from PIL import Image
-
-from utils.detect.media.image_file import ImageFile
-from utils.detect.media.source import BrokenSourceError
-from utils.image_limits import MAX_PIXELS
 
 HEIGHT, WIDTH = 40, 60
 

@@ -11,10 +11,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
-from utils.detect.media import live
-from utils.detect.media.live import Feed, LiveSource
-from utils.detect.media.source import BrokenSourceError, Frame
+from duet.utils.detect.media import live
+from duet.utils.detect.media.live import Feed, LiveSource
+from duet.utils.detect.media.source import BrokenSourceError, Frame
 
 
 def image(number: int) -> Frame:

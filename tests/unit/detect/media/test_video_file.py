@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from duet.utils.detect.media.source import BrokenSourceError
+from duet.utils.detect.media.video import VideoFile
 
 from tests.unit.detect.media.videos import EVEN, KINDS, SIZE, number_in, picture, video
-from utils.detect.media.source import BrokenSourceError
-from utils.detect.media.video import VideoFile
 
 PIXELS = 10**6
 

@@ -6,8 +6,7 @@ import threading
 import time
 
 import numpy as np
-
-from utils.detect.media.source import BrokenSourceError, Frame
+from duet.utils.detect.media.source import BrokenSourceError, Frame
 
 SIDE = 4
 

@@ -7,12 +7,12 @@ import time
 
 import numpy as np
 import pytest
+from duet.utils.detect.media.source import Frame
+from duet.utils.detect.pipeline.report import FEW, Done, RunReport
+from duet.utils.detect.results.result import Result
+from duet.utils.detections import Detections
 
 from tests.unit.detect.pipeline.fake_sources import FakeSource
-from utils.detect.media.source import Frame
-from utils.detect.pipeline.report import FEW, Done, RunReport
-from utils.detect.results.result import Result
-from utils.detections import Detections
 
 NAMES = ("person", "car", "dog", "cat", "cup", "bowl", "kite")
 SECONDS = {"decode": 0.25, "network": 2.0}

@@ -8,11 +8,11 @@ from contextlib import closing
 from functools import partial
 
 import pytest
+from duet.utils.detect.pipeline import reading
+from duet.utils.detect.pipeline.background import StageSeconds, Writer
+from duet.utils.detect.pipeline.reading import Reader
 
 from tests.unit.detect.pipeline.fake_sources import SIDE, FakeSource
-from utils.detect.pipeline import reading
-from utils.detect.pipeline.background import StageSeconds, Writer
-from utils.detect.pipeline.reading import Reader
 
 
 @pytest.fixture(autouse=True)

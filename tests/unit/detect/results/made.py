@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-
-from utils.data.masks.runs import runs_of_mask
-from utils.detect.media.source import Frame
-from utils.detect.results.class_result import ClassResult
-from utils.detect.results.result import MaskResult, Result
-from utils.detections import Classification, Detections, Segmentations
-from utils.ragged import Ragged
+from duet.utils.data.masks.runs import runs_of_mask
+from duet.utils.detect.media.source import Frame
+from duet.utils.detect.results.class_result import ClassResult
+from duet.utils.detect.results.result import MaskResult, Result
+from duet.utils.detections import Classification, Detections, Segmentations
+from duet.utils.ragged import Ragged
 
 CLASS_NAMES = ("person", "traffic light", "cat")
 

@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from duet.utils.colours import class_colour
+from duet.utils.detect.config import DetectConfig
+from duet.utils.detect.results.class_result import ClassScore
+from duet.utils.detect.results.run_files import RunFiles
 
 from tests.unit.detect.results.made import make_class_result
-from utils.colours import class_colour
-from utils.detect.config import DetectConfig
-from utils.detect.results.class_result import ClassScore
-from utils.detect.results.run_files import RunFiles
 
 NAMES = ("cat", "dog", "tie", "军装", "bird", "bus", "car")
 PROBABILITIES = [0.125, 0.5, 0.0625, 0.125, 0.03125, 0.15625, 0.0]

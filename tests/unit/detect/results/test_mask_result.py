@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from duet.utils.detect.results.result import Detection
 from pycocotools import mask as coco
 
 from tests.shared_files import shared_path
 from tests.unit.detect.results.made import make_mask_result
-from utils.detect.results.result import Detection
 
 MASKS = np.zeros((3, 40, 60), bool)
 MASKS[0, 10:30, 10:40] = True

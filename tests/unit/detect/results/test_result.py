@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from utils.detect.media.source import Frame
-from utils.detect.results.result import Result
-from utils.detections import Detections
-from utils.errors import UserError
+from duet.utils.detect.media.source import Frame
+from duet.utils.detect.results.result import Result
+from duet.utils.detections import Detections
+from duet.utils.errors import UserError
 
 BOXES = [[10.5, 20.25, 80, 100], [1, 2, 3, 4], [5, 6, 60, 50]]
 SCORES = [0.75, 0.5, 0.25]

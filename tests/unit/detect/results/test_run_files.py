@@ -11,13 +11,13 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from duet.utils.detect.config import DetectConfig
+from duet.utils.detect.media.video import VideoFile
+from duet.utils.detect.results.result import Result
+from duet.utils.detect.results.run_files import RunFiles
+from duet.utils.errors import UserError
 
 from tests.unit.detect.results.made import CLASS_NAMES, make_detections, make_result
-from utils.detect.config import DetectConfig
-from utils.detect.media.video import VideoFile
-from utils.detect.results.result import Result
-from utils.detect.results.run_files import RunFiles
-from utils.errors import UserError
 
 PERSON, CAT = (10, 10, 30, 30, 0.5, 0), (5, 5, 20, 20, 0.25, 2)
 ALL = {"save_txt": True, "save_csv": True, "save_json": True, "save_crop": True}

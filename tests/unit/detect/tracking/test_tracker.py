@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from utils.detect.media.source import Frame
-from utils.detect.tracker import NO_ID, SourceTrackers, Tracker
-from utils.detections import Detections
-from utils.errors import UserError
+from duet.utils.detect.media.source import Frame
+from duet.utils.detect.tracker import NO_ID, SourceTrackers, Tracker
+from duet.utils.detections import Detections
+from duet.utils.errors import UserError
 
 CONFIDENCE = 0.25
 RATE = 25

@@ -1,10 +1,9 @@
 """`coco/by_confidence.py` against counting, and against the figures at the best confidence."""
 
 import numpy as np
-
-from utils.detections import Detections, GroundTruth
-from utils.evaluation.coco.by_confidence import CONFIDENCE_GRID, curves_by_confidence
-from utils.evaluation.coco.metric import NUM_EXAMPLES, DetectionEvaluator
+from duet.utils.detections import Detections, GroundTruth
+from duet.utils.evaluation.coco.by_confidence import CONFIDENCE_GRID, curves_by_confidence
+from duet.utils.evaluation.coco.metric import NUM_EXAMPLES, DetectionEvaluator
 
 
 def random_detections(random, num_classes, number):

@@ -8,6 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from duet.utils.data.sources.samples import Sample
+from duet.utils.evaluation.coco.results_file import (
+    CocoResults,
+    category_ids,
+    image_ids,
+)
+from duet.utils.project import PROJECT
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
@@ -19,13 +26,6 @@ from tests.coco_reference import (
     object_annotations,
     reference_of,
 )
-from utils.data.sources.samples import Sample
-from utils.evaluation.coco.results_file import (
-    CocoResults,
-    category_ids,
-    image_ids,
-)
-from utils.project import PROJECT
 
 COCO_NAMES = list(yaml.safe_load((PROJECT / "data/coco.yaml").read_text())["names"].values())
 BOX, OTHER = [10, 10.25, 30.1, 30], [50, 50, 70, 80]

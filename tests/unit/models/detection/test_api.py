@@ -7,13 +7,12 @@ from fractions import Fraction
 import cv2
 import numpy as np
 import pytest
+from duet.utils.detect.media.video_writer import VideoWriter
+from duet.utils.errors import UserError
 from PIL import Image
 
-import backend
-from duet import load
+from duet import backend, load
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
-from utils.detect.media.video_writer import VideoWriter
-from utils.errors import UserError
 
 IMAGE = noise(64, 96)
 SIZE = 64

@@ -6,15 +6,15 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from duet.utils.data.image.image_file import save_image
+from duet.utils.detect.results.class_result import ClassResult
+from duet.utils.errors import UserError
 
 import detect
 import hubconf
 from duet import load
 from tests.tiny_tasks import write_tiny_classifier
 from tests.tiny_weights import noise
-from utils.data.image.image_file import save_image
-from utils.detect.results.class_result import ClassResult
-from utils.errors import UserError
 
 IMAGES = [noise(64, 96, 1), noise(96, 64, 2), noise(33, 70, 3), noise(64, 96, 4)]
 SIZE = 64

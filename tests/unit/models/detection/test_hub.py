@@ -7,19 +7,19 @@ import sys
 import cv2
 import numpy as np
 import pytest
+from duet.models.detection.hub import hub_views
+from duet.models.detection.hub_results import HubResults
+from duet.utils.detect.media.source import Frame
+from duet.utils.detect.results.result import Result
+from duet.utils.detections import Detections
+from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
 from PIL import Image, ImageShow
 
-import backend
 import hubconf
-from models.detection.hub import hub_views
-from models.detection.hub_results import HubResults
+from duet import backend
 from tests.shared_files import shared_path
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
-from utils.detect.media.source import Frame
-from utils.detect.results.result import Result
-from utils.detections import Detections
-from utils.errors import UserError
-from utils.project import PROJECT
 
 IMAGE = noise(64, 96)
 SIZE = 64

@@ -4,14 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from duet.utils.data.image.image_file import save_image
+from duet.utils.errors import UserError
 
 import detect
 import hubconf
 from duet import load
 from tests.tiny_tasks import write_tiny_segmenter
 from tests.tiny_weights import noise
-from utils.data.image.image_file import save_image
-from utils.errors import UserError
 
 IMAGES = [noise(64, 96, 1), noise(96, 64, 2), noise(33, 70, 3), noise(64, 96, 4)]
 SIZE = 64

@@ -7,16 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
-
-from models.export.dataset import (
+from duet.models.export.dataset import (
     MOST_IMAGES,
     Score,
     calibration_images,
     fault_of_score,
 )
-from utils.data.sources.samples import Sample
-from utils.export.metadata import MASKS, PIXELS, Metadata
+from duet.utils.data.sources.samples import Sample
+from duet.utils.export.metadata import MASKS, PIXELS, Metadata
+from PIL import Image
 
 METADATA = Metadata(class_names=("a",), stride=32, image_size=(32, 64))
 

@@ -2,18 +2,18 @@
 
 import numpy as np
 import pytest
+from duet.backend import ops
+from duet.models.export.exported import ExportedPredictor
+from duet.models.inference.image_detector import ImageDetector
+from duet.models.inference.predictor import make_predictor, with_size
+from duet.models.inference.predictors import Augmented, Ensemble
+from duet.utils.detect.config import DetectConfig
+from duet.utils.errors import UserError
+from duet.utils.evaluation.nms import SuppressionSettings
+from duet.utils.export.metadata import DETECTIONS, PIXELS, Metadata
+from duet.utils.weights.detecting import ExportedWeights
 
-from backend import ops
-from models.export.exported import ExportedPredictor
-from models.inference.image_detector import ImageDetector
-from models.inference.predictor import make_predictor, with_size
-from models.inference.predictors import Augmented, Ensemble
 from tests.tiny_weights import tiny_checkpoint
-from utils.detect.config import DetectConfig
-from utils.errors import UserError
-from utils.evaluation.nms import SuppressionSettings
-from utils.export.metadata import DETECTIONS, PIXELS, Metadata
-from utils.weights.detecting import ExportedWeights
 
 NAMES = ("a", "b", "c", "d", "e")
 SETTINGS = SuppressionSettings(confidence_threshold=0.25, multi_label=False)

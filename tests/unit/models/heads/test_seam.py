@@ -6,26 +6,26 @@ import cv2
 import numpy as np
 import pytest
 import yaml
+from duet.backend import autograd, nn, ops
+from duet.models.detector import Detector
+from duet.models.graph import parse_model
+from duet.models.heads.anchor.boxes import complete_iou
+from duet.models.heads.anchor.head import AnchorHead
+from duet.models.heads.base import Head
+from duet.models.training.outputs import columns_of
+from duet.utils.data.image.letterbox import Letterbox
+from duet.utils.data.loading.batch import Targets
+from duet.utils.data.sources.samples import Sample
+from duet.utils.detections import GroundTruth
+from duet.utils.errors import UserError
+from duet.utils.evaluation.nms import SuppressionSettings
+from duet.utils.report.stage_timer import StageTimer
+from duet.utils.report.task_reports import REPORTS
 
-from backend import autograd, nn, ops
-from models.detector import Detector
-from models.graph import parse_model
-from models.heads.anchor.boxes import complete_iou
-from models.heads.anchor.head import AnchorHead
-from models.heads.base import Head
-from models.training.outputs import columns_of
 from tests import presence_head
 from tests.losses import arrays_of, loss_settings
 from tests.presence_head import PresenceHead
 from tests.small import RESULT_COLUMNS, TINY
-from utils.data.image.letterbox import Letterbox
-from utils.data.loading.batch import Targets
-from utils.data.sources.samples import Sample
-from utils.detections import GroundTruth
-from utils.errors import UserError
-from utils.evaluation.nms import SuppressionSettings
-from utils.report.stage_timer import StageTimer
-from utils.report.task_reports import REPORTS
 
 TARGETS = Targets(
     np.array([0, 1, 1]),

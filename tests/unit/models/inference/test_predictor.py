@@ -4,15 +4,15 @@ import logging
 
 import numpy as np
 import pytest
+from duet.backend import autograd, nn, ops
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.models.inference.predictor import make_predictor
+from duet.models.inference.predictors import Augmented, Ensemble
+from duet.utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
+from duet.utils.weights.load import load_weights
 
-from backend import autograd, nn, ops
-from models.detector import Detector
-from models.graph import read_model_yaml
-from models.inference.predictor import make_predictor
-from models.inference.predictors import Augmented, Ensemble
 from tests.small import write_tiny_model
-from utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
-from utils.weights.load import load_weights
 
 NAMES = ("a", "b", "c")
 

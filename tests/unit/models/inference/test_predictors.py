@@ -2,16 +2,14 @@
 
 import numpy as np
 import pytest
-
-import backend
-from backend import amp, autograd, nn, ops
-from models.blocks.conv import Conv
-from models.detector import Detector
-from models.graph import parse_model, read_model_yaml
-from models.heads.anchor.head import AnchorHead
-from models.heads.base import Pass
-from models.heads.found_boxes import brought_back, used_levels
-from models.inference.predictors import (
+from duet.backend import amp, autograd, nn, ops
+from duet.models.blocks.conv import Conv
+from duet.models.detector import Detector
+from duet.models.graph import parse_model, read_model_yaml
+from duet.models.heads.anchor.head import AnchorHead
+from duet.models.heads.base import Pass
+from duet.models.heads.found_boxes import brought_back, used_levels
+from duet.models.inference.predictors import (
     Augmented,
     Ensemble,
     HalfPrecision,
@@ -19,15 +17,17 @@ from models.inference.predictors import (
     view,
     why_not_half,
 )
-from models.stored import fold_batch_norm
+from duet.models.stored import fold_batch_norm
+from duet.utils.data.image.letterbox import fit_letterbox
+from duet.utils.errors import UserError
+from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
+from duet.utils.yaml_files import parse_yaml
+
+from duet import backend
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.presence_head import PresenceHead
 from tests.small import TINY
 from tests.small_classes import write_tiny_classifier
-from utils.data.image.letterbox import fit_letterbox
-from utils.errors import UserError
-from utils.evaluation.nms import SuppressionSettings, non_max_suppression
-from utils.yaml_files import parse_yaml
 
 # Float32 sums of a whole network in another order, relative to the largest value; 2e-6 was
 # measured for OneFlow.

@@ -6,17 +6,17 @@ from types import SimpleNamespace
 import cv2
 import numpy as np
 import pytest
+from duet.models.evaluation import evaluate as evaluation
+from duet.models.heads.anchor.head import AnchorHead
+from duet.models.inference.image_detector import ImageDetector
+from duet.utils.data.image.view import whole_view
+from duet.utils.data.sources.samples import Sample
+from duet.utils.evaluation.nms import SuppressionSettings
+from duet.utils.tasks.table import DETECTION
+from duet.utils.tiling import Tiling
 
-from models.evaluation import evaluate as evaluation
-from models.heads.anchor.head import AnchorHead
-from models.inference.image_detector import ImageDetector
 from tests.rank_threads import run_rank_threads
 from tests.shared_files import shared_path
-from utils.data.image.view import whole_view
-from utils.data.sources.samples import Sample
-from utils.evaluation.nms import SuppressionSettings
-from utils.tasks.table import DETECTION
-from utils.tiling import Tiling
 
 SETTINGS = SuppressionSettings(confidence_threshold=0.25, iou_threshold=0.45)
 
@@ -98,7 +98,7 @@ class Brightest:
         return images
 
     def decode_above(self, raw, threshold):
-        from backend import ops
+        from duet.backend import ops
 
         pixels = ops.to_numpy(raw)
         self.batches.append(pixels.shape)

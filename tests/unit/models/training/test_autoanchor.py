@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from duet.models.training.autoanchor import choose_anchors, with_anchors
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.data.anchors.fit import measure_fit
+from duet.utils.errors import UserError
 
-from models.training.autoanchor import choose_anchors, with_anchors
 from tests.shared_files import shared_path
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import parse_train_flags
-from utils.data.anchors.fit import measure_fit
-from utils.errors import UserError
 
 YOLOV5 = [
     [10, 13, 16, 30, 33, 23],

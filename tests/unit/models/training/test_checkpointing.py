@@ -5,19 +5,19 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.models.training.checkpointing import capture, differences, restore
+from duet.models.training.start import build_state
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.errors import UserError
+from duet.utils.state.job import Job, TrainData
+from duet.utils.state.progress import EARLIER, PROGRESS, read_progress
+from duet.utils.state.run import Run
 
-import backend
-from models.detector import Detector
-from models.graph import read_model_yaml
-from models.training.checkpointing import capture, differences, restore
-from models.training.start import build_state
+from duet import backend
 from tests.small import write_tiny_model
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import parse_train_flags
-from utils.errors import UserError
-from utils.state.job import Job, TrainData
-from utils.state.progress import EARLIER, PROGRESS, read_progress
-from utils.state.run import Run
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
-"""python -m models.training.doctor: what it measures, and what it advises."""
+"""python -m duet doctor: what it measures, and what it advises."""
 
 import pytest
+from duet.models.training import doctor
+from duet.models.training.doctor import choices, verdict
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.errors import UserError
 
-from models.training import doctor
-from models.training.doctor import choices, verdict
 from tests.small import write_small_dataset, write_small_model
-from utils.cli.train_config import parse_train_flags
-from utils.errors import UserError
 
 FLAGS = ("--workers 1", "--workers 4", "--workers 1 --cache ram")
 

@@ -5,12 +5,12 @@ import math
 from types import SimpleNamespace
 
 import pytest
+from duet.models.training.loop import found_best
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.errors import UserError
+from duet.utils.state.progress import Limits, why_ended
 
-from models.training.loop import found_best
 from tests.shared_files import shared_path
-from utils.cli.train_config import parse_train_flags
-from utils.errors import UserError
-from utils.state.progress import Limits, why_ended
 
 
 def stored_cases():

@@ -4,11 +4,10 @@ import math
 
 import numpy as np
 import pytest
-
-from backend import nn, ops
-from models.detector import Detector
-from models.graph import read_model_yaml
-from models.training.ema import ModelEMA, decay_after
+from duet.backend import nn, ops
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.models.training.ema import ModelEMA, decay_after
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from duet.backend import ops
+from duet.models.training.multi_scale import MultiScale
+from duet.utils.errors import UserError
 
-from backend import ops
-from models.training.multi_scale import MultiScale
 from tests.shared_files import shared_path
-from utils.errors import UserError
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
-
-from backend import autograd, optim
-from models.training.optimizer import build_optimizer
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.errors import UserError
+from duet.backend import autograd, optim
+from duet.models.training.optimizer import build_optimizer
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.errors import UserError
 
 HYP = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 

@@ -4,10 +4,9 @@ import logging
 
 import numpy as np
 import pytest
-
-from backend import device, nn, ops
-from models.training import start
-from utils.errors import UserError
+from duet.backend import device, nn, ops
+from duet.models.training import start
+from duet.utils.errors import UserError
 
 
 def norm_of(sync_bn=False, half_gradients=False):

@@ -4,10 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
+from duet.models.training.schedule import Schedule
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 
-from models.training.schedule import Schedule
 from tests.shared_files import shared_path
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 
 EPOCHS, BATCHES = 30, 19
 

@@ -4,20 +4,20 @@ import logging
 
 import numpy as np
 import pytest
+from duet.backend import autograd, nn, ops
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.models.training.start import build_state
+from duet.models.training.statistics import join_statistics, recommend, recompute_statistics
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.train_config import TrainConfig
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.strengths import AugmentConfig
 
-from backend import autograd, nn, ops
-from models.detector import Detector
-from models.graph import read_model_yaml
-from models.training.start import build_state
-from models.training.statistics import join_statistics, recommend, recompute_statistics
 from tests.small import write_small_dataset, write_tiny_model
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import TrainConfig
-from utils.data.loading.batches import TrainRecipe
-from utils.data.loading.loader import TrainLoader
-from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split
-from utils.strengths import AugmentConfig
 
 SIZE, BATCH = 64, 5  # of 12 images the last batch has 2
 

@@ -4,17 +4,17 @@ import dataclasses
 
 import numpy as np
 import pytest
+from duet.backend import nn, ops
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.models.training.start import build_state
+from duet.models.training.step import train_step
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.train_config import TrainConfig
+from duet.utils.data.loading.batch import Batch, Targets
+from duet.utils.report.stage_timer import StageTimer
 
-from backend import nn, ops
-from models.detector import Detector
-from models.graph import read_model_yaml
-from models.training.start import build_state
-from models.training.step import train_step
 from tests.small import write_tiny_model
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import TrainConfig
-from utils.data.loading.batch import Batch, Targets
-from utils.report.stage_timer import StageTimer
 
 SIZE = 64
 OBJECTS = [3, 0, 1, 4, 0]  # of each image

@@ -4,14 +4,13 @@ import json
 
 import numpy as np
 import pytest
-
-from backend import autograd, ops
-from models.heads.anchor.head import AnchorHead
-from models.heads.base import LossTerms
-from models.training import step_watch
-from models.training.step_watch import BatchName, LossScale, StepWatch
-from models.training.updates import backpropagate
-from utils.errors import UserError
+from duet.backend import autograd, ops
+from duet.models.heads.anchor.head import AnchorHead
+from duet.models.heads.base import LossTerms
+from duet.models.training import step_watch
+from duet.models.training.step_watch import BatchName, LossScale, StepWatch
+from duet.models.training.updates import backpropagate
+from duet.utils.errors import UserError
 
 
 def add(watch, step, losses):

@@ -4,16 +4,16 @@ import logging
 
 import pytest
 
-import backend
+from duet import backend
 
 backend.use()
 
-from backend import cores  # noqa: E402
-from models.blocks.registry import count_gflops  # noqa: E402
-from models.graph import plan_layers, read_model_yaml  # noqa: E402
-from models.training.execution import choose_step_threads  # noqa: E402
-from models.training.start import images_at_a_time  # noqa: E402
-from utils.cli.train_config import parse_train_flags  # noqa: E402
+from duet.backend import cores  # noqa: E402
+from duet.models.blocks.registry import count_gflops  # noqa: E402
+from duet.models.graph import plan_layers, read_model_yaml  # noqa: E402
+from duet.models.training.execution import choose_step_threads  # noqa: E402
+from duet.models.training.start import images_at_a_time  # noqa: E402
+from duet.utils.cli.train_config import parse_train_flags  # noqa: E402
 
 SPEC = read_model_yaml("models/yolov5n.yaml")
 

@@ -5,13 +5,13 @@ import logging
 
 import numpy as np
 import pytest
+from duet.backend import multi_tensor, nn, ops, optim
+from duet.models.training import ema, updates
+from duet.models.training.ema import ModelEMA
+from duet.utils.cli.recipe_config import OPTIMIZERS
 
-from backend import multi_tensor, nn, ops, optim
-from models.training import ema, updates
-from models.training.ema import ModelEMA
 from tests.conformance.checks_modules import build
 from tests.conformance.judging import Backend, uniform
-from utils.cli.recipe_config import OPTIMIZERS
 
 TOLERANCE = 1e-5  # some updates of values up to 4 round them by 2e-7 each, in another order
 B = Backend()

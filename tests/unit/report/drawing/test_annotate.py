@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-
-from tests.unit.report.drawing.stand_in_fonts import forget_fonts, make_font, use_folder
-from utils.colours import class_colour
-from utils.data.masks.runs import runs_of_mask
-from utils.ragged import Ragged
-from utils.report.drawing.annotate import (
+from duet.utils.colours import class_colour
+from duet.utils.data.masks.runs import runs_of_mask
+from duet.utils.ragged import Ragged
+from duet.utils.report.drawing.annotate import (
     default_font_size,
     draw_boxes,
     draw_lines,
@@ -15,6 +13,8 @@ from utils.report.drawing.annotate import (
     label_height,
     label_image,
 )
+
+from tests.unit.report.drawing.stand_in_fonts import forget_fonts, make_font, use_folder
 
 YELLOW, BLUE = (240, 228, 66), (0, 114, 178)
 HEIGHT = label_height(default_font_size((480, 640)))

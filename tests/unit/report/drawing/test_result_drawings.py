@@ -5,12 +5,12 @@ import json
 
 import numpy as np
 import pytest
+from duet.utils.colours import class_colour
+from duet.utils.detect.media.source import Frame
+from duet.utils.detect.results.result import Result
+from duet.utils.detections import Detections
 
 from tests.shared_files import shared_path
-from utils.colours import class_colour
-from utils.detect.media.source import Frame
-from utils.detect.results.result import Result
-from utils.detections import Detections
 
 
 def stored() -> dict:
@@ -33,7 +33,7 @@ def drawn_labels(monkeypatch):
         drawn[:] = labels
         return image
 
-    monkeypatch.setattr("utils.detect.results.result.draw_boxes", draw_boxes)
+    monkeypatch.setattr("duet.utils.detect.results.result.draw_boxes", draw_boxes)
     return drawn
 
 

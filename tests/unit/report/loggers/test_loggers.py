@@ -11,9 +11,8 @@ from types import SimpleNamespace
 import cv2
 import numpy as np
 import pytest
-
-from utils.errors import UserError
-from utils.report.events import (
+from duet.utils.errors import UserError
+from duet.utils.report.events import (
     EpochEnds,
     Loggers,
     RunBegins,
@@ -21,7 +20,7 @@ from utils.report.events import (
     check_loggers,
     make_loggers,
 )
-from utils.report.results import Results
+from duet.utils.report.results import Results
 
 MAP = "metrics/mAP_0.5:0.95(B)"
 

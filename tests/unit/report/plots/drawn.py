@@ -7,9 +7,8 @@ from typing import Any
 
 import cv2
 import numpy as np
-
-from utils.detections import Detections, GroundTruth
-from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
+from duet.utils.detections import Detections, GroundTruth
+from duet.utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 
 NAMES = ["cell", r"$\bad$ formula", "红细胞"]
 

@@ -5,17 +5,17 @@ import logging
 import cv2
 import numpy as np
 import pytest
+from duet.utils.colours import class_colour
+from duet.utils.data.loading.batch import TargetMasks, Targets
+from duet.utils.data.sources.samples import Sample
+from duet.utils.detections import Detections, GroundTruth
+from duet.utils.evaluation.accuracy import Mistake
+from duet.utils.evaluation.coco.metric import NUM_EXAMPLES, Example
+from duet.utils.report.plots import images
+from duet.utils.report.plots.images import plot_batch, plot_examples, plot_mistakes
 
 from tests.mask_reference import masked_truth, segmentations
 from tests.unit.report.plots.drawn import NAMES, read_rgb
-from utils.colours import class_colour
-from utils.data.loading.batch import TargetMasks, Targets
-from utils.data.sources.samples import Sample
-from utils.detections import Detections, GroundTruth
-from utils.evaluation.accuracy import Mistake
-from utils.evaluation.coco.metric import NUM_EXAMPLES, Example
-from utils.report.plots import images
-from utils.report.plots.images import plot_batch, plot_examples, plot_mistakes
 
 TILE, NAME_BELOW = 480, 21  # pixels: an image's square, and the line with its file's name
 

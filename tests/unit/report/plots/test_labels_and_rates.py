@@ -4,17 +4,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from duet.utils.data.sources.class_folders import FULL_BOX
+from duet.utils.data.sources.samples import Sample
+from duet.utils.report.plots import label_statistics, results
+from duet.utils.report.plots.label_statistics import plot_correlogram, plot_labels
+from duet.utils.report.plots.results import plot_learning_rates
 
 from tests.unit.report.plots.drawn import (
     kept_figures,
     read_rgb,
     texts_of,
 )
-from utils.data.sources.class_folders import FULL_BOX
-from utils.data.sources.samples import Sample
-from utils.report.plots import label_statistics, results
-from utils.report.plots.label_statistics import plot_correlogram, plot_labels
-from utils.report.plots.results import plot_learning_rates
 
 
 def sample_of(class_index, boxes):

@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
-
-from tests.unit.report.plots.drawn import kept_figures, read_rgb, result_of, texts_of
-from utils.detections import Detections, GroundTruth
-from utils.evaluation.coco.confusion import Confusion
-from utils.evaluation.coco.metric import DetectionEvaluator
-from utils.report.plots import measures
-from utils.report.plots.measures import (
+from duet.utils.detections import Detections, GroundTruth
+from duet.utils.evaluation.coco.confusion import Confusion
+from duet.utils.evaluation.coco.metric import DetectionEvaluator
+from duet.utils.report.plots import measures
+from duet.utils.report.plots.measures import (
     plot_confusion,
     plot_over_confidence,
     plot_precision_recall,
 )
+
+from tests.unit.report.plots.drawn import kept_figures, read_rgb, result_of, texts_of
 
 CURVES = ("P_curve.png", "R_curve.png", "F1_curve.png")
 

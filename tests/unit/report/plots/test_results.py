@@ -5,12 +5,9 @@ import csv
 import cv2
 import numpy as np
 import pytest
-
-from tests.small import RESULT_COLUMNS
-from tests.unit.report.plots.drawn import kept_figures, read_rgb
-from utils.errors import UserError
-from utils.report.plots import results
-from utils.report.plots.results import (
+from duet.utils.errors import UserError
+from duet.utils.report.plots import results
+from duet.utils.report.plots.results import (
     StudyRow,
     plot_evolution,
     plot_results,
@@ -18,6 +15,9 @@ from utils.report.plots.results import (
     study_sizes,
     write_study,
 )
+
+from tests.small import RESULT_COLUMNS
+from tests.unit.report.plots.drawn import kept_figures, read_rgb
 
 COLUMNS = [name for name in RESULT_COLUMNS if not name.startswith("seconds/")]
 NUM_VALUES = len(COLUMNS) - 1

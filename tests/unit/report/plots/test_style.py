@@ -4,9 +4,9 @@ import logging
 
 import numpy as np
 import pytest
+from duet.utils.report.plots import style
 
 from tests.unit.report.plots.drawn import NAMES
-from utils.report.plots import style
 
 
 def test_a_name_without_a_font_is_its_number_and_a_line_says_so(only_dejavu, caplog):

@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from utils.data.sources.formats.coco_file import (
+from duet.utils.data.sources.formats.coco_file import (
     SECTIONS,
     BrokenInstancesError,
     Instances,
     read_file_names,
     read_instances,
 )
-from utils.data.sources.formats.format import (
+from duet.utils.data.sources.formats.format import (
     AnnotatedFolder,
     FileNotes,
     Format,
@@ -25,16 +25,16 @@ from utils.data.sources.formats.format import (
     read_head,
     unreadable,
 )
-from utils.data.sources.formats.names import (
+from duet.utils.data.sources.formats.names import (
     SPLIT_NAMES,
     listed_in,
     parts_of,
     split_folders,
     split_of,
 )
-from utils.errors import brief
-from utils.json_files import MAX_ENTRY
-from utils.text import printable
+from duet.utils.errors import brief
+from duet.utils.json_files import MAX_ENTRY
+from duet.utils.text import printable
 
 NAME = "COCO JSON"
 ROBOFLOW = "_annotations.coco.json"

@@ -14,13 +14,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from utils.boxes import corners_of
-from utils.data.masks.runs import runs_of_polygons
-from utils.data.sources.formats.coco_masks import MaskRuns, outline_of_runs, read_pieces, read_runs
-from utils.errors import brief
-from utils.json_files import read_members
-from utils.polygons import Polygons, join_parts, starts_of
+from duet.utils.boxes import corners_of
+from duet.utils.data.masks.runs import runs_of_polygons
+from duet.utils.data.sources.formats.coco_masks import (
+    MaskRuns,
+    outline_of_runs,
+    read_pieces,
+    read_runs,
+)
+from duet.utils.errors import brief
+from duet.utils.json_files import read_members
+from duet.utils.polygons import Polygons, join_parts, starts_of
 
 MAX_BYTES = 1 << 32
 LARGEST_NUMBER = 1e10  # pixels or square pixels; also refuses infinity and NaN

@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from utils.data.masks.runs import from_text
-from utils.errors import brief
-from utils.image_limits import MAX_SIDE, MOST_PIXELS
-from utils.polygons import join_parts
+from duet.utils.data.masks.runs import from_text
+from duet.utils.errors import brief
+from duet.utils.image_limits import MAX_SIDE, MOST_PIXELS
+from duet.utils.polygons import join_parts
 
 
 class MaskRuns(NamedTuple):

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from utils.data.sources.formats.format import (
+from duet.utils.data.sources.formats.format import (
     AnnotatedFolder,
     FileNotes,
     Format,
     ImageLabels,
     Splits,
 )
-from utils.data.sources.formats.names import (
+from duet.utils.data.sources.formats.names import (
     FileNames,
     base_name,
     read_names,
@@ -25,8 +25,8 @@ from utils.data.sources.formats.names import (
     split_of,
     without_image_suffix,
 )
-from utils.image_limits import IMAGE_SUFFIXES
-from utils.progress import Progress
+from duet.utils.image_limits import IMAGE_SUFFIXES
+from duet.utils.progress import Progress
 
 # In lower case, the likeliest first.
 IMAGE_FOLDERS = ("jpegimages", "images", "imgs", "img")

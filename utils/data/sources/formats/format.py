@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from utils.errors import DatasetError, brief
-from utils.polygons import Polygons, starts_of
-from utils.regular_files import open_regular
-from utils.xml_files import Element
+from duet.utils.errors import DatasetError, brief
+from duet.utils.polygons import Polygons, starts_of
+from duet.utils.regular_files import open_regular
+from duet.utils.xml_files import Element
 
 NORMALISED = (1, 1)  # the size to which coordinates from 0 to 1 are relative
 UNKNOWN = (0, 0)  # coordinates are pixels of an image whose size the annotation does not give

@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from utils.data.sources.formats.format import AnnotatedFolder, Splits
-from utils.errors import DatasetError, brief
-from utils.image_limits import IMAGE_SUFFIXES
-from utils.regular_files import read_text
-from utils.text import count
+from duet.utils.data.sources.formats.format import AnnotatedFolder, Splits
+from duet.utils.errors import DatasetError, brief
+from duet.utils.image_limits import IMAGE_SUFFIXES
+from duet.utils.regular_files import read_text
+from duet.utils.text import count
 
 SPLIT_NAMES = {
     "train": ("train", "training"),

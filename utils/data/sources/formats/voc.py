@@ -12,9 +12,8 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-
-from utils.data.sources.formats.file_per_image import FilePerImage, Parsed
-from utils.data.sources.formats.format import (
+from duet.utils.data.sources.formats.file_per_image import FilePerImage, Parsed
+from duet.utils.data.sources.formats.format import (
     NO_OUTLINE,
     UNKNOWN,
     AnnotatedFolder,
@@ -23,9 +22,9 @@ from utils.data.sources.formats.format import (
     read_head,
     read_number,
 )
-from utils.data.sources.formats.names import split_of
-from utils.errors import DatasetError
-from utils.xml_files import Element, read_xml
+from duet.utils.data.sources.formats.names import split_of
+from duet.utils.errors import DatasetError
+from duet.utils.xml_files import Element, read_xml
 
 _ROOT = re.compile(rb"<annotation[\s/>]")
 _HEAD_BYTES = 1 << 12

@@ -5,10 +5,9 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
+from duet.utils.data.sources.formats.coco_masks import outline_of_runs, read_runs
+from duet.utils.polygons import join_parts
 from pycocotools import mask as pycocotools_mask
-
-from utils.data.sources.formats.coco_masks import outline_of_runs, read_runs
-from utils.polygons import join_parts
 
 SQUARE = np.array([[0, 0], [4, 0], [4, 4], [0, 4]], np.float64)
 

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-
-from utils.data.sources.formats.names import FileNames, listed_in
-from utils.errors import DatasetError
+from duet.utils.data.sources.formats.names import FileNames, listed_in
+from duet.utils.errors import DatasetError
 
 
 def find(folder: Path, files: tuple[str, ...], *names: str) -> tuple[str, str]:

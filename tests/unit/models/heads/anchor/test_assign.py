@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from duet.models.heads.anchor.assign import assign_targets
+from duet.utils.data.loading.batch import Targets
 
-from models.heads.anchor.assign import assign_targets
 from tests.shared_files import shared_path
-from utils.data.loading.batch import Targets
 
 ANCHORS = np.array([[[2.0, 4.0], [8.0, 8.0]]])  # one level, in cells
 GRID = 32, 32

@@ -9,14 +9,14 @@ import logging
 
 import numpy as np
 import pytest
+from duet.backend import autograd, fused, ops
+from duet.backend.proof import is_proved
+from duet.models.heads.anchor import boxes as anchor_boxes
+from duet.models.heads.anchor.boxes import choose_box_iou, complete_iou
+from duet.utils.data.loading.batch import Targets
 
-from backend import autograd, fused, ops
-from backend.proof import is_proved
-from models.heads.anchor import boxes as anchor_boxes
-from models.heads.anchor.boxes import choose_box_iou, complete_iou
 from tests.losses import arrays_of
 from tests.unit.models.heads.anchor.test_loss import NO_TARGETS, make_loss, raw_maps
-from utils.data.loading.batch import Targets
 
 # Of the largest value; the two forms take the same steps but for the difference of two angles.
 # In float32 that difference cancels digits in the plain form.

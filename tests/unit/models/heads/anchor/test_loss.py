@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
+from duet.backend import autograd, fused, ops
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.models.heads.anchor.assign import last_claims
+from duet.models.heads.anchor.boxes import complete_iou
+from duet.models.heads.anchor.loss import DetectionLoss
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.data.loading.batch import Targets
 
-from backend import autograd, fused, ops
-from models.detector import Detector
-from models.graph import read_model_yaml
-from models.heads.anchor.assign import last_claims
-from models.heads.anchor.boxes import complete_iou
-from models.heads.anchor.loss import DetectionLoss
 from tests.conformance.checks_fused import trade_off, with_trade_off
 from tests.shared_files import shared_path
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.loading.batch import Targets
 
 NO_TARGETS = Targets(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
 ONE_TARGET = Targets(np.array([1]), np.array([2]), np.array([[0.5, 0.5, 0.2, 0.3]], np.float32))

@@ -4,16 +4,16 @@ import dataclasses
 
 import numpy as np
 import pytest
+from duet.backend import autograd, ops
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.models.heads.anchor.assign import padded_size
+from duet.models.heads.anchor.loss import DetectionLoss
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.data.loading.batch import Targets
 
-from backend import autograd, ops
-from models.detector import Detector
-from models.graph import read_model_yaml
-from models.heads.anchor.assign import padded_size
-from models.heads.anchor.loss import DetectionLoss
 from tests.losses import arrays_of
 from tests.shared_files import shared_path
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.loading.batch import Targets
 
 
 def make_loss(num_classes, image_size=640, **changes):

@@ -4,14 +4,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
-from backend import autograd, ops
-from backend.processes import Process
-from models.heads import base
-from models.heads.base import WholeBatch
-from models.heads.classify import head as loss_module
-from models.heads.classify.head import ClassificationLoss
-from utils.data.loading.batch import Targets
+from duet.backend import autograd, ops
+from duet.backend.processes import Process
+from duet.models.heads import base
+from duet.models.heads.base import WholeBatch
+from duet.models.heads.classify import head as loss_module
+from duet.models.heads.classify.head import ClassificationLoss
+from duet.utils.data.loading.batch import Targets
 
 # Sums of a few hundred float32 numbers; OneFlow's logarithm of 1 is 1e-6.
 TOLERANCE = 1e-5

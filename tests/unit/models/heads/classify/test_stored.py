@@ -9,15 +9,15 @@ from functools import cache
 
 import numpy as np
 import pytest
+from duet.backend import autograd, nn, ops
+from duet.models.detector import Detector, normalized
+from duet.models.graph import plan_layers, read_model_yaml
+from duet.models.heads.classify.head import ClassificationLoss
+from duet.models.stored import fold_batch_norm
+from duet.utils.data.loading.batch import Targets
+from duet.utils.report.stage_timer import StageTimer
 
-from backend import autograd, nn, ops
-from models.detector import Detector, normalized
-from models.graph import plan_layers, read_model_yaml
-from models.heads.classify.head import ClassificationLoss
-from models.stored import fold_batch_norm
 from tests.golden_models import draw, drawn_input, info, stored
-from utils.data.loading.batch import Targets
-from utils.report.stage_timer import StageTimer
 
 SIZES = ("n", "s")
 NETWORK_TOLERANCE = 1e-5

@@ -7,14 +7,14 @@ six times; the stored float32 ones are up to 1e-5 from those of float64.
 
 import numpy as np
 import pytest
+from duet.backend import ops
+from duet.models.heads.anchor.boxes import complete_iou
+from duet.models.heads.distribution import assign, candidates
+from duet.models.heads.distribution.assign import assign_cells
+from duet.models.heads.distribution.candidates import find_candidates
+from duet.utils.data.loading.batch import Targets
 
-from backend import ops
-from models.heads.anchor.boxes import complete_iou
-from models.heads.distribution import assign, candidates
-from models.heads.distribution.assign import assign_cells
-from models.heads.distribution.candidates import find_candidates
 from tests.golden_models import info, stored
-from utils.data.loading.batch import Targets
 
 CASES = ("normal_nc80", "normal_nc3", "p6_nc3", "one_image_empty", "one", "overlapping", "many",
          "tiny", "outside", "duplicates", "ties_symmetric", "no_overlap", "few_overlap",

@@ -9,16 +9,16 @@ import dataclasses
 
 import numpy as np
 import pytest
+from duet.backend import autograd, ops
+from duet.models.heads.anchor.boxes import choose_box_iou
+from duet.models.heads.base import WholeBatch
+from duet.models.heads.distribution.candidates import find_candidates
+from duet.models.heads.distribution.loss import DistributionLoss
+from duet.utils.data.loading.batch import Targets
 
-from backend import autograd, ops
-from models.heads.anchor.boxes import choose_box_iou
-from models.heads.base import WholeBatch
-from models.heads.distribution.candidates import find_candidates
-from models.heads.distribution.loss import DistributionLoss
 from tests.golden_models import info, stored
 from tests.losses import arrays_of, loss_settings
 from tests.unit.models.heads.anchor.test_loss import numeric_gradient
-from utils.data.loading.batch import Targets
 
 CASES = [(name, targets) for name in ("synthetic_nc3", "yolov5nu_w0125", "yolov5n6u_w0125",
          "yolov8n_w0125") for targets in ("random", "edge", "empty")]  # fmt: skip

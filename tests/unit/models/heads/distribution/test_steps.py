@@ -6,16 +6,16 @@ constants, which each update amplifies.
 
 import numpy as np
 import pytest
+from duet.backend import autograd, nn, ops, optim
+from duet.models.training.ema import ModelEMA
+from duet.models.training.optimizer import parameter_groups
+from duet.models.training.state import GRADIENT_NORM_LIMIT
+from duet.utils.report.stage_timer import StageTimer
 
-from backend import autograd, nn, ops, optim
-from models.training.ema import ModelEMA
-from models.training.optimizer import parameter_groups
-from models.training.state import GRADIENT_NORM_LIMIT
 from tests.golden_models import drawn_input, info, stored
 from tests.losses import loss_settings
 from tests.unit.models.heads.distribution.test_loss import targets_of
 from tests.unit.models.heads.distribution.test_stored import model_of
-from utils.report.stage_timer import StageTimer
 
 NAMES = ("yolov5nu_w0125", "yolov8n_w0125")
 DISTANCES = "dfl.conv.weight"  # among the public groups, though never trained

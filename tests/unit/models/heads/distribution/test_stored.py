@@ -10,17 +10,17 @@ from functools import cache
 
 import numpy as np
 import pytest
+from duet.backend import autograd, nn, ops
+from duet.models.blocks.registry import count_gflops
+from duet.models.detector import Detector, count_parameters
+from duet.models.graph import plan_layers, read_model_yaml
+from duet.models.inference.predictors import Augmented
+from duet.models.stored import fold_batch_norm
+from duet.utils.model_yamls import shipped_model
+from duet.utils.project import PROJECT
 
-from backend import autograd, nn, ops
-from models.blocks.registry import count_gflops
-from models.detector import Detector, count_parameters
-from models.graph import plan_layers, read_model_yaml
-from models.inference.predictors import Augmented
-from models.stored import fold_batch_norm
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.shared_files import shared_path
-from utils.model_yamls import shipped_model
-from utils.project import PROJECT
 
 FOLDER = "anchor_free/models"
 NAMES = [*(f"yolov5{size}{p}u" for p in ("", "6") for size in "nsmlx"),

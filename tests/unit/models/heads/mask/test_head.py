@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 import yaml
+from duet.backend import autograd, nn, ops
+from duet.models.detector import Detector
+from duet.models.graph import parse_model
+from duet.models.heads.mask.head import MaskHead, MaskRows
+from duet.models.inference.predictors import Augmented
+from duet.utils.data.image.letterbox import Letterbox
+from duet.utils.data.masks.runs import mask_of_runs
+from duet.utils.detections import SuppressionSettings
+from duet.utils.errors import UserError
 
-from backend import autograd, nn, ops
-from models.detector import Detector
-from models.graph import parse_model
-from models.heads.mask.head import MaskHead, MaskRows
-from models.inference.predictors import Augmented
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.small import TINY, TINY_SEGMENTER
-from utils.data.image.letterbox import Letterbox
-from utils.data.masks.runs import mask_of_runs
-from utils.detections import SuppressionSettings
-from utils.errors import UserError
 
 SQUARE = Letterbox((64, 64), (64, 64), (0, 0), (64, 64))
 

@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
+from duet.backend import autograd, ops
+from duet.models.heads.anchor.anchors import anchors_in_cells
+from duet.models.heads.anchor.assign import assign_targets
+from duet.models.heads.base import WholeBatch
+from duet.models.heads.mask.loss import SegmentationLoss, cost_of_masks, pieces_of
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.data.loading.batch import TargetMasks, Targets
 
-from backend import autograd, ops
-from models.heads.anchor.anchors import anchors_in_cells
-from models.heads.anchor.assign import assign_targets
-from models.heads.base import WholeBatch
-from models.heads.mask.loss import SegmentationLoss, cost_of_masks, pieces_of
 from tests.golden_models import stored
 from tests.losses import arrays_of
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.loading.batch import TargetMasks, Targets
 
 LEVELS = range(3)
 ANCHORS = anchors_in_cells(

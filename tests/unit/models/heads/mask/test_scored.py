@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from duet.models.heads.mask.head import MaskHead
+from duet.utils.evaluation.masks import MaskResult
+from duet.utils.report.results import result_columns
+from duet.utils.report.task_reports import REPORTS
 
-from models.heads.mask.head import MaskHead
 from tests.mask_reference import boxes_around, evaluate_masks, masked_truth, segmentations
 from tests.shared_files import shared_path
-from utils.evaluation.masks import MaskResult
-from utils.report.results import result_columns
-from utils.report.task_reports import REPORTS
 
 WHOLE, OTHER = np.zeros((2, 40, 60), bool)
 WHOLE[10:30, 10:30] = True
@@ -72,7 +72,7 @@ def test_the_table_has_boxes_and_masks_side_by_side(result, monkeypatch):
 
 
 def test_plots_have_the_names_of_the_public_ones(result, tmp_path, monkeypatch):
-    monkeypatch.setattr("utils.report.task_reports.plot_examples", lambda *arguments: None)
+    monkeypatch.setattr("duet.utils.report.task_reports.plot_examples", lambda *arguments: None)
     REPORTS["segment"].plot(result, [], tmp_path)
     curves = {f"{of}{name}_curve.png" for of in ("Box", "Mask") for name in ("PR", "P", "R", "F1")}
     assert {path.name for path in tmp_path.iterdir()} == {*curves, "confusion_matrix.png"}
