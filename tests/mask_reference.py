@@ -15,6 +15,11 @@ from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
+from duet.utils.detections import GroundTruth, Segmentations
+from duet.utils.evaluation.coco.matching import SIZE_RANGES
+from duet.utils.evaluation.coco.metric import MetricResult
+from duet.utils.evaluation.masks import MaskResult, coco_masks
+from duet.utils.ragged import Ragged
 from tests.coco_reference import EXACT, Reference, annotations, reference_of, unknown_as_nan
 
 Image = tuple[Segmentations, GroundTruth]

@@ -26,7 +26,8 @@ def require_wing(names: Sequence[str], what_for: str) -> ModuleType:
     """
     for wing in load_wings(names):
         return wing
-    place = names[0].rpartition(".")[0].replace(".", "/") if names else "a wing"
+    module = names[0].removeprefix("duet.") if names else "a wing."
+    place = module.rpartition(".")[0].replace(".", "/")
     raise UserError(f"{what_for} needs {place}, which this copy of Duet lacks; get a whole copy")
 
 

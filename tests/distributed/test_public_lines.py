@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from duet.utils.project import PROJECT
 
+from duet.utils.project import PROJECT
 from tests.distributed.ranks import launcher
 from tests.small import write_small_dataset, write_tiny_model
 

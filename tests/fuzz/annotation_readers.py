@@ -20,6 +20,15 @@ from duet.utils.data.sources.label_file import BrokenLabelError
 from duet.utils.data.sources.recognised import recognise
 from duet.utils.errors import UserError
 
+from duet.utils.data.formats.labelme import LABELME
+from duet.utils.data.sources.annotated_images import annotated_images
+from duet.utils.data.sources.annotations import formats, read_annotations
+from duet.utils.data.sources.formats.format import AnnotatedFolder, FileNotes, Format, collect
+from duet.utils.data.sources.formats.names import listed_in
+from duet.utils.data.sources.formats.voc import VOC
+from duet.utils.data.sources.label_file import BrokenLabelError
+from duet.utils.data.sources.recognised import recognise
+from duet.utils.errors import UserError
 from tests.fuzz.reader import MIB, Reader, as_text
 from tests.fuzz.text_readers import JSON_TOKENS
 

@@ -28,6 +28,10 @@ from duet.utils.serve.requests import (
     read_query,
     read_tokens,
 )
+from tests.fuzz.reader import MIB, Reader
+from tests.fuzz.text_readers import JSON_TOKENS
+from tests.unit.detect.media.videos import video_bytes
+from tests.unit.export.doubling import METADATA, random_images, write_doubling
 
 from tests.fuzz.reader import MIB, Reader
 from tests.fuzz.text_readers import JSON_TOKENS

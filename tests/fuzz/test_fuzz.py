@@ -9,6 +9,8 @@ import pytest
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
 
+from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
 from tests.fuzz.all_readers import READERS
 from tests.fuzz.campaign import read_mutants
 from tests.fuzz.child import judge

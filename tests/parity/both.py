@@ -13,6 +13,8 @@ import numpy as np
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
 
+from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
 from tests.environments import BACKENDS
 from tests.parity.table import SECTIONS, Line, Settings, compare
 

@@ -6,6 +6,8 @@ import yaml
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from duet.utils.weights.checkpoint import load_checkpoint
 
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
+from duet.utils.weights.checkpoint import load_checkpoint
 from tests.environments import BACKENDS, python_of, run_python
 from tests.small import write_outlined_dataset, write_small_dataset, write_small_model
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from duet.utils.errors import UserError
 
+from duet.utils.errors import UserError
 from tests.environments import BACKENDS, python_of
 from tests.parity.__main__ import main
 from tests.parity.both import compare_sides, run_sides

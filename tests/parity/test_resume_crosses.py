@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from duet.utils.weights.checkpoint import load_checkpoint
 
+from duet.utils.weights.checkpoint import load_checkpoint
 from tests.environments import BACKENDS, run_python
 from tests.small import write_small_dataset, write_tiny_model
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from duet.utils.project import PROJECT
 
+from duet.utils.project import PROJECT
 from tests.site.build import build
 
 

@@ -9,6 +9,8 @@ import pytest
 from duet.utils.json_files import read_json
 from duet.utils.project import PROJECT
 
+from duet.utils.json_files import read_json
+from duet.utils.project import PROJECT
 from tests.site.build import build
 
 MEGABYTES = 14

@@ -12,8 +12,9 @@ from duet.utils.project import PROJECT
 # Each of docs/examples is a program of its own, without Duet; docs/blocks are those of readers.
 PYTHON_FILES = [
     path
-    for path in sorted(PROJECT.rglob("*.py"))
-    if not any(part.startswith(".") for part in path.relative_to(PROJECT).parts)
+    for path in sorted(PROJECT.rglob("*.py"))  # without those behind the links of duet/
+    if not path.is_symlink()
+    and not any(part.startswith(".") for part in path.relative_to(PROJECT).parts)
     and path.relative_to(PROJECT).parts[:2] not in (("docs", "examples"), ("docs", "blocks"))
 ]
 

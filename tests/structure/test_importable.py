@@ -8,6 +8,7 @@ import sys
 import pytest
 from duet.utils.project import PROJECT
 
+from duet.utils.project import PROJECT
 from tests.structure.test_imports import FILES
 
 # `utils/setup/lock.py` is for who maintains the pins, under Python 3.11 or newer.

@@ -13,6 +13,7 @@ from duet.utils.project import PROJECT
 from tests.structure.source_files import PYTHON_FILES, imports_of, parse
 
 # From below to above: each imports from itself and from what stands before it.
+LINKED = ("backend", "models", "utils")  # folders at the top, imported by links in duet/
 LAYERS = ("backend", "utils", "models", "scripts", "benchmarks", "tests")
 # Large packages that not every command needs.
 OPTIONAL = {"cv2", "fontTools", "matplotlib", "pycocotools", "torchvision"}
@@ -46,7 +47,8 @@ TYPE_CHECKING_BLOCKS = {
 def module_of(path: Path) -> str:
     """The name by which a file of the project is imported."""
     parts = path.relative_to(PROJECT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    parts = parts[:-1] if parts[-1] == "__init__" else parts
+    return ".".join(("duet", *parts) if parts[0] in LINKED else parts)
 
 
 FILES = {module_of(path): path for path in PYTHON_FILES}
@@ -76,7 +78,7 @@ def layer_of(module: str) -> int:
     """The place of a module's room among LAYERS; what lies in no room is a script, as is what
     is started by `python -m`.
     """
-    room = module.partition(".")[0]
+    room = module.removeprefix("duet.").partition(".")[0]
     if room not in LAYERS or (room in ("utils", "models") and is_command(module)):
         room = "scripts"
     return LAYERS.index(room)
@@ -143,7 +145,7 @@ def test_what_a_module_needs_is_imported_at_its_top() -> None:
 
 def may_be_imported_late(name: str, module: str) -> bool:
     """Whether a module may import a name inside a function."""
-    package = name.partition(".")[0]
+    package = name.removeprefix("duet.").partition(".")[0]
     if module == LOAD and name in LOADED:
         return True
     if module == SERVER and name.startswith("duet.utils.serve."):

@@ -17,6 +17,7 @@ import pytest
 from duet.utils.processes.suspend import StopRequests, Suspended
 
 import train
+from duet.utils.processes.suspend import StopRequests, Suspended
 from tests.small import write_small_dataset, write_tiny_model
 
 # Relative names: a state tells where its run lay.

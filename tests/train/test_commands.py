@@ -17,6 +17,9 @@ from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.weights.checkpoint import load_checkpoint
 
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.weights.checkpoint import load_checkpoint
 from tests.small import write_small_dataset, write_small_model
 
 SMALL = ["--img", "64", "--batch", "4", "--workers", "1", "--device", "cpu"]

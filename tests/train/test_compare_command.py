@@ -12,6 +12,8 @@ from duet.utils.comparison.load import LoadWatch
 from duet.utils.run_folder import LOCK_FILE, RunLock
 
 import compare
+from duet.utils.comparison.load import LoadWatch
+from duet.utils.run_folder import LOCK_FILE, RunLock
 from tests.train.stub_trainer import write_stub
 
 

@@ -9,6 +9,8 @@ from duet.utils.data.image.letterbox import fit_letterbox
 from duet.utils.weights.checkpoint import load_checkpoint
 
 import train
+from duet.utils.data.image.letterbox import fit_letterbox
+from duet.utils.weights.checkpoint import load_checkpoint
 from tests.equal_runs import rows
 from tests.train.old_state import FLAGS, write_inputs
 

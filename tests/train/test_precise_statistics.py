@@ -5,6 +5,8 @@ import pytest
 from duet.utils.processes.suspend import Suspended
 from duet.utils.weights.checkpoint import load_checkpoint
 
+from duet.utils.processes.suspend import Suspended
+from duet.utils.weights.checkpoint import load_checkpoint
 from tests.equal_runs import assert_equal_runs
 from tests.train.short_runs import StopAt, folder_of, short_flags, start
 

@@ -12,6 +12,7 @@ import pytest
 from duet.utils.processes.command import run_command
 
 import train
+from duet.utils.processes.command import run_command
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 

@@ -18,6 +18,10 @@ from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader, ValLoader
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
 from tests.shared_files import shared_path
 from tests.small import write_tiny_model
 from tests.train.short_runs import start

@@ -8,6 +8,7 @@ from duet.utils.boxes import (
     pairwise_iou,
     xyxy_to_cxcywh,
 )
+from tests.shared_files import shared_path
 
 from tests.shared_files import shared_path
 

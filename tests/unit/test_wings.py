@@ -4,7 +4,7 @@ import pytest
 from duet.utils.errors import UserError
 from duet.utils.wings import load_wings, require_wing
 
-ABSENT = "utils.absent.deeper"  # neither it nor its folder
+ABSENT = "duet.utils.absent.deeper"  # neither it nor its folder
 
 
 def test_wings_that_are_there_are_imported_in_order():

@@ -27,6 +27,7 @@ from PIL import Image
 
 import detect
 import export
+from duet.utils.project import PROJECT
 from tests.browser.chromium import Page, chromium
 from tests.browser.install import WEB_RUNTIME, WEB_RUNTIME_FILES
 from tests.browser.npm import installed_folder

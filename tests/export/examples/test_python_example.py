@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from duet.utils.data.image.letterbox import resize_linear
 
+from duet.utils.data.image.letterbox import resize_linear
 from tests.export.examples.examples import (
     NOT_RESIZED,
     PYTHON,

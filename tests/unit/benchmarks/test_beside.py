@@ -10,6 +10,8 @@ from duet.utils.comparison.load import LoadWatch
 from duet.utils.project import PROJECT
 
 from benchmarks import beside
+from duet.utils.comparison.load import LoadWatch
+from duet.utils.project import PROJECT
 from tests.small import write_small_dataset, write_small_model
 
 # As trainers with YOLOv5's command line: flags as opt.yaml, a row an epoch, bars as tqdm's.

@@ -22,6 +22,9 @@ from benchmarks import (
 )
 from benchmarks.ring import Link, ring_bytes, ring_seconds
 from benchmarks.serve import Load
+from duet.backend import nn
+from duet.utils.data.loading.batch import Batch, Targets
+from duet.utils.data.sources.dataset import load_dataset
 from tests.small import write_small_dataset, write_small_model
 
 

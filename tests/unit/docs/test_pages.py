@@ -8,6 +8,7 @@ import re
 import pytest
 from duet.utils.project import PROJECT
 
+from duet.utils.project import PROJECT
 from tests.docs_blocks.blocks import BLOCKS
 
 DOCS = PROJECT / "docs"

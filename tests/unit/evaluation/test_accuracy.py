@@ -5,6 +5,8 @@ import pytest
 from duet.utils.detections import Classification, GroundTruth
 from duet.utils.evaluation.accuracy import MAX_MISTAKES, ClassificationEvaluator, accuracy_table
 
+from duet.utils.detections import Classification, GroundTruth
+from duet.utils.evaluation.accuracy import MAX_MISTAKES, ClassificationEvaluator, accuracy_table
 from tests.golden_models import stored
 
 CASES = [f"c{number}" for number in range(5)]

@@ -8,6 +8,9 @@ from duet.utils.boxes import pairwise_iou
 from duet.utils.detections import Detections, GroundTruth
 from duet.utils.evaluation.coco.confusion import ConfusionCounter
 
+from duet.utils.boxes import pairwise_iou
+from duet.utils.detections import Detections, GroundTruth
+from duet.utils.evaluation.coco.confusion import ConfusionCounter
 from tests.shared_files import shared_path
 
 HERE, THERE, NEAR_HERE = [10, 10, 30, 30], [60, 60, 90, 90], [12, 10, 32, 30]  # IoU 18/22 with HERE

@@ -7,6 +7,9 @@ from duet.utils.evaluation.coco.matching import BOXES, MASKS
 from duet.utils.evaluation.legacy import find_objects
 from duet.utils.evaluation.masks import legacy_masks
 
+from duet.utils.evaluation.coco.matching import BOXES, MASKS
+from duet.utils.evaluation.legacy import find_objects
+from duet.utils.evaluation.masks import legacy_masks
 from tests.mask_reference import (
     assert_masks_equal_pycocotools,
     boxes_around,

@@ -20,6 +20,7 @@ from duet.utils.evaluation.nms import (
     non_max_suppression,
     suppress_greedily,
 )
+from tests.shared_files import shared_path
 
 from tests.shared_files import shared_path
 

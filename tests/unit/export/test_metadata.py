@@ -4,6 +4,8 @@ import pytest
 from duet.utils.errors import UserError
 from duet.utils.export.metadata import metadata_of
 
+from duet.utils.errors import UserError
+from duet.utils.export.metadata import metadata_of
 from tests.onnx_files import CLASSES, own_texts
 
 

@@ -13,6 +13,10 @@ from duet.utils.export.metadata import DETECTIONS, PIXELS, Metadata, metadata_of
 from duet.utils.export.onnx import require_below_limit, write_onnx
 from duet.utils.yaml_files import parse_yaml
 
+from duet.utils.errors import UserError
+from duet.utils.export.metadata import DETECTIONS, PIXELS, Metadata, metadata_of
+from duet.utils.export.onnx import require_below_limit, write_onnx
+from duet.utils.yaml_files import parse_yaml
 from tests.export.small_graphs import onnx
 
 

@@ -11,6 +11,8 @@ from duet.utils.errors import UserError
 from duet.utils.export.onnx import OnnxRuntime, read_onnx
 from onnx import TensorProto, helper
 
+from duet.utils.errors import UserError
+from duet.utils.export.onnx import OnnxRuntime, read_onnx
 from tests.onnx_files import (
     FOREIGN,
     MEAN,

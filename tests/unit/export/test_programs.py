@@ -27,6 +27,14 @@ from duet.utils.export.openvino import write_openvino
 from duet.utils.optional import run_program
 from duet.utils.project import PROJECT
 
+from duet.utils.errors import UserError
+from duet.utils.export.coreml import write_coreml
+from duet.utils.export.litert import LiteRtRuntime, write_litert
+from duet.utils.export.metadata import metadata_as_json
+from duet.utils.export.ncnn import NcnnRuntime, write_ncnn
+from duet.utils.export.openvino import write_openvino
+from duet.utils.optional import run_program
+from duet.utils.project import PROJECT
 from tests.unit.export.doubling import METADATA, random_images, rows_of, write_doubling
 
 PROGRAM = """#!{python}

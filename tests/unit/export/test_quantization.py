@@ -23,6 +23,8 @@ from duet.utils.export.quantization import (
     find_ranges,
     quantize,
 )
+from tests.export.recorded_files import write_graphs
+from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 
 from tests.export.recorded_files import write_graphs
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights

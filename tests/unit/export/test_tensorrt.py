@@ -14,6 +14,9 @@ from duet.utils.errors import UserError
 from duet.utils.export.metadata import metadata_as_json
 from duet.utils.export.tensorrt import TensorRtRuntime, write_engine
 
+from duet.utils.errors import UserError
+from duet.utils.export.metadata import metadata_as_json
+from duet.utils.export.tensorrt import TensorRtRuntime, write_engine
 from tests.unit.export.doubling import METADATA, random_images, rows_of
 
 

@@ -16,6 +16,10 @@ from duet.utils.export.onnx import OnnxRuntime
 from duet.utils.export.opening import open_runtime
 from openvino import opset13 as ov
 
+from duet.utils.errors import UserError
+from duet.utils.export import opening
+from duet.utils.export.onnx import OnnxRuntime
+from duet.utils.export.opening import open_runtime
 from tests.onnx_files import NODE, ROW, SIDE, bare_rows, constant, make_file
 from tests.unit.export.doubling import METADATA
 

@@ -67,8 +67,8 @@ def test_a_hostile_model_is_refused_before_a_layer_is_made(tmp_path, monkeypatch
     def made(*arguments):
         raise AssertionError("layers were made")
 
-    monkeypatch.setattr(models.detector.nn, "ModuleList", made)
-    monkeypatch.setattr(models.detector.Detector, "__init__", made)
+    monkeypatch.setattr(detector.nn, "ModuleList", made)
+    monkeypatch.setattr(detector.Detector, "__init__", made)
     tracemalloc.start()
     with pytest.raises(UserError, match=reason) as caught:
         WAYS[way](path)

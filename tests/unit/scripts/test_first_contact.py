@@ -13,6 +13,8 @@ import pytest
 from duet.utils.processes import start
 from duet.utils.project import PROJECT
 
+from duet.utils.processes import start
+from duet.utils.project import PROJECT
 from tests.structure.source_files import PYTHON_FILES
 
 COMMANDS = ["train.py", "val.py", "compare.py", "-m duet doctor", "-m duet weights",

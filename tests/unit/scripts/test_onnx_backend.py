@@ -11,6 +11,7 @@ import pytest
 from duet.utils.project import PROJECT
 
 import val
+from duet.utils.project import PROJECT
 from tests.small import write_small_dataset
 from tests.tiny_weights import write_tiny_weights
 

@@ -22,6 +22,8 @@ import cv2
 from duet.utils.processes.process_family import descendants
 from duet.utils.project import PROJECT
 
+from duet.utils.processes.process_family import descendants
+from duet.utils.project import PROJECT
 from tests.tiny_weights import noise
 
 SECONDS = 60.0  # for what takes a few

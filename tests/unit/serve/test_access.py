@@ -6,6 +6,8 @@ import pytest
 from duet.utils.errors import UserError
 from duet.utils.serve.requests import read_tokens
 
+from duet.utils.errors import UserError
+from duet.utils.serve.requests import read_tokens
 from tests.unit.serve.conftest import TOKENS
 from tests.unit.serve.running import DETECT, image_file
 

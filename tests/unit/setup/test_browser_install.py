@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from duet.utils.project import PROJECT
 
+from duet.utils.project import PROJECT
 from tests.browser import install, npm
 
 CI = Path(PROJECT, ".ci", "run")

@@ -9,6 +9,9 @@ from duet.utils.errors import UserError
 from duet.utils.state.files import StateFiles
 from duet.utils.weights.checkpoint import Checkpoint, load_checkpoint
 
+from duet.utils.errors import UserError
+from duet.utils.state.files import StateFiles
+from duet.utils.weights.checkpoint import Checkpoint, load_checkpoint
 from tests.unit.weights.test_checkpoint import HEADER
 
 

@@ -10,6 +10,10 @@ from duet.utils.errors import UserError
 from duet.utils.polygons import Polygons
 from duet.utils.state.job import TrainData, describe_samples, require_equal_data
 
+from duet.utils.data.sources.samples import Sample
+from duet.utils.errors import UserError
+from duet.utils.polygons import Polygons
+from duet.utils.state.job import TrainData, describe_samples, require_equal_data
 from tests.unit.weights.test_checkpoint import HEADER
 
 BOXES = np.array([[0.5, 0.5, 0.25, 0.25]], np.float32)

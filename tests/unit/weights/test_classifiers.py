@@ -8,6 +8,9 @@ from duet.utils.errors import UserError
 from duet.utils.weights.load import load_weights
 from duet.utils.weights.yolov5 import unfold
 
+from duet.utils.errors import UserError
+from duet.utils.weights.load import load_weights
+from duet.utils.weights.yolov5 import unfold
 from tests.foreign_files import module
 from tests.unit.weights.foreign_classifier import Classifier
 

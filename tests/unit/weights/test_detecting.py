@@ -105,7 +105,7 @@ def test_the_endings_of_exported_files_are_those_of_the_formats():
 
 
 def test_without_the_wing_an_exported_file_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(detecting, "WINGS", ("utils.absent.opening",))
+    monkeypatch.setattr(detecting, "WINGS", ("duet.utils.absent.opening",))
     with pytest.raises(UserError, match="--weights .*a.onnx needs utils/absent, which this copy"):
         load_to_detect(write_detector(tmp_path / "a.onnx"))
 

@@ -8,6 +8,10 @@ from duet.utils.data.augment.geometry import Warp, boxes_within, warp_polygons
 from duet.utils.data.image.decoding import Objects
 from duet.utils.data.masks.raster import separate
 
+from duet.utils.data.augment.canvas import warp_objects
+from duet.utils.data.augment.geometry import Warp, boxes_within, warp_polygons
+from duet.utils.data.image.decoding import Objects
+from duet.utils.data.masks.raster import separate
 from tests.outlines import make_polygons
 from tests.shared_files import shared_path
 

@@ -5,6 +5,7 @@ import pytest
 from duet.utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
 
 from benchmarks.paste_and_warp import warp_image
+from duet.utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
 from tests.shared_files import shared_path
 
 # The draws behind the stored results. They are not stored: they were recovered by a

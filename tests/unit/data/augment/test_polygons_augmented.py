@@ -17,6 +17,16 @@ from duet.utils.data.randomness import sample_generator
 from duet.utils.strengths import AugmentConfig
 
 from benchmarks.paste_and_warp import plain_augment
+from duet.utils.data.augment.copy_paste import CopyPaste
+from duet.utils.data.augment.sample import Augmentation, augment, draw_augmentation
+from duet.utils.data.image.decoding import (
+    LabelledImage,
+    SourceImage,
+    average_squares,
+    choose_reduction,
+)
+from duet.utils.data.randomness import sample_generator
+from duet.utils.strengths import AugmentConfig
 from tests.outlines import make_polygons
 
 SIZES = [(240, 320), (320, 240), (200, 320), (320, 320), (317, 211)]

@@ -19,6 +19,13 @@ from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
 
+from duet.utils.data.fetch import __main__ as command
+from duet.utils.data.fetch import download
+from duet.utils.data.fetch.download import Item, find_list
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
 from tests.unit.data.fetch.conftest import files_in, sha256, tarred, write_list, zipped
 
 CONTENT = np.random.default_rng(0).bytes(3_000_000)

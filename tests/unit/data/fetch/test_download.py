@@ -13,6 +13,11 @@ from duet.utils.errors import UserError
 from duet.utils.fetch_lists import how_to_fetch
 from duet.utils.weights.load import load_weights
 
+from duet.utils.data.fetch.download import FOLDER, find_list, unpack
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.errors import UserError
+from duet.utils.fetch_lists import how_to_fetch
+from duet.utils.weights.load import load_weights
 from tests.unit.data.fetch.conftest import files_in, tarred, write_list, zipped
 
 GOOD = {"url": "https://example.com/a.zip", "sha256": "0" * 64, "size": 10, "path": "a/b.zip"}

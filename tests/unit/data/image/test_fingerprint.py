@@ -14,6 +14,7 @@ from duet.utils.data.image.fingerprint import (
     look_of,
     near_duplicates,
 )
+from tests.shared_files import shared_path
 
 from tests.shared_files import shared_path
 

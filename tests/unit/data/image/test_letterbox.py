@@ -19,6 +19,7 @@ from duet.utils.data.image.letterbox import (
     resize,
     resize_linear,
 )
+from tests.shared_files import shared_path
 
 from tests.shared_files import shared_path
 

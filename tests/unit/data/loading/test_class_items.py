@@ -12,6 +12,14 @@ from duet.utils.data.sources.samples import SampleTable
 from duet.utils.data.sources.splits import load_split
 from duet.utils.processes.world import ALONE
 
+from duet.utils.data.image.letterbox import centre_region, crop
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.items import CLASSES
+from duet.utils.data.loading.loader import TrainLoader, ValLoader
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.samples import SampleTable
+from duet.utils.data.sources.splits import load_split
+from duet.utils.processes.world import ALONE
 from tests.unit.data.augment.test_class_sample import STRONG
 
 SIZES = [(40, 60), (90, 30), (64, 64), (33, 47), (200, 160)]

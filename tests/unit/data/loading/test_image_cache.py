@@ -14,6 +14,12 @@ from duet.utils.errors import DatasetError
 from duet.utils.memory import free_memory
 from duet.utils.project import PROJECT
 
+from duet.utils import memory
+from duet.utils.data.loading import image_cache
+from duet.utils.data.loading.image_cache import create_cache
+from duet.utils.errors import DatasetError
+from duet.utils.memory import free_memory
+from duet.utils.project import PROJECT
 from tests.rank_threads import run_rank_threads
 
 SIZES = [(3, 5), (7, 2), (4, 4)]

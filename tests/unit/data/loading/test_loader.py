@@ -12,6 +12,11 @@ from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.errors import DatasetError, LoaderError, UserError
 from duet.utils.strengths import AugmentConfig
 
+from duet.utils.boxes import cxcywh_to_xyxy
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader, ValLoader
+from duet.utils.errors import DatasetError, LoaderError, UserError
+from duet.utils.strengths import AugmentConfig
 from tests.unit.data.batch_digest import EVERYTHING, digest
 
 NUM_SAMPLES = 22

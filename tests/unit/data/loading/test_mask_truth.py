@@ -13,6 +13,11 @@ from duet.utils.data.sources.splits import load_split
 from duet.utils.polygons import join_parts
 from pycocotools import mask as coco_mask
 
+from duet.utils.data.loading.items import items_of
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.splits import load_split
+from duet.utils.polygons import join_parts
 from tests.mask_reference import runs_of
 from tests.outlines import make_polygons
 from tests.shared_files import shared_path

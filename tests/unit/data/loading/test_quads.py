@@ -5,6 +5,8 @@ import pytest
 from duet.utils.data.loading.batch import TargetMasks, Targets, join_targets
 from duet.utils.data.loading.quads import draw_enlarged, join_quads
 
+from duet.utils.data.loading.batch import TargetMasks, Targets, join_targets
+from duet.utils.data.loading.quads import draw_enlarged, join_quads
 from tests.shared_files import shared_path
 
 

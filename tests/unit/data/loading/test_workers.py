@@ -26,6 +26,14 @@ from duet.utils.data.sources.samples import SampleTable, table_of
 from duet.utils.errors import LoaderError
 from duet.utils.project import PROJECT
 
+from duet.utils.data.loading.batches import TrainBatches, TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.data.loading.order import Epoch
+from duet.utils.data.loading.workers import SharedSlots, SharedSource, WorkerPool
+from duet.utils.data.shapes.dataset import ShapesConfig, draw_dataset
+from duet.utils.data.sources.samples import SampleTable, table_of
+from duet.utils.errors import LoaderError
+from duet.utils.project import PROJECT
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from tests.unit.data.sources.test_samples import make_sample
 

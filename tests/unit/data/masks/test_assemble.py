@@ -7,6 +7,9 @@ from duet.utils.data.image.letterbox import Letterbox, fit_letterbox, fit_long_s
 from duet.utils.data.masks.assemble import masks_at, native_runs, native_windows
 from duet.utils.data.masks.runs import areas, mask_of_runs, runs_of_mask
 
+from duet.utils.data.image.letterbox import Letterbox, fit_letterbox, fit_long_side
+from duet.utils.data.masks.assemble import masks_at, native_runs, native_windows
+from duet.utils.data.masks.runs import areas, mask_of_runs, runs_of_mask
 from tests.shared_files import shared_path
 
 INPUTS = ["assemble_640x480_of_427x640", "assemble_640x640_of_1080x810"]

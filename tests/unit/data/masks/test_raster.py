@@ -9,6 +9,8 @@ import pytest
 from duet.utils.data.masks.raster import index_map, separate
 from duet.utils.polygons import Polygons, without_outlines
 
+from duet.utils.data.masks.raster import index_map, separate
+from duet.utils.polygons import Polygons, without_outlines
 from tests.outlines import make_polygons
 from tests.shared_files import shared_path
 

@@ -17,6 +17,14 @@ from duet.utils.data.sources.label_file import parse_labels
 from duet.utils.data.sources.samples import Sample
 from duet.utils.data.sources.splits import load_split
 
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.data.records import __main__ as command
+from duet.utils.data.records.packing import label_text
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.label_file import parse_labels
+from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.splits import load_split
 from tests.outlines import assert_same_polygons, make_polygons
 from tests.unit.data.batch_digest import EVERYTHING, digest
 

@@ -22,6 +22,16 @@ from duet.utils.data.sources.labels import scan_samples
 from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import DatasetError
 
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader, ValLoader
+from duet.utils.data.records import __main__ as command
+from duet.utils.data.records.layout import forget_open_files, read_table
+from duet.utils.data.records.packing import pack_samples
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.image_files import list_images
+from duet.utils.data.sources.labels import scan_samples
+from duet.utils.data.sources.samples import Sample
+from duet.utils.errors import DatasetError
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from tests.unit.data.records.record_files import index_entry, records_of, write_image_file
 

@@ -9,6 +9,8 @@ import numpy as np
 from duet.utils.data.sources.samples import Sample
 from duet.utils.polygons import Polygons
 
+from duet.utils.data.sources.samples import Sample
+from duet.utils.polygons import Polygons
 from tests.outlines import assert_same_polygons
 
 

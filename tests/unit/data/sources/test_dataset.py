@@ -10,6 +10,9 @@ from duet.utils.data.sources.dataset import YAML_FOLDER, load_dataset
 from duet.utils.data.sources.image_files import list_images
 from duet.utils.errors import DatasetError, UserError
 
+from duet.utils.data.sources.dataset import YAML_FOLDER, load_dataset
+from duet.utils.data.sources.image_files import list_images
+from duet.utils.errors import DatasetError, UserError
 from tests.shared_files import shared_path
 
 NAMES = {0: "cell", 1: "platelet"}

@@ -15,6 +15,14 @@ from duet.utils.data.sources.label_file import (
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.errors import DatasetError
 
+from duet.utils.data.sources.label_file import (
+    MOST_CROSSINGS,
+    BrokenLabelError,
+    label_path,
+    parse_labels,
+)
+from duet.utils.data.sources.labels import scan_samples
+from duet.utils.errors import DatasetError
 from tests.shared_files import shared_path
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from duet.utils.data.sources.samples import RecordPlace, Sample, SampleTable, table_of
 
+from duet.utils.data.sources.samples import RecordPlace, Sample, SampleTable, table_of
 from tests.outlines import make_polygons
 from tests.unit.data.sources.equal_samples import assert_same_samples
 

@@ -16,6 +16,10 @@ from duet.utils.detect.media.feeds import parse_screen, shown_url
 from duet.utils.detect.media.finding import find_sources
 from duet.utils.detect.media.source import BrokenSourceError
 
+from duet.utils.detect.media import feeds as captured
+from duet.utils.detect.media.feeds import parse_screen, shown_url
+from duet.utils.detect.media.finding import find_sources
+from duet.utils.detect.media.source import BrokenSourceError
 from tests.unit.detect.media.videos import UNEVEN, number_in, video_bytes
 
 PIXELS = 10**6

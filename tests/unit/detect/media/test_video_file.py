@@ -11,6 +11,8 @@ import pytest
 from duet.utils.detect.media.source import BrokenSourceError
 from duet.utils.detect.media.video import VideoFile
 
+from duet.utils.detect.media.source import BrokenSourceError
+from duet.utils.detect.media.video import VideoFile
 from tests.unit.detect.media.videos import EVEN, KINDS, SIZE, number_in, picture, video
 
 PIXELS = 10**6

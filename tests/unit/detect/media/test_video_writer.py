@@ -15,6 +15,9 @@ from duet.utils.detect.media.video import VideoFile
 from duet.utils.detect.media.video_writer import VideoWriter
 from duet.utils.project import PROJECT
 
+from duet.utils.detect.media.video import VideoFile
+from duet.utils.detect.media.video_writer import VideoWriter
+from duet.utils.project import PROJECT
 from tests.unit.detect.media.videos import SIZE, UNEVEN, number_in, picture
 
 PIXELS = 10**6

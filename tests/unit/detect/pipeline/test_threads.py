@@ -12,6 +12,9 @@ from duet.utils.detect.pipeline import reading
 from duet.utils.detect.pipeline.background import StageSeconds, Writer
 from duet.utils.detect.pipeline.reading import Reader
 
+from duet.utils.detect.pipeline import reading
+from duet.utils.detect.pipeline.background import StageSeconds, Writer
+from duet.utils.detect.pipeline.reading import Reader
 from tests.unit.detect.pipeline.fake_sources import SIDE, FakeSource
 
 

@@ -9,6 +9,10 @@ from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.results.class_result import ClassScore
 from duet.utils.detect.results.run_files import RunFiles
 
+from duet.utils.colours import class_colour
+from duet.utils.detect.config import DetectConfig
+from duet.utils.detect.results.class_result import ClassScore
+from duet.utils.detect.results.run_files import RunFiles
 from tests.unit.detect.results.made import make_class_result
 
 NAMES = ("cat", "dog", "tie", "军装", "bird", "bus", "car")

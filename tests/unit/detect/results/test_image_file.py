@@ -8,6 +8,8 @@ import pytest
 from duet.utils.data.image.image_file import LONGEST_SIDES, save_image
 from duet.utils.errors import UserError
 
+from duet.utils.data.image.image_file import LONGEST_SIDES, save_image
+from duet.utils.errors import UserError
 from tests.unit.detect.results.made import make_result
 
 LOSSY = {".jpg": 3, ".jpeg": 3, ".webp": 6}  # grey values; measured 1, 1 and 3

@@ -7,6 +7,7 @@ import pytest
 from duet.utils.detect.results.result import Detection
 from pycocotools import mask as coco
 
+from duet.utils.detect.results.result import Detection
 from tests.shared_files import shared_path
 from tests.unit.detect.results.made import make_mask_result
 

@@ -18,6 +18,13 @@ from duet.utils.project import PROJECT
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
+from duet.utils.data.sources.samples import Sample
+from duet.utils.evaluation.coco.results_file import (
+    CocoResults,
+    category_ids,
+    image_ids,
+)
+from duet.utils.project import PROJECT
 from tests.coco_reference import (
     EXACT,
     detections,

@@ -10,6 +10,8 @@ from duet.utils.errors import UserError
 import detect
 import hubconf
 from duet import load
+from duet.utils.data.image.image_file import save_image
+from duet.utils.errors import UserError
 from tests.tiny_tasks import write_tiny_segmenter
 from tests.tiny_weights import noise
 

@@ -13,6 +13,7 @@ from duet.utils.report.drawing.annotate import (
     label_height,
     label_image,
 )
+from tests.unit.report.drawing.stand_in_fonts import forget_fonts, make_font, use_folder
 
 from tests.unit.report.drawing.stand_in_fonts import forget_fonts, make_font, use_folder
 

@@ -8,6 +8,8 @@ import pytest
 from duet.utils.colours import class_colour, ink_on
 from duet.utils.report.drawing.fonts import drawable_name, font_files, font_for
 
+from duet.utils.colours import class_colour, ink_on
+from duet.utils.report.drawing.fonts import drawable_name, font_files, font_for
 from tests.unit.report.drawing.stand_in_fonts import DEJAVU, forget_fonts, make_font, use_folder
 
 

@@ -10,6 +10,11 @@ from duet.utils.report.plots import label_statistics, results
 from duet.utils.report.plots.label_statistics import plot_correlogram, plot_labels
 from duet.utils.report.plots.results import plot_learning_rates
 
+from duet.utils.data.sources.class_folders import FULL_BOX
+from duet.utils.data.sources.samples import Sample
+from duet.utils.report.plots import label_statistics, results
+from duet.utils.report.plots.label_statistics import plot_correlogram, plot_labels
+from duet.utils.report.plots.results import plot_learning_rates
 from tests.unit.report.plots.drawn import (
     kept_figures,
     read_rgb,

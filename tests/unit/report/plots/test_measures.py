@@ -11,6 +11,7 @@ from duet.utils.report.plots.measures import (
     plot_over_confidence,
     plot_precision_recall,
 )
+from tests.unit.report.plots.drawn import kept_figures, read_rgb, result_of, texts_of
 
 from tests.unit.report.plots.drawn import kept_figures, read_rgb, result_of, texts_of
 

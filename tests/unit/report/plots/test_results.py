@@ -15,6 +15,8 @@ from duet.utils.report.plots.results import (
     study_sizes,
     write_study,
 )
+from tests.small import RESULT_COLUMNS
+from tests.unit.report.plots.drawn import kept_figures, read_rgb
 
 from tests.small import RESULT_COLUMNS
 from tests.unit.report.plots.drawn import kept_figures, read_rgb

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from duet.utils.report.plots import style
 
+from duet.utils.report.plots import style
 from tests.unit.report.plots.drawn import NAMES
 
 

@@ -1,0 +1,61 @@
+"""The command `duet`, or `python -m duet`: it runs the script or module that its first word names.
+
+duet train --data mydata.yaml --weights yolov5n.pt --epochs 100
+"""
+
+from __future__ import annotations
+
+from duet.utils.processes.start import start_command
+
+if __name__ == "__main__":
+    start_command()  # before what may be slow to import, or missing
+
+import difflib
+import runpy
+import sys
+
+from duet.utils.processes.start import EXIT_USER_ERROR
+
+# By the word after `duet`: the module that runs, and a line of the help.
+COMMANDS = {
+    "train": ("duet.commands.train", "train a model"),
+    "val": ("duet.commands.val", "validate a model: COCO's mAP, per class and over all"),
+    "detect": ("duet.commands.detect", "find objects in images, videos and streams"),
+    "export": ("duet.commands.export", "write files for other runtimes, each verified"),
+    "compare": ("duet.commands.compare", "time OneFlow and PyTorch on equal work"),
+    "check": ("duet.utils.data.check", "find what is wrong with a dataset"),
+    "audit": ("duet.utils.data.audit", "find doubtful labels with a trained model"),
+    "anchors": ("duet.utils.data.anchors", "fit anchors to a dataset"),
+    "records": ("duet.utils.data.records", "pack a dataset into record files, and unpack it"),
+    "fetch": ("duet.utils.data.fetch", "download public datasets and weights"),
+    "serve": ("duet.utils.serve", "answer images over HTTP"),
+    "weights": ("duet.utils.weights", "show or convert weights files"),
+    "doctor": ("duet.models.training.doctor", "measure what slows a training down"),
+}
+
+
+def main() -> None:
+    """Run the command that sys.argv names; print the list of all without one."""
+    start_command()
+    name, *words = sys.argv[1:] or ["--help"]
+    if name in ("-h", "--help"):
+        sys.stdout.write(usage())
+        return
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        sys.stderr.write(f"error: {name!r} is no command of duet{hint}\n`duet --help` lists them\n")
+        sys.exit(EXIT_USER_ERROR)
+    sys.argv = [f"duet {name}", *words]  # how to start it again: utils/processes/launch.py
+    module, _ = COMMANDS[name]
+    runpy.run_module(module, run_name="__main__")
+
+
+def usage() -> str:
+    """Return the help, which fits on one screen."""
+    rows = "".join(f"  {name:<9}{text}\n" for name, (_, text) in COMMANDS.items())
+    return f"usage: duet COMMAND ...\n\n{rows}\n`duet COMMAND --help` lists the flags of one.\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The commands, by links to the scripts at the top."""
