@@ -12,6 +12,7 @@ if __name__ == "__main__":
 
 import sys
 
+from duet import backend
 from duet.backend.devices import check_device
 from duet.backend.select import choose
 from duet.utils.data.sources.class_folders import ClassFolders
@@ -23,8 +24,6 @@ from duet.utils.processes.command import run_command
 from duet.utils.processes.exit_status import EXIT_FAILED
 from duet.utils.processes.interrupt import ending_at_termination
 from duet.utils.weights.detecting import load_all_to_detect
-
-from duet import backend
 
 
 def main() -> None:

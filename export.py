@@ -12,6 +12,7 @@ if __name__ == "__main__":
 
 import sys
 
+from duet import backend
 from duet.backend.devices import check_device
 from duet.backend.select import choose
 from duet.utils.data.sources.dataset import load_dataset
@@ -21,8 +22,6 @@ from duet.utils.export.formats import check_export
 from duet.utils.processes.command import run_command
 from duet.utils.processes.exit_status import EXIT_FAILED
 from duet.utils.weights.load import load_weights
-
-from duet import backend
 
 
 def main() -> None:

@@ -5,11 +5,10 @@ FOLDER is the folder of this file. Nothing is downloaded.
 
 from __future__ import annotations
 
+import duet
 from duet.utils import errors
 from duet.utils.processes.start import PACKAGES
 from duet.utils.project import PROJECT
-
-import duet
 
 dependencies = list(PACKAGES)  # torch.hub names those that are missing
 

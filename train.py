@@ -12,6 +12,7 @@ if __name__ == "__main__":
 
 import logging
 
+from duet import backend
 from duet.backend.devices import check_device
 from duet.backend.select import choose
 from duet.utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
@@ -42,8 +43,6 @@ from duet.utils.state.resume import (
 from duet.utils.tasks.find import complete_flags, find_task, task_of_flags, without_effect
 from duet.utils.weights.load import load_weights, stored_model
 from duet.utils.wings import require_wing
-
-from duet import backend
 
 WINGS = ("duet.utils.evolution.search",)  # modules whose `evolve` searches hyper-parameters
 

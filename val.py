@@ -12,6 +12,7 @@ if __name__ == "__main__":
 
 import logging
 
+from duet import backend
 from duet.backend.devices import check_device
 from duet.backend.select import choose
 from duet.utils.cli.val_config import ValConfig, parse_val_flags
@@ -24,8 +25,6 @@ from duet.utils.processes.launch import launch
 from duet.utils.processes.ranks import joined
 from duet.utils.processes.world import World
 from duet.utils.weights.detecting import load_to_detect
-
-from duet import backend
 
 log = logging.getLogger("val")
 

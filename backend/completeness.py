@@ -8,6 +8,7 @@ import inspect
 from typing import Any
 
 import numpy as np
+
 from duet.backend import contract, select
 from duet.backend.contract import inference, training
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.backend import checks
 from duet.backend.contract import Stage
 

@@ -26,6 +26,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+from benchmarks.report import RUN, read_scripts, write_report
+from benchmarks.side_by_side import host
+from duet import backend
 from duet.backend.checks import CPU
 from duet.backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
 from duet.utils.atomic_files import atomic_text_file
@@ -34,10 +37,6 @@ from duet.utils.comparison.load import gpus, load_average
 from duet.utils.comparison.runner import end_all_but, own_processes
 from duet.utils.errors import UserError
 from duet.utils.processes.command import run_command
-
-from benchmarks.report import RUN, read_scripts, write_report
-from benchmarks.side_by_side import host
-from duet import backend
 
 # The jobs with their flags, those that take longest last. The goal of `detect` is for 640 px.
 ON_CPU: Mapping[str, Sequence[str]] = {

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+
+from benchmarks.side_by_side import Run, choose_device, finish, keep, new_parser, time_in_turns
 from duet.backend import autograd, fused, ops
 from duet.backend.contract import Tensor
 from duet.utils.processes.command import run_command
-
-from benchmarks.side_by_side import Run, choose_device, finish, keep, new_parser, time_in_turns
 
 TOLERANCE = 1e-4  # of the largest entry; float32 arithmetic in another order makes 1e-6
 

@@ -20,6 +20,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+
+from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
+from detect import place_of
+from duet import backend
 from duet.backend import autograd, nn
 from duet.utils.cli.flags import from_one
 from duet.utils.data.sources.dataset import BUILT_IN, load_dataset
@@ -33,10 +37,6 @@ from duet.utils.processes.command import run_command
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import Checkpoint, Header
 from duet.utils.weights.load import load_weights
-
-from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
-from detect import place_of
-from duet import backend
 
 
 @dataclass

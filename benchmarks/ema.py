@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from duet.backend import autograd, nn, ops
-from duet.utils.processes.command import run_command
 
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
+from duet.backend import autograd, nn, ops
+from duet.utils.processes.command import run_command
 
 TOLERANCE = 1e-5  # rounding of a few updates of float32 values up to 10
 

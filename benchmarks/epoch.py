@@ -18,13 +18,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from duet.utils.cli.flags import from_one
-from duet.utils.comparison.load import LoadWatch
-from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.splits import images_of
-from duet.utils.errors import UserError
-from duet.utils.processes.command import run_command
-
 from benchmarks.side_by_side import (
     NotMeasuredError,
     Timing,
@@ -33,6 +26,12 @@ from benchmarks.side_by_side import (
     new_parser,
     rows_of,
 )
+from duet.utils.cli.flags import from_one
+from duet.utils.comparison.load import LoadWatch
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import images_of
+from duet.utils.errors import UserError
+from duet.utils.processes.command import run_command
 
 # Without --amp off, a GPU would take a half precision.
 PLAIN: Sequence[str] = ("--layout", "contiguous", "--amp", "off")

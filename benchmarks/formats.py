@@ -25,6 +25,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+
+from benchmarks.side_by_side import Timing, choose_device, machine, new_parser, time_in_turns
+from duet import backend
 from duet.backend import autograd, ops
 from duet.backend.checks import CPU
 from duet.utils.atomic_files import atomic_text_file
@@ -41,9 +44,6 @@ from duet.utils.optional import import_optional
 from duet.utils.processes.command import run_command
 from duet.utils.text import count
 from duet.utils.weights.load import load_weights
-
-from benchmarks.side_by_side import Timing, choose_device, machine, new_parser, time_in_turns
-from duet import backend
 
 PRECISIONS: dict[str, dict[str, Any]] = {
     "float32": {},

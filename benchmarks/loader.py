@@ -21,6 +21,9 @@ from tempfile import TemporaryDirectory
 
 import cv2
 import numpy as np
+
+from benchmarks.paste_and_warp import plain_item
+from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
 from duet.utils.cli.flags import from_one
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.data.loading.batch import Batch
@@ -36,9 +39,6 @@ from duet.utils.data.sources.splits import images_of
 from duet.utils.processes.command import run_command
 from duet.utils.processes.host_memory import keep_freed_images
 from duet.utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
-
-from benchmarks.paste_and_warp import plain_item
-from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
 
 DRAWN_SIZE = (480, 640)
 # Decoding takes as long as there is data. With grain of this standard deviation a JPEG has 160 KB

@@ -14,11 +14,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+
+from benchmarks.side_by_side import Run, choose_device, finish, keep, new_parser, time_in_turns
 from duet.backend import autograd, multi_tensor, nn, ops, optim
 from duet.utils.cli.recipe_config import OPTIMIZERS
 from duet.utils.processes.command import run_command
-
-from benchmarks.side_by_side import Run, choose_device, finish, keep, new_parser, time_in_turns
 
 RATES, MOMENTUM, DECAY = (1e-4, 1e-4, 1e-4), 0.937, 5e-4
 TOLERANCE = 1e-5  # rounding of three steps; that of Adam is the largest, 1e-3 of a step of 1e-4

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import cv2
 import numpy as np
+
 from duet.utils.data.augment.canvas import NUM_TILES, NUM_TILES_OF_NINE, warp_objects
 from duet.utils.data.augment.copy_paste import (
     CopyPaste,

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.side_by_side import Timing
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.comparison.statistics import NONE, number
 from duet.utils.errors import UserError
 from duet.utils.json_files import read_json
 from duet.utils.text import printable_lines
-
-from benchmarks.side_by_side import Timing
 
 NAME, RUN = "report.md", "run.json"
 COLUMNS = ("script", "case", "row", "median, ms", "fastest to slowest", "ratio",

@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+
+from duet import backend
 from duet.backend import dist, ops
 from duet.backend.checks import CPU
 from duet.backend.processes import this_process
@@ -30,8 +32,6 @@ from duet.utils.cli.flags import from_one, new_parser
 from duet.utils.processes import watchdog
 from duet.utils.processes.command import run_command
 from duet.utils.processes.local_ranks import run_ranks
-
-from duet import backend
 
 FLOAT = 4  # bytes
 LIMIT_SECONDS = 60.0

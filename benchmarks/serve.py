@@ -26,6 +26,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+import duet
+from benchmarks.side_by_side import choose_device, finish, new_parser, rows_of
+from detect import place_of
 from duet.utils.cli.flags import from_one
 from duet.utils.comparison.load import LoadWatch
 from duet.utils.detect.config import DetectConfig
@@ -33,10 +37,6 @@ from duet.utils.detect.media.finding import find_sources
 from duet.utils.errors import WorkerError
 from duet.utils.processes.command import run_command
 from duet.utils.text import count
-
-import duet
-from benchmarks.side_by_side import choose_device, finish, new_parser, rows_of
-from detect import place_of
 
 CLOSED = 12  # requests at once of a client that waits for answers: they keep four cores busy
 OPEN = 160  # those of one that does not: more than a server holds

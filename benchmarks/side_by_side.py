@@ -14,14 +14,13 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from duet import backend
 from duet.backend.checks import CPU
 from duet.backend.select import FRAMEWORKS
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli import flags as cli
 from duet.utils.comparison.load import LoadWatch, load_average, processor
 from duet.utils.text import count
-
-from duet import backend
 
 Run = Callable[[], object]
 

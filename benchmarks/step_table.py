@@ -25,15 +25,6 @@ from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import NamedTuple
 
-from duet.backend import amp, autograd
-from duet.backend.checks import CPU
-from duet.utils.cli.flags import from_one
-from duet.utils.comparison.load import LoadWatch
-from duet.utils.comparison.statistics import number
-from duet.utils.processes.command import run_command
-from duet.utils.processes.host_memory import keep_freed_memory
-from duet.utils.report.stage_timer import StageTimer
-
 from benchmarks.side_by_side import (
     NotMeasuredError,
     Run,
@@ -45,6 +36,14 @@ from benchmarks.side_by_side import (
 )
 from benchmarks.train_step import Candidate, draw_batch, start, stepping
 from duet import backend
+from duet.backend import amp, autograd
+from duet.backend.checks import CPU
+from duet.utils.cli.flags import from_one
+from duet.utils.comparison.load import LoadWatch
+from duet.utils.comparison.statistics import number
+from duet.utils.processes.command import run_command
+from duet.utils.processes.host_memory import keep_freed_memory
+from duet.utils.report.stage_timer import StageTimer
 
 FAST = ("--bbox_iou_optim", "--multi_tensor_optimizer")
 PRECISIONS = {"float32": "off", "bfloat16": "bf16"}  # and train.py's --amp

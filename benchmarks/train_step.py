@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
 from duet.backend import amp, autograd, device, ops
 from duet.backend.checks import CPU
 from duet.utils.cli.flags import from_one
@@ -26,8 +28,6 @@ from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.processes.command import run_command
 from duet.utils.processes.host_memory import keep_freed_memory
 from duet.utils.report.stage_timer import STAGES, StageTimer
-
-from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
 
 # Of COCO: 7 objects an image, four images a mosaic, of which about half remain inside.
 TARGETS_AN_IMAGE = 14

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
 from duet.backend import autograd, nn, ops
 from duet.utils.cli.flags import from_one
 from duet.utils.data.image.letterbox import letterbox_to_image
@@ -28,8 +30,6 @@ from duet.utils.evaluation.nms import non_max_suppression
 from duet.utils.processes.command import run_command
 from duet.utils.text import count
 from duet.utils.weights.load import load_weights
-
-from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
 
 # A sigmoid may round otherwise in another memory layout, which can turn the order of two scores.
 TOLERANCE = 1e-4

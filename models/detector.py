@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+
 from duet.backend import nn, ops
 from duet.backend.contract import Tensor
 from duet.models.blocks.conv import Conv

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+
+from duet import backend
 from duet.backend import ops
 from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
-
-from duet import backend
 
 
 def images_to_tensor(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
 from duet.backend import nn
 from duet.backend.checks import as_float32
 from duet.models.blocks.conv import Conv

@@ -7,11 +7,12 @@ import io
 from typing import NamedTuple
 
 import numpy as np
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+
 from duet.utils.detections import Detections, GroundTruth
 from duet.utils.evaluation.coco.matching import SIZE_RANGES
 from duet.utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
-from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
 
 # Both sum the same float64 numbers, in another order.
 EXACT = {"rtol": 0, "atol": 1e-9}

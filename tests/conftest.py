@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from duet.backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
-from duet.utils.array_cache import VARIABLE as CACHE_VARIABLE
 
 from duet import backend
+from duet.backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
+from duet.utils.array_cache import VARIABLE as CACHE_VARIABLE
 from tests.one_suite import left_out
 
 

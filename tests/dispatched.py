@@ -16,10 +16,9 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+from duet import backend
 from duet.backend import ops
 from duet.utils.report.stage_timer import StageTimer
-
-from duet import backend
 
 # They give the host a number of the device, or sizes that depend on one.
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "equal", "is_nonzero")
@@ -80,9 +79,8 @@ def waits(counts: Counter[str]) -> int:
 def main(flags: list[str]) -> None:
     """Print what the third step of a model dispatches, by stage."""
     backend.use("torch")
-    from duet.models.training.step import train_step
-
     from benchmarks.train_step import Candidate, draw_batch, start
+    from duet.models.training.step import train_step
 
     settings = SimpleNamespace(cfg="models/yolov5n.yaml", img=64, batch=2)
     state = start("counted", Candidate(tuple(flags), 0.0), settings, "cpu")

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from duet.utils.project import PROJECT
 
 BACKENDS = ("torch", "oneflow")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from duet.utils.weights.checkpoint import Header, load_checkpoint
 
 SECTIONS = ("model", "ema", "optimizer")

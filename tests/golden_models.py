@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import yaml
+
 from duet.backend import nn
 from duet.models.detector import Detector
 from duet.models.graph import parse_model
 from duet.utils.project import PROJECT
-
 from tests.shared_files import shared_path
 
 

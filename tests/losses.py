@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+
 from duet.backend import ops
 from duet.models.heads.base import LossSettings
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters

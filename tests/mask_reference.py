@@ -6,11 +6,6 @@ import contextlib
 import io
 
 import numpy as np
-from duet.utils.detections import GroundTruth, Segmentations
-from duet.utils.evaluation.coco.matching import SIZE_RANGES
-from duet.utils.evaluation.coco.metric import MetricResult
-from duet.utils.evaluation.masks import MaskResult, coco_masks
-from duet.utils.ragged import Ragged
 from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval

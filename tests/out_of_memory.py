@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from duet.backend import ops
-
 from duet import backend
+from duet.backend import ops
 
 
 def run_out() -> NoReturn:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+
 from duet.utils.polygons import Polygons, starts_of
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.backend import nn, ops
 from duet.models.blocks import registry
 from duet.models.blocks.registry import Block, Cost, LayerPlan, LayerRequest

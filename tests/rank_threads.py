@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+
 from duet.backend.processes import Process
 from duet.utils.processes.world import AllGather, World
 

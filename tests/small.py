@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import yaml
+
 from duet.utils.data.shapes.dataset import ShapesConfig, draw_dataset
 
 SMALL_SHAPES = ShapesConfig(num_train=12, num_val=6, image_side=64)

@@ -6,9 +6,9 @@ import dataclasses
 from pathlib import Path
 
 import numpy as np
+
 from duet.backend import nn
 from duet.utils.weights.checkpoint import Checkpoint
-
 from tests.small import TINY
 from tests.tiny_weights import (
     BOX_GAIN,

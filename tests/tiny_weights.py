@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+
 from duet.backend import nn
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
-
 from tests.small import write_tiny_model
 
 CLASS_NAMES = ("circle", "square", "star", "étoile", "三角")

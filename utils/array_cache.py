@@ -17,11 +17,12 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
 from duet.utils.atomic_files import atomic_file
 from duet.utils.project import PROJECT
 from duet.utils.regular_files import pinned, read_bytes
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 VARIABLE = "DUET_CACHE"
 MAX_FOLDER_BYTES = 2 << 30  # of all files of one kind; the oldest go

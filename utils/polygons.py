@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
 from duet.utils.ragged import rows_of
 from duet.utils.ragged import starts_of as starts_of
 

@@ -8,9 +8,10 @@ import sys
 import threading
 from typing import Any
 
+from tqdm import tqdm
+
 from duet.backend.processes import this_process
 from duet.utils.text import as_message, discard_unread, wrapped, write_what_cannot_be_encoded
-from tqdm import tqdm
 
 # 80 columns hold it with an epoch of four digits and three losses; a longer one is cut at its end.
 BAR = "{desc} |{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"

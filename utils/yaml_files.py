@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.errors import UserError, brief
 from duet.utils.project import PROJECT

@@ -8,8 +8,8 @@ There are two contracts. `inference.py` holds what running a model needs. It is 
 for inference only (`select.Framework.trains`) must have. `training.py` adds the rest, to the same
 modules and in further ones. A name that a model in evaluation uses is in the first.
 
-`python -m duet.backend.contract NAME` lists what backend NAME lacks; `tests/conformance` judges what
-each name computes, against NumPy.
+`python -m duet.backend.contract NAME` lists what backend NAME lacks; `tests/conformance` judges
+what each name computes, against NumPy.
 
 Conventions
     Tensors are the framework's own; there is no wrapper. Only the methods of `Tensor` are

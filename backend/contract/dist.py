@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import numpy as np
+
 from duet.backend.contract.inference import Tensor
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
+
 from duet.backend.contract.inference import Tensor
 
 

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+
 from duet.backend.contract import inference
 from duet.backend.contract.dist import Dist, Stage
 from duet.backend.contract.fused import Fused

@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import oneflow
+from oneflow import Tensor
+
 from duet.backend import checks
 from duet.backend.oneflow.device import present
-from oneflow import Tensor
 
 
 def supported(device: str) -> tuple[str, ...]:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import oneflow
+from oneflow import Tensor
+
 from duet.backend import checks, modules
 from duet.backend.oneflow import ops
-from oneflow import Tensor
 
 # Measured: without an optimizer in a graph, backward ("job has no TrainConf") and autograd.grad are
 # refused there, and what the graph returns requires no gradient. With an optimizer inside, it

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import oneflow
+
 from duet.backend import checks
 from duet.backend.checks import CPU
 from duet.backend.contract import CAPABILITIES

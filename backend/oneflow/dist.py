@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import oneflow
+from oneflow import Tensor
+
 from duet.backend import modules
 from duet.backend.checks import CPU
 from duet.backend.contract import Stage
 from duet.backend.oneflow import ops
 from duet.backend.processes import this_process
 from duet.backend.select import BackendError
-from oneflow import Tensor
 
 FAREWELL_SECONDS = 1.0
 BUCKET = 2**22  # numbers that are sent together: 16 MiB of float32

@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 import oneflow
+from oneflow import Tensor
+
 from duet.backend import checks
 from duet.backend.oneflow import ops
 from duet.backend.oneflow.nn import BatchNorm2d
-from oneflow import Tensor
 
 HALF_PRECISIONS = (oneflow.float16, oneflow.bfloat16)
 

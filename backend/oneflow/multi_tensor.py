@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import oneflow
+from oneflow import Tensor
+
 from duet.backend import checks
 from duet.backend.oneflow import ops, optim
 from duet.backend.oneflow.device import synchronize
-from oneflow import Tensor
 
 PIECE = 16384  # elements: three arrays of them stay in the processor's cache
 

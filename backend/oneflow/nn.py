@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import oneflow
+from oneflow import Tensor
+from oneflow.nn import Module
+
 from duet.backend import checks, modules
 from duet.backend.oneflow import dist, multi_tensor, ops
 from duet.backend.oneflow.device import present
-from oneflow import Tensor
-from oneflow.nn import Module
 
 ModuleList = oneflow.nn.ModuleList
 Sequential = oneflow.nn.Sequential

@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import oneflow
-from duet.backend import checks
-from duet.backend.oneflow.device import present, synchronize
 from oneflow import Tensor
 from oneflow.nn import functional
+
+from duet.backend import checks
+from duet.backend.oneflow.device import present, synchronize
 
 Shape = Sequence[int]
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import oneflow
+from oneflow import Tensor
+
 from duet.backend import checks
 from duet.backend.modules import MOMENTS, UPDATES, adam_constants, count_updates
 from duet.backend.oneflow import ops
-from oneflow import Tensor
 
 
 class NamedState:

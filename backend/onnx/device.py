@@ -8,6 +8,7 @@ import threading
 import numpy as np
 import onnx
 import onnxruntime
+
 from duet.backend import checks
 from duet.backend.contract import CAPABILITIES
 from duet.backend.cores import default_threads

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from duet.backend.onnx.device import host_threads
-from duet.backend.onnx.recording import TYPES, Size, Tensor, constant
-from duet.backend.select import BackendError
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented
+
+from duet.backend.onnx.device import host_threads
+from duet.backend.onnx.recording import TYPES, Size, Tensor, constant
+from duet.backend.select import BackendError
 
 OPSET = 17
 SHAPE_OF_PART = 15  # the first opset whose Shape can give some of the sides

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+
 from duet.backend import checks
 from duet.backend.onnx import ops
 from duet.backend.onnx.device import resolve

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+
 from duet.backend import checks
 from duet.backend.onnx import recording
 from duet.backend.onnx.device import resolve

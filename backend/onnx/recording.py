@@ -10,9 +10,10 @@ from typing import Any, NoReturn
 from weakref import ref
 
 import numpy as np
+from onnx import TensorProto
+
 from duet.backend import checks
 from duet.backend.onnx.indexing import FAR, bounds_of, span_of, without_ellipsis
-from onnx import TensorProto
 
 TYPES = {
     "float32": TensorProto.FLOAT,

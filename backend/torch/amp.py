@@ -7,12 +7,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
-from duet.backend import checks
-from duet.backend.torch.device import present
-from duet.backend.torch.ops import HALF_DTYPES
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.parallel import DistributedDataParallel
+
+from duet.backend import checks
+from duet.backend.torch.device import present
+from duet.backend.torch.ops import HALF_DTYPES
 
 
 def supported(device: str) -> tuple[str, ...]:

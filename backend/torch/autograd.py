@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from duet.backend import checks, modules
-from duet.backend.torch import ops
 from torch import Tensor
 from torch.nn import Module
 from torch.utils._pytree import tree_leaves, tree_map_only
+
+from duet.backend import checks, modules
+from duet.backend.torch import ops
 
 log = logging.getLogger("backend")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from duet.backend import checks
 from duet.backend.checks import CPU
 from duet.backend.contract import CAPABILITIES

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, distributed
+from torch.nn.parallel import DistributedDataParallel
+
 from duet.backend import modules
 from duet.backend.checks import CPU
 from duet.backend.contract import Stage
 from duet.backend.processes import MEETING_FOLDER, this_process
 from duet.backend.torch import ops
-from torch import Tensor, distributed
-from torch.nn.parallel import DistributedDataParallel
 
 OF_ONE_ELEMENT = (
     r"Grad strides do not match bucket view strides[\s\S]*grad\.sizes\(\) = \[\d+, \d+, 1, 1\]"

@@ -6,13 +6,14 @@ import math
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
 from duet.backend import checks
 from duet.backend.checks import CPU
 from duet.backend.torch import ops
 from duet.backend.torch.nn import BatchNorm2d
-from torch import Tensor
-from torch.autograd.function import once_differentiable
-from torch.nn import functional
 
 HALF_PRECISIONS = (torch.float16, torch.bfloat16)
 # Largest |bias| / |weight| of a channel: the normalized map, read off the result, is then exact to

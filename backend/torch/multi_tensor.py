@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from duet.backend import checks
 from duet.backend.torch import optim
 from duet.backend.torch.optim import memory_order
-from torch import Tensor
 
 
 class Spans:

@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from duet.backend import checks, modules
-from duet.backend.processes import this_process
-from duet.backend.torch import dist, multi_tensor, ops
-from duet.backend.torch.device import present
 from torch import Tensor
 from torch.distributed import group
 from torch.nn import Module, functional
 from torch.nn.modules import _functions
+
+from duet.backend import checks, modules
+from duet.backend.processes import this_process
+from duet.backend.torch import dist, multi_tensor, ops
+from duet.backend.torch.device import present
 
 ALIGNMENT = 16  # elements: 64 bytes of float32
 HUGE_PAGE = 2 << 20  # bytes

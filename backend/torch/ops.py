@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import functional
+
 from duet.backend import checks
 from duet.backend.checks import CPU
 from duet.backend.torch.device import present
-from torch import Tensor
-from torch.nn import functional
 
 Shape = Sequence[int]
 

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
-from duet.backend import checks
-from duet.backend.modules import MOMENTS, UPDATES, AdamConstants, adam_constants, count_updates
-from duet.backend.torch import ops
 from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
+
+from duet.backend import checks
+from duet.backend.modules import MOMENTS, UPDATES, AdamConstants, adam_constants, count_updates
+from duet.backend.torch import ops
 
 
 class NamedState:

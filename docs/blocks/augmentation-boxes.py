@@ -1,5 +1,6 @@
 # Runs without a framework.
 import numpy as np
+
 from duet.utils.boxes import clip_boxes
 from duet.utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
 

@@ -1,7 +1,6 @@
 # Runs without a framework.
 # Numbers agree to 1e-1.
 from duet.utils.project import PROJECT
-
 from tests.conformance.all_checks import checks_of
 from tests.conformance.judging import promised_names
 

@@ -3,6 +3,7 @@
 import sys
 
 import data_mistakes  # noqa: F401
+
 from duet.utils.data.check.__main__ import main
 
 sys.argv = ["check", "--data", "shapes/shapes.yaml", "--img", "64", "--fix", "corrected"]

@@ -2,9 +2,10 @@
 import json
 from pathlib import Path
 
+from PIL import Image
+
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
-from PIL import Image
 
 for folder in ("yolo/images/train", "yolo/labels/train", "voc", "coco/train"):
     Path(folder).mkdir(parents=True)

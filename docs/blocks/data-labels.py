@@ -1,5 +1,6 @@
 # Runs without a framework.
 import numpy as np
+
 from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.data.sources.label_file import BrokenLabelError, parse_labels
 

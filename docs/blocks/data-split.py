@@ -1,10 +1,11 @@
 # Runs without a framework.
 from pathlib import Path
 
+from PIL import Image
+
 from duet.utils.data.shapes.dataset import ShapesConfig, draw_file
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import images_of
-from PIL import Image
 
 SMALL = ShapesConfig(image_side=96)
 

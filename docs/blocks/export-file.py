@@ -29,10 +29,11 @@ print("one of them:", graph.node[0].name, "with", graph.node[0].input[1])
 from pathlib import Path
 
 import numpy as np
+from onnx import numpy_helper
+
 from duet.models.export.verify import chosen_images, make_trials, verify
 from duet.models.stored import load_detector
 from duet.utils.export.opening import open_runtime
-from onnx import numpy_helper
 
 damaged = onnx.load("best.onnx")
 for constant in damaged.graph.initializer:
@@ -52,9 +53,10 @@ for name in ("best.onnx", "damaged.onnx"):
 import dataclasses
 
 import onnxruntime
+from PIL import Image
+
 from duet.models.export.graph_process import write_graph
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
-from PIL import Image
 
 path = Path("best.safetensors").resolve()
 with_nms = dataclasses.replace(config, weights=str(path), nms=True, top_all=20)

@@ -3,6 +3,7 @@
 # --8<-- [start:page]
 import numpy as np
 import onnx
+
 from duet.utils.export.quantization import find_ranges
 
 

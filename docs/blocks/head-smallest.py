@@ -5,11 +5,11 @@ from duet import backend
 backend.use()
 
 import numpy as np
+
 from duet.backend import nn, ops
 from duet.models.heads.base import Head, LossSettings
 from duet.utils.data.loading.batch import Targets
 from duet.utils.detections import GroundTruth
-
 from tests.presence_head import PresenceHead
 
 asked = sorted(Head.__abstractmethods__)

@@ -4,6 +4,7 @@ from duet import backend
 
 backend.use()
 import numpy as np
+
 from duet.backend import ops
 from duet.models.heads.anchor.boxes import complete_iou
 

@@ -1,5 +1,6 @@
 # Runs without a framework.
 import numpy as np
+
 from duet.utils.detections import Detections, GroundTruth
 
 # Two images with objects of one class: left, top, right, bottom in pixels.

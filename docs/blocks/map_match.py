@@ -1,6 +1,7 @@
 # Runs without a framework.
-from duet.utils.boxes import pairwise_iou
 from map_example import detections_of, found, objects, truth_of
+
+from duet.utils.boxes import pairwise_iou
 
 
 def match(threshold):

@@ -2,10 +2,11 @@
 import contextlib
 import io
 
-from duet.utils.evaluation.coco.metric import DetectionEvaluator
 from map_example import detections_of, found, objects, truth_of
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
+
+from duet.utils.evaluation.coco.metric import DetectionEvaluator
 
 
 def annotations(boxes, image):

@@ -1,10 +1,11 @@
 # --8<-- [start:page]
 # Runs without a framework.
 import numpy as np
+from map_example import detections_of, objects, truth_of
+
 from duet.utils.detections import Detections
 from duet.utils.evaluation.coco.metric import DetectionEvaluator
 from duet.utils.evaluation.legacy import LegacyEvaluator
-from map_example import detections_of, objects, truth_of
 
 
 def perfect(image):

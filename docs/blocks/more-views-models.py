@@ -1,5 +1,6 @@
 # Runs without a framework.
 import numpy as np
+
 from duet.utils.detections import Detections, SuppressionSettings
 from duet.utils.evaluation.nms import suppress_overlapping
 

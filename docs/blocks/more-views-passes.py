@@ -5,6 +5,7 @@ from duet import backend
 backend.use()
 
 import numpy as np
+
 from duet.backend import ops
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.heads.found_boxes import brought_back, used_levels

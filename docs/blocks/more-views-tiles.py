@@ -1,6 +1,7 @@
 # --8<-- [start:page]
 # Runs without a framework.
 import numpy as np
+
 from duet.utils.detections import Detections, SuppressionSettings
 from duet.utils.evaluation.joining import AGREEMENT, join_views
 from duet.utils.evaluation.nms import suppress_overlapping

@@ -4,6 +4,7 @@ from duet import backend
 
 backend.use()
 import numpy as np
+
 from duet.models.graph import read_model_yaml
 from duet.models.heads.anchor.assign import assign_targets
 from duet.utils.data.loading.batch import Targets

@@ -5,6 +5,7 @@ from duet import backend
 backend.use()
 
 import numpy as np
+
 from duet.backend import ops
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml

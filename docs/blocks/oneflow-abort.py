@@ -8,6 +8,7 @@ from duet import backend
 backend.use()
 
 import numpy as np
+
 from duet.backend import ops
 
 code = "import oneflow as f; print(f.ones(2)[f.tensor([5])].numpy())"

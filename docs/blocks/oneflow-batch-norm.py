@@ -7,6 +7,7 @@ backend.use()
 
 import numpy as np
 import oneflow
+
 from duet.backend import nn, ops
 
 

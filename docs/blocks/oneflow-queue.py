@@ -9,6 +9,7 @@ backend.use()
 
 import numpy as np
 import oneflow
+
 from duet.backend import device, ops
 
 layer = oneflow.nn.Conv2d(32, 32, 3, padding=1)

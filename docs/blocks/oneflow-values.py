@@ -6,6 +6,7 @@ backend.use()
 
 import numpy as np
 import oneflow
+
 from duet.backend import ops
 
 x, nan = oneflow.tensor([1.0, 2.0]), oneflow.tensor([float("nan"), 1.0])

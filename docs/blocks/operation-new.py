@@ -4,8 +4,8 @@ from duet import backend
 backend.use()
 
 import numpy as np
-from duet.backend import ops
 
+from duet.backend import ops
 from tests.conformance.judging import SHAPES, Backend, assert_gradient, assert_values, uniform
 
 

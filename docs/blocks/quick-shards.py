@@ -1,6 +1,7 @@
 # Runs without a framework.
 # Needs shapes.
 import numpy as np
+
 from duet.backend.processes import Process
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import TrainConfig

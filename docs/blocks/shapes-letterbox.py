@@ -1,5 +1,6 @@
 # Runs without a framework.
 import numpy as np
+
 from duet.utils.data.image.letterbox import fit_long_side, letterbox_to_image
 
 placed = fit_long_side(original_size=(360, 640), long_side=320, input_size=(320, 320))

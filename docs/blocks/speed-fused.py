@@ -6,6 +6,7 @@ from duet import backend
 
 backend.use()
 import numpy as np
+
 from duet.backend import autograd, fused, ops
 from duet.models.heads.anchor.boxes import complete_iou
 

@@ -5,13 +5,13 @@
 import logging
 
 import numpy as np
+
+import train
 from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import TrainConfig, read_train_flags
 from duet.utils.processes.suspend import StopRequests, Suspended
 from duet.utils.state.resume import find_resume_point, resumed_config
 from duet.utils.weights.checkpoint import load_checkpoint
-
-import train
 
 FLAGS = "--data shapes/shapes.yaml --weights best.safetensors --img 64 --batch 4 --epochs 1"
 FLAGS += " --workers 0 --noplots --device cpu --name"

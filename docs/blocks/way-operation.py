@@ -3,6 +3,7 @@ from duet import backend
 
 name = backend.use()  # "torch" or "oneflow": the one that --backend or YOLO_BACKEND names
 import numpy as np
+
 from duet.backend import ops
 
 print("what is imported  ", type(ops).__name__)

@@ -4,6 +4,7 @@ from duet import backend
 
 backend.use()
 import numpy as np
+
 from duet.backend import nn
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml

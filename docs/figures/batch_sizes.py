@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from duet.models.training.multi_scale import MultiScale
-
 from docs.figures.drawing import Axes, Figure
+from duet.models.training.multi_scale import MultiScale
 
 WORDS = {
     "en": (

@@ -13,14 +13,13 @@ if __name__ == "__main__":
 
 import json
 
+import duet
+from docs.figures.pictures import CLASS_NAMES, shapes_file
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import new_parser
 from duet.utils.errors import UserError, brief
 from duet.utils.processes.command import run_command
 from duet.utils.project import PROJECT
-
-import duet
-from docs.figures.pictures import CLASS_NAMES, shapes_file
 
 DETECTIONS = PROJECT / "docs" / "detections.json"
 IMAGES = (400, 401, 402)  # the first of the validation split

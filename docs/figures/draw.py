@@ -14,13 +14,12 @@ if __name__ == "__main__":
 import importlib
 from pathlib import Path
 
+from duet import backend
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import new_parser
 from duet.utils.errors import UserError, brief
 from duet.utils.processes.command import run_command
 from duet.utils.text import say
-
-from duet import backend
 
 FOLDER = Path(__file__).parent
 LANGUAGES = ("en", "zh")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from duet.utils.export.formats import FORMATS, GRAPH, TRACE
-
 from docs.figures.drawing import Figure
+from duet.utils.export.formats import FORMATS, GRAPH, TRACE
 
 WORDS = {
     "en": ("How weights become an ONNX graph, a trace, and files of seven formats",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.backend import autograd, ops
 from duet.backend.contract import Tensor
 from duet.models.heads.anchor.boxes import complete_iou

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from duet.utils.boxes import xyxy_to_cxcywh
 
 from docs.figures.drawing import HUES, Figure
 from docs.figures.pictures import CLASS_NAMES, on_picture, shapes
+from duet.utils.boxes import xyxy_to_cxcywh
 
 WORDS = {
     "en": ("A label file: a line for each object, its centre and size as parts of the image",

@@ -6,11 +6,11 @@ They are those of `models/training/schedule.py` and `models/training/ema.py`.
 from __future__ import annotations
 
 import numpy as np
+
+from docs.figures.drawing import Axes, Figure
 from duet.models.training.ema import decay_after
 from duet.models.training.schedule import Schedule
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-
-from docs.figures.drawing import Axes, Figure
 
 WORDS = {
     "en": ("Learning rate over 100 epochs, the warm-up of the first epochs, and the EMA's decay",

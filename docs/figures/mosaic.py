@@ -10,6 +10,9 @@ import dataclasses
 from functools import cache
 
 import numpy as np
+
+from docs.figures.drawing import Figure
+from docs.figures.pictures import put, shapes_file, source
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.data.augment.geometry import Warp
 from duet.utils.data.augment.sample import (
@@ -21,9 +24,6 @@ from duet.utils.data.augment.sample import (
 )
 from duet.utils.data.image.decoding import LabelledImage, SourceImage
 from duet.utils.data.randomness import sample_generator
-
-from docs.figures.drawing import Figure
-from docs.figures.pictures import put, shapes_file, source
 
 WORDS = {
     "en": ("From four images to one training image, step by step",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from docs.figures.drawing import Figure
 from duet.models.blocks.registry import LayerPlan
 from duet.models.graph import ModelSpec, plan_layers, read_model_yaml
 from duet.utils.model_yamls import scale_depth
 from duet.utils.project import PROJECT
-
-from docs.figures.drawing import Figure
 
 WORDS = {
     "en": ("Layers of YOLOv5n: backbone, then the neck up and down, then the head",

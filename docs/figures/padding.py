@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from duet.utils.data.image.letterbox import fit_long_side, letterbox, resize
-from duet.utils.data.loading.batches import RECTANGLE_MARGIN, rectangle
 
 from docs.figures.drawing import Figure
 from docs.figures.pictures import shapes
+from duet.utils.data.image.letterbox import fit_long_side, letterbox, resize
+from duet.utils.data.loading.batches import RECTANGLE_MARGIN, rectangle
 
 WORDS = {
     "en": ("An image of 640 × 360 stretched, in a square with padding, and in a rectangle",

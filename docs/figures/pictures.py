@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+
+from docs.figures.drawing import HUES, Figure, Point
 from duet.utils.data.image.decoding import LabelledImage, SourceImage
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.shapes.dataset import ShapesConfig, draw_file
 from duet.utils.data.shapes.scene import OUTLINES, Scene, draw_scene
-
-from docs.figures.drawing import HUES, Figure, Point
 
 CLASS_NAMES = tuple(OUTLINES)
 

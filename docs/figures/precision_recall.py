@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from duet.utils.evaluation.coco.precision import RECALL_GRID, interpolated_precision
 
 from docs.figures.drawing import Axes, Figure
+from duet.utils.evaluation.coco.precision import RECALL_GRID, interpolated_precision
 
 WORDS = {
     "en": ("Six detections of four objects: their precision, recall and average precision",

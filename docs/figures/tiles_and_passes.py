@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import cv2
 import numpy as np
-from duet.models.heads.anchor.head import AnchorHead
-from duet.utils.tiling import Tiling
 
 from docs.figures.drawing import HUES, Figure
 from docs.figures.pictures import shapes
+from duet.models.heads.anchor.head import AnchorHead
+from duet.utils.tiling import Tiling
 
 WORDS = {
     "en": ("Tiles of an image with --tile 640, and the three sizes of --augment",

@@ -47,7 +47,7 @@ LOSS_STOPS = (
 OPERATION_STOPS = (
     Stop("call", "调用", "ops.clamp(x, low=0.0)", "models/heads/anchor/boxes.py",
          "tutorials/07-iou"),
-    Stop("name", "名字", "duet.backend.ops", "backend/__init__.py", "architecture"),
+    Stop("name", "名字", "backend.ops", "backend/__init__.py", "architecture"),
     Stop("choose once", "只选一次", "torch | oneflow", "backend/select.py", "architecture"),
     Stop("the framework's", "框架的实现", "oneflow.clamp", "backend/oneflow/ops.py", "oneflow"),
     Stop("promise", "约定", "Ops", "backend/contract/training.py", "add-an-operation"),

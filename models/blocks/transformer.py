@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
+
 from duet.backend import nn, ops
 from duet.backend.contract import Tensor
 from duet.models.blocks.bottleneck import C3

@@ -15,12 +15,11 @@ import os
 import signal
 import sys
 
+from duet import backend
 from duet.utils.processes.command import run_command
 from duet.utils.processes.exit_status import EXIT_DONE, end_process
 from duet.utils.processes.process_family import ask_for_signal_when_parent_ends
 from duet.utils.serve.config import parse_serve_flags
-
-from duet import backend
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import Any
 
 import numpy as np
+
 from duet.models.detection.settings import configured, detector_of
 from duet.models.inference.predictor import class_names_of, with_size
 from duet.utils.cli.flags import whole_from

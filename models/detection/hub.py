@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from duet.backend import nn
 from duet.models.detection.hub_results import HubResults
 from duet.models.detection.settings import configured, detector_of

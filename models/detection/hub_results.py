@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from PIL import Image, ImageShow
+
 from duet.backend import ops
 from duet.backend.contract import Tensor
 from duet.utils.boxes import xyxy_to_cxcywh
@@ -16,7 +18,6 @@ from duet.utils.detect.results.run_files import RunFiles
 from duet.utils.errors import UserError
 from duet.utils.run_folder import create_run_folder
 from duet.utils.text import say
-from PIL import Image, ImageShow
 
 SAVE_DIR = "runs/detect/exp"
 CENTRE_AND_SIZE = ("xcenter", "ycenter", "width", "height")

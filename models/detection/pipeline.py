@@ -16,6 +16,8 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+
+from duet import backend
 from duet.backend.checks import CPU
 from duet.models.inference.image_detector import ImageDetector
 from duet.utils.detect.media.source import Frame, Source
@@ -30,8 +32,6 @@ from duet.utils.detect.pipeline.report import Done
 from duet.utils.detect.results.of_task import RESULTS
 from duet.utils.detect.results.run_files import Place, RunFiles, Share
 from duet.utils.weights.detecting import ExportedWeights, Weights
-
-from duet import backend
 
 Made = TypeVar("Made")
 Predicted = Future[list[list[Any]]]

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from duet import backend
 from duet.backend.checks import CPU
 from duet.models.detection.pipeline import num_lanes
 from duet.models.inference.image_detector import ImageDetector
@@ -24,8 +25,6 @@ from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.tracker import needed_threshold
 from duet.utils.detections import SuppressionSettings
 from duet.utils.weights.detecting import Weights
-
-from duet import backend
 
 SURELY_FIT = 1 << 25  # values of images; asking takes 2 ms, as long as a small network
 

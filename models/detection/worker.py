@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+
+from duet import backend
 from duet.backend.checks import CPU
 from duet.models.detection.pipeline import Lanes
 from duet.models.detection.settings import configured, make_detector
@@ -34,8 +36,6 @@ from duet.utils.serve.config import ModelSource, ServeConfig
 from duet.utils.serve.frames import pack_frame, read_frame
 from duet.utils.text import printable_lines
 from duet.utils.weights.detecting import ExportedWeights, Weights, load_to_detect
-
-from duet import backend
 
 MOST_DETECTIONS = {"segment": 1_000}  # by task: each mask is drawn, packed and outlined
 MOST_BOXES = 5_000

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.backend import autograd, ops
 from duet.models.heads.base import Evaluator, Head, Loss, Sink
 from duet.models.inference.image_detector import ImageDetector

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+from duet import backend
 from duet.backend.checks import CPU
 from duet.models.evaluation.evaluate import Validation, evaluate, evaluate_tiled
 from duet.models.evaluation.val_files import VAL_FILES, LabelFiles, ValFiles
@@ -41,8 +43,6 @@ from duet.utils.report.plots.results import StudyRow, plot_study, study_sizes, w
 from duet.utils.report.task_reports import REPORTS
 from duet.utils.run_folder import create_run_folder
 from duet.utils.text import count, printable, say
-
-from duet import backend
 
 log = logging.getLogger("val")
 

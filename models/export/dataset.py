@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.backend.checks import CPU
 from duet.models.evaluation.evaluate import evaluate
 from duet.models.export.verify import INT8, evenly

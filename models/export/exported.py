@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
 from duet.backend import ops
 from duet.models.blocks.registry import find_block
 from duet.models.export.exported_heads import form_of

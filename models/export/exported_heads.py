@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.backend.contract import Tensor
 from duet.models.heads.anchor.boxes import BOX_CHANNELS
 from duet.models.heads.base import Head

@@ -18,6 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from duet import backend
 from duet.utils.atomic_files import atomic_file
 from duet.utils.errors import UserError, WorkerError
 from duet.utils.export.config import ExportConfig, parse_export_flags
@@ -26,8 +27,6 @@ from duet.utils.processes.process_family import ask_for_signal_when_parent_ends
 from duet.utils.processes.start import EXIT_USER_ERROR
 from duet.utils.project import PROJECT
 from duet.utils.weights.load import load_weights
-
-from duet import backend
 
 MODULE = "duet.models.export.graph_process"
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+from duet import backend
 from duet.backend import nn, ops
 from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
@@ -55,8 +57,6 @@ from duet.utils.processes.interrupt import ending_at_termination, ending_later
 from duet.utils.run_folder import working_folder
 from duet.utils.text import as_message, count, say
 from duet.utils.weights.checkpoint import Checkpoint, save_checkpoint
-
-from duet import backend
 
 log = logging.getLogger("export")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.backend.onnx import ops
 from duet.backend.onnx.recording import Size, Tensor, apply, constant, sizes_tensor
 from duet.utils.data.image.letterbox import FILL

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
 from duet.backend import nn, ops
 from duet.backend.contract import Tensor
 from duet.backend.onnx.model_proto import build_model, name_part

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.backend.onnx import ops
 from duet.backend.onnx.recording import (
     Size,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.backend import autograd, ops
 from duet.backend.checks import CPU
 from duet.models.detector import Detector

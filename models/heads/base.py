@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
+
 from duet.backend import dist, nn, ops
 from duet.backend.contract import Tensor
 from duet.backend.processes import this_process

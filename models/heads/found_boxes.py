@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
 from duet.backend import ops
 from duet.backend.contract import Tensor
 from duet.models.heads.base import Head, Pass

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+
 from duet.backend import autograd
 from duet.models.heads.base import Head
 from duet.models.inference.predictors import Predictor, network_input

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
+
+from duet import backend
 from duet.backend import amp, ops
 from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
@@ -17,8 +19,6 @@ from duet.models.heads.base import Head, Pass
 from duet.models.inputs import gains_from_channels_last, images_to_tensor
 from duet.utils.errors import UserError
 from duet.utils.text import count
-
-from duet import backend
 
 HALF = "float16"
 FILL = 0.447  # around a scaled image, as the public weights were measured with

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
 from duet.models.graph import ModelSpec, parse_model, plan_layers
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.data.anchors.fit import Fit, fit_anchors, label_sizes, measure_fit

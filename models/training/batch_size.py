@@ -12,6 +12,8 @@ import logging
 from collections.abc import Callable, Mapping
 
 import numpy as np
+
+from duet import backend
 from duet.backend.checks import CPU
 from duet.backend.processes import local_world_size, this_process
 from duet.models.training.multi_scale import MultiScale
@@ -33,8 +35,6 @@ from duet.utils.processes.world import World
 from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job
 from duet.utils.text import count
-
-from duet import backend
 
 PART_OF_FREE = 0.8  # of the memory that is free at the start; the rest is for what was not measured
 # Images a process. A CPU is no faster with more than its default, and two steps tell enough of it.

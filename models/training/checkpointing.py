@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from duet import backend
 from duet.backend import nn, ops
 from duet.backend.processes import this_process
 from duet.models.detector import Detector
@@ -20,8 +21,6 @@ from duet.utils.errors import UserError
 from duet.utils.state.run import Run
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import Checkpoint, Header
-
-from duet import backend
 
 log = logging.getLogger("train")
 

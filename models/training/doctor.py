@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
+from duet import backend
 from duet.backend.checks import CPU
 from duet.backend.devices import check_device
 from duet.backend.select import choose
@@ -31,8 +32,6 @@ from duet.utils.state.job import Job, read_data, train_recipe
 from duet.utils.tasks.find import complete_flags, find_task
 from duet.utils.text import say
 from duet.utils.weights.load import load_weights, stored_model
-
-from duet import backend
 
 SECONDS = 4.0  # of each measurement, after its warm-up
 CACHED_SAMPLES = 256  # enough for a measurement; filling a cache takes a pass over its images

@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+
+from duet import backend
 from duet.backend import amp, autograd, cores, dist, fused, nn, ops, optim, use
 from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
@@ -20,8 +22,6 @@ from duet.models.inputs import gains_from_channels_last
 from duet.utils.errors import UserError
 from duet.utils.processes.ranks import on_main
 from duet.utils.report.stage_timer import StageTimer
-
-from duet import backend
 
 HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
 # Of the forward pass of a step. The loops of a small step are shorter than it takes to wake threads

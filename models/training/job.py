@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 
+from duet import backend
 from duet.backend.checks import CPU
 from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION
 from duet.models.training.checkpointing import rebuild_model, restore
@@ -21,8 +22,6 @@ from duet.utils.state.job import Job, val_loader
 from duet.utils.state.resume import load_state
 from duet.utils.state.run import begin_run
 from duet.utils.text import count
-
-from duet import backend
 
 
 def run_job(job: Job, train_loader: TrainLoader) -> None:

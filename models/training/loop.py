@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+
 from duet.backend import nn
 from duet.backend.processes import this_process
 from duet.models.evaluation.evaluate import Validation, evaluate, in_precision

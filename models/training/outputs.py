@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from duet import backend
 from duet.backend.processes import this_process
 from duet.models.blocks.registry import count_gflops
 from duet.models.detector import count_parameters
@@ -36,8 +38,6 @@ from duet.utils.state.progress import why_ended
 from duet.utils.state.run import Run
 from duet.utils.text import count, say
 from duet.utils.yaml_files import write_yaml
-
-from duet import backend
 
 PLOTTED_BATCHES = 3
 PLOTTED_RATES = 2000  # batches of the schedule that are drawn

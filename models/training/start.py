@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from duet import backend
 from duet.backend import dist, nn, use
 from duet.backend.checks import CPU
 from duet.backend.processes import this_process
@@ -42,8 +43,6 @@ from duet.utils.tasks.find import adopted, find_task
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import Checkpoint
 from duet.utils.weights.transfer import ClassRows, match_classes, transfer_arrays
-
-from duet import backend
 
 NEW_HEAD = "the head starts from new weights; --remap-classes keeps those that fit, class by class"
 SAME_HEAD = "equally many, so the head keeps them in order; --remap-classes pairs them by name"

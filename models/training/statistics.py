@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+
 from duet.backend import autograd, dist, nn, ops
 from duet.models.inputs import images_to_tensor
 from duet.models.training.state import TrainState

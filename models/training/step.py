@@ -10,6 +10,7 @@ from functools import partial, reduce
 from typing import Any
 
 import numpy as np
+
 from duet.backend import autograd, dist, nn
 from duet.backend.contract import Stage, Tensor
 from duet.backend.processes import this_process

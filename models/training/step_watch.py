@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.backend import amp, dist, ops
 from duet.backend.contract import Tensor
 from duet.backend.processes import this_process

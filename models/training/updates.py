@@ -11,6 +11,7 @@ from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
+
 from duet.backend import autograd, multi_tensor, nn, ops, optim
 from duet.backend.checks import CPU
 from duet.backend.contract import Tensor

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
-from duet.backend.contract import CAPABILITIES
-from duet.backend.select import FRAMEWORKS
 
 from duet import backend
+from duet.backend.contract import CAPABILITIES
+from duet.backend.select import FRAMEWORKS
 from tests.conformance.judging import Backend, assert_refused, judges
 from tests.out_of_memory import run_out
 

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from duet.backend.processes import this_process
 
+from duet.backend.processes import this_process
 from tests.conformance.judging import Backend, assert_equal, assert_refused, judges, uniform
 
 

@@ -12,9 +12,9 @@ import sys
 from typing import Any
 
 import numpy as np
-from duet.backend import completeness, select
 
 from duet import backend
+from duet.backend import completeness, select
 
 UNUSABLE = ("optim.SGD", "autograd.variable", "dist.start", "amp.autocast", "fused.complete_iou",
     "multi_tensor.SGD", "nn.pack", "ops.bce_with_logits", "device.mark")  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 
 import onnx
 import pytest
+
 from duet.backend.onnx import model_proto
 from duet.backend.onnx.model_proto import build_model
 from duet.backend.onnx.recording import Tensor

@@ -11,9 +11,9 @@ import sys
 
 import numpy as np
 import pytest
+
 from duet.backend.onnx.recording import apply, constant
 from duet.utils.project import PROJECT
-
 from tests.conformance.all_checks import checks_of
 from tests.conformance.strict_graphs import require_standard
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from duet.utils.project import PROJECT
 
 from duet import backend
+from duet.utils.project import PROJECT
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "1", "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "::1"}
 ONEFLOW_LAUNCH = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "::1", "GLOG_log_dir": "log"}

@@ -9,12 +9,12 @@ import subprocess
 import sys
 
 import pytest
+
+from duet import backend
 from duet.backend import completeness
 from duet.backend.contract import __main__ as contract_command
 from duet.backend.contract import training
 from duet.utils.project import PROJECT
-
-from duet import backend
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:

@@ -19,14 +19,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import train
 from duet.backend.processes import this_process
 from duet.utils.cli.train_config import read_train_flags
 from duet.utils.errors import UserError
 from duet.utils.processes import watchdog
 from duet.utils.processes.command import run_command
 from duet.utils.processes.suspend import FILE_VARIABLE
-
-import train
 
 COMMAND = "FAULT_COMMAND"  # the process that the user started
 

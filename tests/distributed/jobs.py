@@ -11,9 +11,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from duet.utils.project import PROJECT
-
 from duet import backend
+from duet.utils.project import PROJECT
 from tests.distributed.ranks import launcher
 
 MARK = "JOB_MARK"

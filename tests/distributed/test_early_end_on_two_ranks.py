@@ -8,7 +8,6 @@ from pathlib import Path
 
 from duet.utils.processes.exit_status import EXIT_DONE
 from duet.utils.weights.checkpoint import load_checkpoint
-
 from tests.distributed.jobs import start_training
 from tests.small import write_small_dataset, write_tiny_model
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from duet.utils.processes.exit_status import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -20,7 +21,6 @@ from duet.utils.processes.exit_status import (
 )
 from duet.utils.processes.start import EXIT_USER_ERROR
 from duet.utils.weights.checkpoint import load_checkpoint
-
 from tests.distributed.jobs import Processes, start_training
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model

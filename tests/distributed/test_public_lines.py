@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from duet.utils.project import PROJECT
 
 from duet.utils.project import PROJECT
 from tests.distributed.ranks import launcher

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from duet.backend import device, use
 
+from duet.backend import device, use
 from tests.distributed.ranks import run_ranks
 from tests.distributed.training_worker import CASES, FLAGS, HALF_GRADIENTS, learn, write_inputs
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from duet.utils.project import PROJECT
-from duet.utils.weights.checkpoint import load_checkpoint
 
 from duet import backend
+from duet.utils.project import PROJECT
+from duet.utils.weights.checkpoint import load_checkpoint
 from tests.distributed.network_namespaces import Machine, reason_against, two_machines
 from tests.small import write_small_dataset, write_small_model
 

@@ -9,6 +9,8 @@ import sys
 
 import numpy as np
 import pytest
+
+import val
 from duet.backend import nn
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
@@ -17,8 +19,6 @@ from duet.utils.data.sources.splits import load_split
 from duet.utils.processes.world import ALONE
 from duet.utils.project import PROJECT
 from duet.utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
-
-import val
 from tests.distributed.ranks import run_ranks
 from tests.distributed.val_worker import digest_training
 from tests.small import write_small_dataset, write_small_model

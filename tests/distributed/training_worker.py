@@ -39,7 +39,6 @@ from duet.utils.processes.command import run_command
 from duet.utils.processes.process_family import delay_abort
 from duet.utils.processes.world import World
 from duet.utils.report.stage_timer import StageTimer
-
 from tests.small import (
     write_outlined_dataset,
     write_small_dataset,

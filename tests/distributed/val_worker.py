@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+import val
+from duet import backend
 from duet.backend.processes import this_process
 from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.loader import TrainLoader
 from duet.utils.processes.command import run_command
 from duet.utils.processes.world import World
-
-import val
-from duet import backend
 from tests.unit.data.batch_digest import EVERYTHING
 
 

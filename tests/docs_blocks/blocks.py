@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from duet.utils.project import PROJECT
 from PIL import Image
 
 from duet import backend
+from duet.utils.project import PROJECT
 from tests.small import write_small_dataset
 from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
 from tests.tiny_weights import noise, write_tiny_weights

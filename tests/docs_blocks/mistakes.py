@@ -19,7 +19,6 @@ from duet.utils.detect.config import parse_detect_flags
 from duet.utils.errors import UserError
 from duet.utils.export.config import parse_export_flags
 from duet.utils.project import PROJECT
-
 from tests.docs_blocks.blocks import BlockError
 
 WIDTH = 80  # of a line on a page

@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from unittest import mock
 
-from duet.utils.processes.local_ranks import run_ranks
-
 from duet import backend
+from duet.utils.processes.local_ranks import run_ranks
 from tests.emulated.gpu import emulated_gpu
 from tests.emulated.streams import GPU
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from onnx import numpy_helper
+
 from duet.backend import ops
 from duet.backend.checks import CPU
 from duet.models.export.job import metadata_for
@@ -16,7 +18,6 @@ from duet.utils.export.config import parse_export_flags
 from duet.utils.export.onnx import write_onnx
 from duet.utils.export.opening import open_runtime
 from duet.utils.weights.load import load_weights
-from onnx import numpy_helper
 
 
 class Exported:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import yaml
+
 from duet.backend import nn
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.utils.weights.checkpoint import Checkpoint, save_checkpoint
-
 from tests.tiny_weights import header_of
 
 NAMES = ("a", "b")

@@ -13,9 +13,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from duet.utils.project import PROJECT
-
 from duet import backend
+from duet.utils.project import PROJECT
 
 if __name__ == "__main__":
     backend.use("onnx")  # before the models, whose classes derive from the backend's

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
 from duet.backend.onnx.model_proto import build_model
 from duet.backend.onnx.recording import Tensor, graph_input
 from duet.utils.optional import import_optional

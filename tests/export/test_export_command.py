@@ -13,6 +13,9 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import numpy_helper
+
+import export
 from duet.backend import device, use
 from duet.backend.select import FRAMEWORKS
 from duet.models.export import job
@@ -24,9 +27,6 @@ from duet.utils.export.formats import check_export, format_named
 from duet.utils.export.onnx import write_onnx
 from duet.utils.project import PROJECT
 from duet.utils.weights.load import load_weights
-from onnx import numpy_helper
-
-import export
 from tests.export.recorded_files import write_graphs
 from tests.small import SMALL_SHAPES, write_small_dataset
 from tests.tiny_tasks import tiny_segmenter, write_tiny_classifier

@@ -13,6 +13,10 @@ import sys
 import cv2
 import numpy as np
 import pytest
+
+import duet
+import hubconf
+import val
 from duet.models.evaluation import validation
 from duet.models.export.job import metadata_for
 from duet.models.stored import load_detector
@@ -21,10 +25,6 @@ from duet.utils.export.config import parse_export_flags
 from duet.utils.export.onnx import write_onnx
 from duet.utils.project import PROJECT
 from duet.utils.weights.load import load_weights
-
-import duet
-import hubconf
-import val
 from tests.export.recorded_files import write_graphs
 from tests.small import write_small_dataset
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights

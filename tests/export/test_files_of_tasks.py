@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import onnx
 import pytest
+
 from duet.backend.onnx.recording import constant
 from duet.models.export.exported import ExportedPredictor
 from duet.models.export.job import output_kind
@@ -16,7 +17,6 @@ from duet.models.heads.mask.head import MaskHead
 from duet.utils.errors import UserError
 from duet.utils.export.config import parse_export_flags
 from duet.utils.export.metadata import MASK_ROWS, MASKS, NORMALIZED
-
 from tests.export.every_kind import SQUARES
 from tests.export.small_graphs import run_graph, shapes, small_graph
 from tests.shared_files import shared_path

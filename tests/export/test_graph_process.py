@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from duet.models.export import graph_process
 from duet.models.export.graph_process import MODULE, write_graph
 from duet.utils.errors import UserError, WorkerError
 from duet.utils.export.config import ExportConfig
 from duet.utils.project import PROJECT
 from duet.utils.weights.checkpoint import Checkpoint, save_checkpoint
-
 from tests.environments import BACKENDS, python_of
 from tests.tiny_weights import tiny_checkpoint
 

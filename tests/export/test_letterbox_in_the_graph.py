@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from duet.backend.onnx.recording import constant
 from duet.models.export.letterboxed import (
     boxes_in_image,
@@ -13,7 +14,6 @@ from duet.models.export.letterboxed import (
     rows_in_image,
 )
 from duet.utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
-
 from tests.export.small_graphs import run_graph, shapes, small_graph
 
 SIDES = (0, 1)

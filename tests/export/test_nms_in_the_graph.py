@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from duet.models.export.suppressed import detections, efficient_detections
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
-
 from tests.export.small_graphs import onnx, run_graph, shapes, small_graph
 
 FREE = (0, 1)  # number of images and of rows, as with --dynamic

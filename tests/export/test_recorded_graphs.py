@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+
 from duet.backend import nn, ops
 from duet.models.detector import Detector
-
 from tests.export.random_weights import write_random_weights
 from tests.export.recorded_files import MODULES, write_graphs
 from tests.export.small_graphs import onnx, onnxruntime

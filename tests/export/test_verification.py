@@ -8,6 +8,7 @@ import re
 import numpy as np
 import onnx
 import pytest
+
 from duet.backend import device, nn
 from duet.models.export.job import write_trace
 from duet.models.export.verify import (
@@ -22,7 +23,6 @@ from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.export.config import ExportConfig
 from duet.utils.export.metadata import DETECTIONS, FLOATS, PIXELS, ROWS, Metadata
-
 from tests.export.every_kind import FLAGS
 from tests.tiny_weights import noise
 

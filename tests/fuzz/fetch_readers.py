@@ -15,7 +15,6 @@ from pathlib import Path
 from duet.utils.data.fetch import download
 from duet.utils.data.fetch.download import FOLDER, Item, find_list, unpack
 from duet.utils.errors import UserError
-
 from tests.fuzz.reader import Reader, as_text
 from tests.fuzz.text_readers import YAML_TOKENS
 

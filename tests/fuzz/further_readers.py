@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl
 
 import numpy as np
+
 from duet.utils.array_cache import VARIABLE, read_arrays, write_arrays
 from duet.utils.detect.media.finding import find_sources
 from duet.utils.detect.media.source import BrokenSourceError
@@ -28,11 +29,6 @@ from duet.utils.serve.requests import (
     read_query,
     read_tokens,
 )
-from tests.fuzz.reader import MIB, Reader
-from tests.fuzz.text_readers import JSON_TOKENS
-from tests.unit.detect.media.videos import video_bytes
-from tests.unit.export.doubling import METADATA, random_images, write_doubling
-
 from tests.fuzz.reader import MIB, Reader
 from tests.fuzz.text_readers import JSON_TOKENS
 from tests.unit.detect.media.videos import video_bytes

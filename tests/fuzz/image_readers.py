@@ -10,18 +10,6 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from duet.utils.data.check.inspection import inspect
-from duet.utils.data.image.fingerprint import fingerprint_of
-from duet.utils.data.image.header import read_other_view
-from duet.utils.data.loading.reading import decode
-from duet.utils.data.records.__main__ import describe_file, find_damages
-from duet.utils.data.records.layout import read_record
-from duet.utils.data.records.record_images import read_record_images
-from duet.utils.data.sources.image_source import ImageFile
-from duet.utils.data.sources.labels import scan_samples
-from duet.utils.detect.media.image_file import decode_image
-from duet.utils.errors import UserError
-from duet.utils.image_limits import MAX_PIXELS
 from PIL import Image
 
 from duet.utils.data.check.inspection import inspect

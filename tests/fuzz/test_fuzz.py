@@ -6,8 +6,6 @@ import time
 
 import numpy as np
 import pytest
-from duet.utils.errors import UserError
-from duet.utils.project import PROJECT
 
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT

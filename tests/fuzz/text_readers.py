@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import yaml
+
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.utils.cli.hyperparameters import read_hyperparameters
@@ -38,7 +39,6 @@ from duet.utils.project import PROJECT
 from duet.utils.report.plots.results import plot_results
 from duet.utils.state.resume import newest_runs
 from duet.utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
-
 from tests.fuzz.reader import MIB, Reader, as_text
 from tests.small import RESULT_COLUMNS, TINY
 

@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 import yaml
+from safetensors import safe_open
+from safetensors.numpy import save
+
 from duet.backend import nn
 from duet.models.detector import Detector
 from duet.models.graph import parse_model
@@ -21,9 +24,6 @@ from duet.utils.state.resume import load_state
 from duet.utils.weights.__main__ import describe
 from duet.utils.weights.checkpoint import CHECKSUM_KEY, HEADER_KEY, _checksum
 from duet.utils.weights.load import load_header, load_weights
-from safetensors import safe_open
-from safetensors.numpy import save
-
 from tests.foreign_files import (
     TorchFile,
     dump,

@@ -23,7 +23,6 @@ from duet.utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from duet.utils.errors import UserError
 from duet.utils.model_yamls import read_model
 from duet.utils.processes.start import EXIT_USER_ERROR
-
 from tests.environments import BACKENDS
 from tests.parity.both import compare_sides, run_sides
 from tests.parity.table import Settings, formatted

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from duet.utils.errors import UserError
-from duet.utils.project import PROJECT
 
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT

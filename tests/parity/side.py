@@ -43,7 +43,6 @@ from duet.utils.data.sources.splits import load_split
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from duet.utils.processes.command import run_command
 from duet.utils.report.stage_timer import StageTimer
-
 from tests.losses import arrays_of
 from tests.parity.table import DTYPES, Settings
 

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 import yaml
-from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
-from duet.utils.weights.checkpoint import load_checkpoint
 
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from duet.utils.weights.checkpoint import load_checkpoint

@@ -8,7 +8,6 @@ import shutil
 
 import numpy as np
 import pytest
-from duet.utils.errors import UserError
 
 from duet.utils.errors import UserError
 from tests.environments import BACKENDS, python_of

@@ -5,7 +5,6 @@ import shutil
 
 import numpy as np
 import pytest
-from duet.utils.weights.checkpoint import load_checkpoint
 
 from duet.utils.weights.checkpoint import load_checkpoint
 from tests.environments import BACKENDS, run_python

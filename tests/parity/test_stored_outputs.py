@@ -9,6 +9,7 @@ import json
 
 import numpy as np
 import pytest
+
 from duet.backend import autograd, nn, ops, optim
 from duet.models.detector import Detector, count_parameters
 from duet.models.graph import read_model_yaml
@@ -18,7 +19,6 @@ from duet.models.training.optimizer import parameter_groups
 from duet.models.training.state import GRADIENT_NORM_LIMIT
 from duet.utils.data.loading.batch import Targets
 from duet.utils.report.stage_timer import StageTimer
-
 from tests.losses import arrays_of, loss_settings
 from tests.shared_files import shared_path
 

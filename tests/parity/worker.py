@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from duet.utils.data.loading.items import items_of
 
 from duet import backend
+from duet.utils.data.loading.items import items_of
 
 backend.use()  # before the models, whose classes derive from the framework's
 
@@ -28,7 +28,6 @@ from duet.utils.data.loading.loader import TrainLoader
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.report.stage_timer import StageTimer
-
 from tests.losses import arrays_of
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from duet.utils.project import PROJECT
 
 from duet.utils.project import PROJECT
 from tests.site.build import build

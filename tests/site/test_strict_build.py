@@ -6,8 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from duet.utils.json_files import read_json
-from duet.utils.project import PROJECT
 
 from duet.utils.json_files import read_json
 from duet.utils.project import PROJECT

@@ -7,7 +7,6 @@ import ast
 from duet.backend.contract import inference, training
 from duet.backend.select import FRAMEWORKS
 from duet.utils.project import PROJECT
-
 from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
 
 PACKAGES = {framework.package for framework in FRAMEWORKS.values()}

@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 
 from duet.utils.project import PROJECT
-
 from tests.structure.source_files import PYTHON_FILES
 
 PRODUCT = ("backend", "duet", "models", "utils")

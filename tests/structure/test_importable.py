@@ -6,7 +6,6 @@ import importlib
 import sys
 
 import pytest
-from duet.utils.project import PROJECT
 
 from duet.utils.project import PROJECT
 from tests.structure.test_imports import FILES

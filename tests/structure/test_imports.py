@@ -9,7 +9,6 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from duet.utils.project import PROJECT
-
 from tests.structure.source_files import PYTHON_FILES, imports_of, parse
 
 # From below to above: each imports from itself and from what stands before it.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from duet.backend.select import ENVIRONMENT_VARIABLE
 
+from duet.backend.select import ENVIRONMENT_VARIABLE
 from tests.one_suite import OF_BOTH, OF_NONE, SIDE_BY_SIDE, TESTS, left_out
 
 

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
-from duet.utils.project import PROJECT
 
 from duet.utils.project import PROJECT
 from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse

@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 
 from duet.utils.project import PROJECT
-
 from tests.structure.source_files import PYTHON_FILES, parse
 
 PAGES = [*PROJECT.glob("README*.md"), *PROJECT.glob("docs/**/*.md"), PROJECT / "CONTRIBUTING.md"]

@@ -9,9 +9,10 @@ import sys
 import sysconfig
 
 import pytest
+from packaging.requirements import Requirement
+
 from duet.utils.project import PROJECT
 from duet.utils.setup.environments import CUDA, ENVIRONMENTS, read_lock
-from packaging.requirements import Requirement
 
 # Run on the user's own Python before anything is installed.
 SETUP_PACKAGES = [

@@ -10,7 +10,6 @@ from pathlib import Path
 from duet.models.blocks.registry import MODULES
 from duet.utils.project import PROJECT
 from duet.utils.tasks.table import TASKS
-
 from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
 
 # Where any task is served.

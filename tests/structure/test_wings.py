@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from duet.utils.project import PROJECT
 
 from duet import backend
+from duet.utils.project import PROJECT
 from tests.small import write_tiny_model
 from tests.structure.source_files import name_of
 from tests.structure.test_budgets import BUDGETS, room_of

@@ -10,6 +10,7 @@ import importlib
 from typing import Any
 
 import pytest
+
 from duet.backend import autograd
 from duet.models.training import execution
 

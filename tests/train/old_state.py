@@ -14,7 +14,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from duet.utils.processes.suspend import StopRequests, Suspended
 
 import train
 from duet.utils.processes.suspend import StopRequests, Suspended

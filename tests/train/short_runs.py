@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import train
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.training.start import build_state
@@ -22,8 +23,6 @@ from duet.utils.processes.suspend import StopRequests
 from duet.utils.state.resume import find_resume_point, resumed_config
 from duet.utils.tasks.find import complete_flags
 from duet.utils.weights.load import stored_model
-
-import train
 from tests.small import write_small_dataset, write_tiny_model
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from duet.utils.report.stage_timer import STAGES
-
 from tests.small import RESULT_COLUMNS
 
 BODY = """

@@ -5,6 +5,8 @@ import json
 import re
 
 import pytest
+
+import train
 from duet.models.evaluation import validation
 from duet.models.training import outputs
 from duet.utils.cli.hyperparameters import read_hyperparameters
@@ -16,8 +18,6 @@ from duet.utils.processes.suspend import StopRequests, Suspended
 from duet.utils.processes.world import ALONE
 from duet.utils.weights.checkpoint import load_checkpoint
 from duet.utils.weights.load import load_weights
-
-import train
 from tests import presence_head
 from tests.equal_runs import assert_equal_runs
 from tests.small import RESULT_COLUMNS, write_small_dataset

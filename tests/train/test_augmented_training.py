@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 import pytest
+
 from duet.models.training import outputs
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
 from duet.utils.report.task_reports import REPORTS
 from duet.utils.weights.checkpoint import load_checkpoint
-
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import StopAt, folder_of, start

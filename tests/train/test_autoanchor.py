@@ -2,13 +2,13 @@
 
 import numpy as np
 import yaml
+
 from duet.backend import ops
 from duet.models.stored import detector_of_weights
 from duet.utils.data.anchors.fit import label_sizes, measure_fit
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.weights.checkpoint import load_checkpoint
-
 from tests.train.short_runs import short_flags, start
 
 FAR_TOO_LARGE = [[400, 500, 600, 300, 500, 500], [700, 900, 800, 800, 900, 700]]

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+
 from duet.backend import ops
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.training import loop, step
 from duet.utils.processes.suspend import Suspended
 from duet.utils.weights.checkpoint import load_checkpoint
-
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import StopAt, start

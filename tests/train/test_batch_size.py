@@ -1,13 +1,13 @@
 """A run with --batch-size -1 measures once, and keeps the number."""
 
 import pytest
+
 from duet.models.training import batch_size
 from duet.models.training.batch_size import with_batch_size
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
 from duet.utils.state.resume import load_state
 from duet.utils.yaml_files import read_yaml
-
 from tests.train.short_runs import StopAt, folder_of, short_flags, start
 
 IMAGES = 12  # of the small dataset

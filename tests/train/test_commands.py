@@ -13,9 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
-from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.weights.checkpoint import load_checkpoint
 
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from duet.utils.data.sources.dataset import load_dataset

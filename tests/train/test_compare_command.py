@@ -8,8 +8,6 @@ import sys
 import time
 
 import pytest
-from duet.utils.comparison.load import LoadWatch
-from duet.utils.run_folder import LOCK_FILE, RunLock
 
 import compare
 from duet.utils.comparison.load import LoadWatch

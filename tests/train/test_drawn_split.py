@@ -6,6 +6,8 @@ import logging
 
 import pytest
 import yaml
+
+import val
 from duet.models.evaluation import validation
 from duet.utils.cli.val_config import parse_val_flags
 from duet.utils.errors import UserError
@@ -13,8 +15,6 @@ from duet.utils.processes.suspend import Suspended
 from duet.utils.processes.world import ALONE
 from duet.utils.state.job import describe_samples
 from duet.utils.state.resume import load_state
-
-import val
 from tests.small import write_small_dataset
 from tests.train.short_runs import StopAt, short_flags, start
 

@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.training import outputs
 from duet.utils.errors import UserError
@@ -11,7 +12,6 @@ from duet.utils.processes.suspend import Suspended
 from duet.utils.report.stage_timer import StageTimer
 from duet.utils.report.task_reports import REPORTS
 from duet.utils.weights.checkpoint import load_checkpoint
-
 from tests.equal_runs import assert_equal_runs, rows
 from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import StopAt, folder_of, start

@@ -7,11 +7,11 @@ import sys
 import time
 
 import pytest
+
+from duet import backend
 from duet.utils.processes.exit_status import EXIT_SUSPENDED
 from duet.utils.project import PROJECT
 from duet.utils.report.results import read_results
-
-from duet import backend
 from tests.small import write_small_dataset, write_tiny_model
 
 SECONDS = 120  # for what takes some; a process that hangs is found

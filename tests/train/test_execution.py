@@ -4,6 +4,8 @@ import logging
 
 import numpy as np
 import pytest
+
+from duet import backend
 from duet.backend import amp, autograd, dist, nn, ops
 from duet.models.evaluation.evaluate import in_precision
 from duet.models.inputs import images_to_tensor
@@ -12,8 +14,6 @@ from duet.models.training.state import settle
 from duet.models.training.step import train_step
 from duet.utils.errors import UserError
 from duet.utils.report.stage_timer import StageTimer
-
-from duet import backend
 from tests.small import write_small_model
 from tests.train.short_runs import small_training
 

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+
+from duet import backend
 from duet.backend import nn, ops
 from duet.backend.processes import Process
 from duet.models.detector import Detector
@@ -29,8 +31,6 @@ from duet.utils.data.loading.loader import TrainLoader
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.report.stage_timer import StageTimer
-
-from duet import backend
 from tests.small import (
     write_outlined_dataset,
     write_small_dataset,

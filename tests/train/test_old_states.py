@@ -5,8 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from duet.utils.data.image.letterbox import fit_letterbox
-from duet.utils.weights.checkpoint import load_checkpoint
 
 import train
 from duet.utils.data.image.letterbox import fit_letterbox

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from duet.utils.project import PROJECT
-from duet.utils.weights.checkpoint import load_checkpoint
 
 from duet import backend
+from duet.utils.project import PROJECT
+from duet.utils.weights.checkpoint import load_checkpoint
 from tests.equal_runs import assert_equal_runs
 from tests.small import (
     TINY_SEGMENTER,

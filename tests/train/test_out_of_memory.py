@@ -1,11 +1,11 @@
 """A run whose memory does not suffice for a batch ends with the flags against it."""
 
 import pytest
+
 from duet.models.inputs import images_to_tensor
 from duet.models.training import step
 from duet.utils.errors import UserError
 from duet.utils.weights.checkpoint import load_checkpoint
-
 from tests.out_of_memory import run_out
 from tests.train.short_runs import folder_of, short_flags, start
 

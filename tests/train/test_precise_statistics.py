@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from duet.utils.processes.suspend import Suspended
-from duet.utils.weights.checkpoint import load_checkpoint
 
 from duet.utils.processes.suspend import Suspended
 from duet.utils.weights.checkpoint import load_checkpoint

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import yaml
+
+import duet
 from duet.backend import ops
 from duet.models.detector import grey_of
 from duet.models.stored import detector_of_weights
@@ -13,8 +15,6 @@ from duet.utils.processes.suspend import Suspended
 from duet.utils.project import PROJECT
 from duet.utils.report.task_reports import REPORTS
 from duet.utils.weights.load import load_weights
-
-import duet
 from tests.equal_runs import assert_equal_runs
 from tests.train.short_runs import StopAt, start
 

@@ -9,7 +9,6 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from duet.utils.processes.command import run_command
 
 import train
 from duet.utils.processes.command import run_command

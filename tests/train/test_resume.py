@@ -7,13 +7,13 @@ import stat
 
 import numpy as np
 import pytest
+
+import train
+from duet import backend
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.training import job
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
-
-import train
-from duet import backend
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import Killed, StopAt, folder_of, start

@@ -13,10 +13,6 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 import pytest
-from duet.utils.data.loading.batches import TrainRecipe
-from duet.utils.data.loading.loader import TrainLoader, ValLoader
-from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.splits import load_split
 
 from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.loader import TrainLoader, ValLoader

@@ -8,6 +8,9 @@ import cv2
 import numpy as np
 import pytest
 import yaml
+
+import detect
+import val
 from duet.models.evaluation import validation
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import make_predictor, suppression_settings
@@ -19,9 +22,6 @@ from duet.utils.detections import Detections
 from duet.utils.evaluation.coco.metric import DetectionEvaluator
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.weights.load import load_weights
-
-import detect
-import val
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
 
 # Six digits are 1e-6 of a box's place. A figure changes where that moves an IoU across one of the

@@ -5,10 +5,10 @@ import json
 
 import numpy as np
 import pytest
+
 from duet.models.heads.mask.head import MaskHead
 from duet.utils.processes.suspend import Suspended
 from duet.utils.weights.checkpoint import load_checkpoint
-
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_outlined_dataset, write_tiny_segmenter
 from tests.train.short_runs import StopAt, start

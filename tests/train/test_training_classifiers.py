@@ -4,6 +4,7 @@ import csv
 
 import numpy as np
 import pytest
+
 from duet.backend import nn
 from duet.models.detector import Detector
 from duet.models.evaluation import validation
@@ -19,7 +20,6 @@ from duet.utils.processes.world import ALONE
 from duet.utils.tasks.table import DETECTION, TASKS
 from duet.utils.weights.checkpoint import Checkpoint, load_checkpoint
 from duet.utils.weights.load import load_weights
-
 from tests.equal_runs import assert_equal_runs
 from tests.shared_files import shared_path
 from tests.small import RESULT_COLUMNS

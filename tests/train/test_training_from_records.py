@@ -1,7 +1,6 @@
 """A dataset packed into record files trains as its loose files do."""
 
 from duet.utils.data.records import __main__ as records
-
 from tests.equal_runs import rows
 from tests.train.short_runs import short_flags, start
 

@@ -9,9 +9,9 @@ import cv2
 import numpy as np
 import pytest
 import yaml
-from duet.models.evaluation import validation
 
 import val
+from duet.models.evaluation import validation
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
 
 HEIGHT, WIDTH = 64, 96

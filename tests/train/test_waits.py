@@ -10,6 +10,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
+from duet import backend
 from duet.backend import dist, nn, ops
 from duet.models.heads import base
 from duet.models.heads.base import LossTerms
@@ -22,8 +24,6 @@ from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job, TrainData
 from duet.utils.state.run import Run
-
-from duet import backend
 from tests.dispatched import StageCounter, dispatched, total, waits
 from tests.train.short_runs import small_training
 

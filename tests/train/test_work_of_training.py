@@ -4,6 +4,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.training.outputs import write_work
@@ -12,7 +13,6 @@ from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperpa
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.state.job import Job, TrainData
 from duet.utils.state.run import Run
-
 from tests.small import write_small_model
 
 

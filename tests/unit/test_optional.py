@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+
 from duet.utils.errors import UserError
 from duet.utils.optional import INSTALL, import_optional
 from duet.utils.project import PROJECT

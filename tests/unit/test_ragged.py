@@ -1,6 +1,7 @@
 """Rows of different lengths in two arrays."""
 
 import numpy as np
+
 from duet.utils.ragged import Ragged, Texts
 
 # Half a surrogate pair, a name that is no UTF-8, nothing at all.

@@ -1,6 +1,7 @@
 """Wings that are there are imported; deleted ones are left out, or named where they are needed."""
 
 import pytest
+
 from duet.utils.errors import UserError
 from duet.utils.wings import load_wings, require_wing
 
@@ -8,7 +9,7 @@ ABSENT = "duet.utils.absent.deeper"  # neither it nor its folder
 
 
 def test_wings_that_are_there_are_imported_in_order():
-    names = ("duet.utils.boxes", ABSENT, "utils.absent", "duet.utils.polygons")
+    names = ("duet.utils.boxes", ABSENT, "duet.utils.absent", "duet.utils.polygons")
     assert [wing.__name__ for wing in load_wings(names)] == [
         "duet.utils.boxes",
         "duet.utils.polygons",

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
+
 from duet.utils.boxes import clip_boxes
 from duet.utils.colours import RGB
 from duet.utils.data.loading.reading import decode

@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+
 from duet.utils.detect.media.source import Frame
 from duet.utils.detections import AnyDetections, Detections, Segmentations
 from duet.utils.optional import import_optional

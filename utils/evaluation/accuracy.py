@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.utils.detections import Classification, GroundTruth
 from duet.utils.evaluation.coco.confusion import Confusion, confusion_of
 from duet.utils.text import printable

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.utils.processes.world import AllGather, World
 from duet.utils.ragged import Ragged
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.utils.detections import Detections
 from duet.utils.evaluation.nms import SuppressionSettings, suppress_overlapping
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from duet.utils.detections import GroundTruth
 from duet.utils.evaluation.coco.matching import BOXES, IOU_THRESHOLDS, Overlap
 from duet.utils.evaluation.coco.metric import ClassMeans

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.detections import Detections
 from duet.utils.detections import SuppressionSettings as SuppressionSettings

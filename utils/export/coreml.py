@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from duet.utils.errors import UserError, brief
 from duet.utils.export.metadata import Metadata, Outputs, metadata_of
 from duet.utils.export.quantization import Calibration

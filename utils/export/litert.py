@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from duet.utils.errors import UserError, brief
 from duet.utils.export.metadata import (
     METADATA_FILE,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+
 from duet.utils.errors import UserError, brief
 from duet.utils.json_files import parse_json
 from duet.utils.regular_files import read_text_bytes

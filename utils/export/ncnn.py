@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+
 from duet.utils.errors import UserError
 from duet.utils.export.metadata import (
     MAX_METADATA_BYTES,

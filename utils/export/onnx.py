@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.utils.atomic_files import atomic_file
 from duet.utils.errors import UserError, brief
 from duet.utils.export.metadata import (

@@ -19,6 +19,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from duet import backend
 from duet.backend.cores import cores_of_rank, default_threads
 from duet.utils.errors import UserError, brief
 from duet.utils.export.formats import FORMATS, Format, find_format, format_named, size_of
@@ -26,8 +27,6 @@ from duet.utils.export.metadata import Runtime, example_images, fault_of_returne
 from duet.utils.json_files import parse_json
 from duet.utils.optional import import_optional
 from duet.utils.project import PROJECT
-
-from duet import backend
 
 MODULE = "duet.utils.export.opening"
 MOST_LANES = 8

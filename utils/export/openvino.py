@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from duet.utils.errors import UserError, brief
 from duet.utils.export.metadata import PIXELS, Metadata, Outputs, metadata_of
 from duet.utils.export.onnx import foreign_metadata, read_onnx

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.utils.errors import UserError
 from duet.utils.optional import import_optional
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from duet.utils.atomic_files import atomic_file
 from duet.utils.errors import UserError, brief
 from duet.utils.export.metadata import (

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from duet.backend import device, nn, ops
 from duet.backend.contract import Tensor
 from duet.utils.errors import UserError, brief

@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from duet import backend
 from duet.backend.processes import MEETING_FOLDER, this_process
 from duet.utils.errors import UserError
 from duet.utils.processes import watchdog
 from duet.utils.processes.process_family import delay_abort, ending_in_any_call
 from duet.utils.processes.suspend import Suspended
 from duet.utils.processes.world import ALONE, World
-
-from duet import backend
 
 JOIN_SECONDS, FRAMEWORK_SECONDS = 600, 60
 Parameters = ParamSpec("Parameters")

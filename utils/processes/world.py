@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.backend.processes import Process
 
 # (N, ...) of this rank -> that of each rank in their order; N may differ. All ranks call it.

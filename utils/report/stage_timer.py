@@ -8,9 +8,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from duet.backend.checks import CPU
-
 from duet import backend
+from duet.backend.checks import CPU
 
 STAGES = (
     "data_wait",

@@ -16,6 +16,16 @@ from datetime import datetime, timezone
 from http import HTTPStatus
 from typing import Any
 
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from duet.utils.errors import brief
 from duet.utils.project import PROJECT
 from duet.utils.regular_files import read_text
@@ -30,15 +40,6 @@ from duet.utils.serve.requests import (
 )
 from duet.utils.serve.worker import HELD, REQUEST_SECONDS, REQUESTS, Worker, count_answer
 from duet.utils.text import printable, printable_lines
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from starlette.applications import Starlette
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 FOLDER = PROJECT / "utils" / "serve"
 DETECT = "/v1/detect"

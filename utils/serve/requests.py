@@ -12,14 +12,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from duet.utils.cli.flags import flags_of
-from duet.utils.detect.config import DetectConfig
-from duet.utils.errors import UserError, brief
-from duet.utils.regular_files import read_text
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Message
+
+from duet.utils.cli.flags import flags_of
+from duet.utils.detect.config import DetectConfig
+from duet.utils.errors import UserError, brief
+from duet.utils.regular_files import read_text
 
 OPEN_PATHS = ("/", "/healthz", "/readyz")  # without a token
 MAX_TOKEN_BYTES = 1 << 16

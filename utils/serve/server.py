@@ -12,11 +12,12 @@ import socket
 from collections.abc import Sequence
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
 from duet.utils.errors import UserError, WorkerError
 from duet.utils.serve.app import DETECT, make_app
 from duet.utils.serve.config import ServeConfig
 from duet.utils.serve.worker import Worker
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 BACKLOG = 512  # connections that wait to be accepted
 MOST_CONNECTIONS = 1_000  # beyond these, uvicorn answers 503 at once

@@ -12,8 +12,9 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from duet.utils.serve.frames import Frame, pack_frame, receive_frame
 from prometheus_client import Counter, Gauge, Histogram
+
+from duet.utils.serve.frames import Frame, pack_frame, receive_frame
 
 MODULE = "duet.models.detection"
 PAUSE_SECONDS = 1.0  # before another start

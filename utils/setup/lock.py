@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import tomllib
+
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
 from duet.utils.setup.environments import end_with_message, read_lock

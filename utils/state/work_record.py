@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from duet.backend.cores import thread_variables
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.data.loading.batch import Batch

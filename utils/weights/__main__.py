@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from duet import backend
 from duet.utils.cli.flags import new_parser
 from duet.utils.errors import UserError
 from duet.utils.model_yamls import args_of, block_of
@@ -22,8 +23,6 @@ from duet.utils.text import count, printable, say
 from duet.utils.weights.checkpoint import FORMAT, Checkpoint, Header, save_checkpoint
 from duet.utils.weights.load import load_weights, model_document
 from duet.utils.weights.public_heads import PUBLIC_HEADS
-
-from duet import backend
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
 from duet.utils.atomic_files import atomic_file
 from duet.utils.errors import UserError, brief
 from duet.utils.json_files import complete, parse_json
 from duet.utils.regular_files import pinned
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 FORMAT = "duet-checkpoint"
 VERSION = 1

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from duet.utils.activation import DEFAULT_ACTIVATION
 from duet.utils.errors import UserError, brief
 from duet.utils.model_yamls import block_of

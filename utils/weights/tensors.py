@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.utils.errors import UserError, brief
 from duet.utils.weights.pickle_reader import Record
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
 from duet.utils.errors import UserError
 
 Arrays = Mapping[str, np.ndarray]

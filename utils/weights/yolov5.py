@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+
 from duet.utils.errors import UserError
 from duet.utils.json_files import LARGEST_COUNT
 from duet.utils.weights.checkpoint import Checkpoint, Header

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+from duet import backend
 from duet.backend.checks import CPU
 from duet.models.evaluation.audit.audit_config import AuditConfig
 from duet.models.evaluation.audit.findings import KINDS, LEAST_SCORE, NOTHING, WORTH, Auditor
@@ -31,8 +33,6 @@ from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.processes.cores import loader_workers
 from duet.utils.run_folder import create_run_folder
 from duet.utils.text import count, say
-
-from duet import backend
 
 # What lies far below any confidence counts as evidence too; a box counts for each of its classes.
 EVIDENCE = SuppressionSettings(LEAST_SCORE, max_detections=1000, multi_label=True)

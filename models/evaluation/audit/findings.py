@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.utils.boxes import pairwise_iou
 from duet.utils.detections import Detections, GroundTruth
 from duet.utils.evaluation.nms import SuppressionSettings, suppress_overlapping

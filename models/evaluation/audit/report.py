@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.models.evaluation.audit.findings import (
     KINDS,
     MISPLACED,

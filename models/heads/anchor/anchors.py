@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
 from duet.utils.errors import UserError, brief
 from duet.utils.text import count
 

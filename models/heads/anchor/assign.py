@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.utils.data.loading.batch import Targets
 
 # In cells: the cell that holds the centre, then its neighbours to the left, above, to the right

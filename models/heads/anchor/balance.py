@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+
 from duet.backend import dist, ops
 from duet.backend.contract import Tensor
 from duet.backend.processes import this_process

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+
 from duet.backend import autograd, fused, ops
 from duet.backend.contract import Tensor
 from duet.backend.proof import is_proved

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.backend import nn, ops
 from duet.backend.contract import Tensor
 from duet.models.blocks.registry import Cost, LayerRequest

@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.backend import fused, ops
 from duet.backend.contract import Tensor
 from duet.models.heads.anchor.assign import Assignment, assign_targets, join_assignments

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
 from duet.backend import ops
 from duet.backend.contract import Tensor
 from duet.backend.processes import this_process

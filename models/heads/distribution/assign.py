@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.backend import ops
 from duet.backend.contract import Tensor
 from duet.models.heads.anchor.boxes import BoxIou

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.utils.data.loading.batch import Targets
 
 CHOSEN = 10  # cells of an object at most

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.backend import autograd, dist, ops
 from duet.backend.contract import Tensor
 from duet.backend.processes import this_process

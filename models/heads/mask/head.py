@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.backend import nn, ops
 from duet.backend.contract import Tensor
 from duet.models.blocks.conv import Conv

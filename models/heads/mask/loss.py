@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.backend import ops
 from duet.backend.checks import CPU
 from duet.backend.contract import Tensor

@@ -8,8 +8,8 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
-from duet.backend.processes import this_process
 
+from duet.backend.processes import this_process
 from tests.conformance.judging import Backend
 from tests.conformance.wrong.registry import Build, register, returning
 

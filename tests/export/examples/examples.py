@@ -22,7 +22,6 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 import pytest
-from duet.utils.project import PROJECT
 from PIL import Image
 
 import detect

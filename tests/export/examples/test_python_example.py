@@ -7,7 +7,6 @@ import runpy
 
 import numpy as np
 import pytest
-from duet.utils.data.image.letterbox import resize_linear
 
 from duet.utils.data.image.letterbox import resize_linear
 from tests.export.examples.examples import (

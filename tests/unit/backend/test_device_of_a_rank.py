@@ -6,11 +6,11 @@ import importlib
 from types import SimpleNamespace
 
 import pytest
+
+from duet import backend
 from duet.backend import devices
 from duet.backend.devices import check_device
 from duet.backend.select import BackendError
-
-from duet import backend
 
 GPUS = ["cuda:0", "cuda:1", "cpu"]
 

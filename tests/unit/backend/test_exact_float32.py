@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 
 import pytest
-from duet.models.training import execution
 
 from duet import backend
+from duet.models.training import execution
 
 GPU = "cuda:0"
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 from duet.backend.select import FRAMEWORKS
 from duet.utils.project import PROJECT
 

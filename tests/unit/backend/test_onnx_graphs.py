@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+
 from duet.backend.onnx import ops
 from duet.backend.onnx.model_proto import build_model, name_part
 from duet.backend.onnx.recording import (
@@ -16,7 +17,6 @@ from duet.backend.onnx.recording import (
     constant,
     graph_input,
 )
-
 from tests.export.small_graphs import onnx, onnxruntime
 
 FREE = {0: "batch", 2: "height"}

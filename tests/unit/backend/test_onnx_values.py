@@ -7,6 +7,7 @@ import weakref
 
 import numpy as np
 import pytest
+
 from duet.backend import checks, cores
 from duet.backend.onnx import device, model_proto, nn, ops
 from duet.backend.onnx.recording import constant, graph_input

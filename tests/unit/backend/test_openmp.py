@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import pytest
+
+from duet import backend
 from duet.backend import cores
 from duet.utils.processes.launch import rank_variables
 from duet.utils.project import PROJECT
-
-from duet import backend
 
 NAMES = (*cores.WAITING, *cores.THREADS)
 SHOWN = (

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from duet.backend import autograd, fused, ops
 
 from duet import backend
+from duet.backend import autograd, fused, ops
 
 NUM_ROWS, COLUMNS, TAKEN = 2000, 85, 4000
 TRIALS = 12

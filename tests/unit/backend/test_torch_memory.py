@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from duet.backend import amp, autograd, fused, nn, ops
 
 from duet import backend
+from duet.backend import amp, autograd, fused, nn, ops
 
 pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="about PyTorch's memory")
 

@@ -6,8 +6,6 @@ import statistics
 import sys
 
 import pytest
-from duet.utils.comparison.load import LoadWatch
-from duet.utils.project import PROJECT
 
 from benchmarks import beside
 from duet.utils.comparison.load import LoadWatch

@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from duet.utils.project import PROJECT
 
 from benchmarks import __main__ as every
 from benchmarks import side_by_side
+from duet.utils.project import PROJECT
 
 
 def run_every(monkeypatch, *flags, ended=None):

@@ -5,9 +5,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from duet.backend import nn
-from duet.utils.data.loading.batch import Batch, Targets
-from duet.utils.data.sources.dataset import load_dataset
 
 from benchmarks import (
     ciou,

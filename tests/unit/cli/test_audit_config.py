@@ -3,6 +3,7 @@
 import shlex
 
 import pytest
+
 from duet.models.evaluation.audit.audit_config import parse_audit_flags
 from duet.utils.errors import UserError
 

@@ -3,6 +3,7 @@
 import shlex
 
 import pytest
+
 from duet.utils.data.image.letterbox import RESIZINGS
 from duet.utils.detect.config import RESIZES, parse_detect_flags
 from duet.utils.errors import UserError

@@ -3,6 +3,7 @@
 import shlex
 
 import pytest
+
 from duet.utils.cli.flags import as_words, flags_of
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings

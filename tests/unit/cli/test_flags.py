@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import pytest
+
 from duet.utils.cli.flags import (
     GROUPS,
     add_flags,

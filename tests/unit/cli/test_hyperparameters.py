@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from duet.utils.cli.hyperparameters import (
     DEFAULT_HYPERPARAMETERS,
     Hyperparameters,
@@ -14,7 +15,6 @@ from duet.utils.cli.hyperparameters import (
 )
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.errors import UserError
-
 from tests.shared_files import shared_path
 
 

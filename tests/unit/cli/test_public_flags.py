@@ -3,14 +3,6 @@
 import logging
 
 import pytest
-from duet.utils.cli.absent_flags import ACCEPTED, DETECTION, EXPORT, TRAINING, VALIDATION
-from duet.utils.cli.flags import flags_of
-from duet.utils.cli.train_config import TrainConfig, parse_train_flags
-from duet.utils.cli.val_config import ValConfig, parse_val_flags
-from duet.utils.comparison.settings import compare_parser
-from duet.utils.detect.config import DetectConfig, parse_detect_flags
-from duet.utils.export.config import ExportConfig, parse_export_flags
-from duet.utils.serve.config import ServeConfig
 
 from duet.utils.cli.absent_flags import ACCEPTED, DETECTION, EXPORT, TRAINING, VALIDATION
 from duet.utils.cli.flags import flags_of

@@ -3,6 +3,7 @@
 import shlex
 
 import pytest
+
 from duet.utils.detect.config import DetectConfig
 from duet.utils.errors import UserError
 from duet.utils.serve.config import parse_serve_flags

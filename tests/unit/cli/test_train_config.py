@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from duet.utils.cli.train_config import QUAD_IMAGES, parse_train_flags, read_train_flags
 from duet.utils.data.loading.quads import QUAD

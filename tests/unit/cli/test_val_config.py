@@ -3,6 +3,7 @@
 import shlex
 
 import pytest
+
 from duet.utils.cli.val_config import parse_val_flags
 from duet.utils.detect.config import parse_detect_flags
 from duet.utils.errors import UserError

@@ -1,6 +1,7 @@
 """Equal work, losses side by side, and ratios with what they are worth."""
 
 import pytest
+
 from duet.utils.comparison.document import HALF_TOLERANCE, TOLERANCE, differences, loss_gap
 from duet.utils.comparison.statistics import epoch_ratios, process_ratios, verdict
 

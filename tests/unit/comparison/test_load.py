@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+
 from duet.utils.comparison import load
 from duet.utils.comparison.load import LoadWatch
 

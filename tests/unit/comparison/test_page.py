@@ -7,6 +7,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+
 from duet.utils.comparison.document import build_document
 from duet.utils.comparison.plan import Cell
 from duet.utils.comparison.report import read_document, write_reports

@@ -4,6 +4,7 @@ import re
 import sys
 
 import pytest
+
 from duet.backend.select import BackendError
 from duet.utils.comparison.document import cells_of
 from duet.utils.comparison.plan import VARIANTS, Cell, Pair, Turn, make_cells, make_pairs, turns

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from duet.utils.comparison.plan import Cell, Turn
 from duet.utils.comparison.runner import Outcome, rise, run_process
 from duet.utils.comparison.runs import describe_run, refusal_of
@@ -80,7 +81,8 @@ def test_an_interrupt_ends_the_run_and_goes_on(tmp_path):
 
 def test_a_run_does_not_outlive_one_who_is_killed(tmp_path):
     program = (
-        "import sys; from pathlib import Path; from duet.utils.comparison.runner import run_process; "
+        "import sys; from pathlib import Path; "
+        "from duet.utils.comparison.runner import run_process; "
         f"run_process({['sleep', '100']!r}, Path({str(tmp_path / 'log')!r}), 60, 'cpu')"
     )
     with subprocess.Popen([sys.executable, "-c", program]) as runner:

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 from duet.utils.data.randomness import epoch_order, nearly_normal, sample_generator
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import yaml
+
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.project import PROJECT
 

@@ -6,7 +6,6 @@ import json
 import re
 
 import pytest
-from duet.utils.project import PROJECT
 
 from duet.utils.project import PROJECT
 from tests.docs_blocks.blocks import BLOCKS

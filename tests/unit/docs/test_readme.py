@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from duet.utils.project import PROJECT
 
 ENGLISH, CHINESE = PROJECT / "README.md", PROJECT / "README.zh.md"

@@ -7,6 +7,7 @@ import re
 import shlex
 
 import pytest
+
 from duet.utils.project import PROJECT
 from duet.utils.serve.config import PROGRAM, ServeConfig, parse_serve_flags
 from duet.utils.serve.requests import OPEN_PATHS
@@ -29,7 +30,7 @@ def joined_lines(text):
 
 def flags_of(words):
     """The settings of a command line of the server."""
-    start = words.index("duet.utils.serve") + 1
+    start = words.index("serve") + 1
     return parse_serve_flags(words[start:])
 
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from duet.utils.project import PROJECT
 
 SCRIPT = PROJECT / "docs" / "examples" / "train.sbatch"

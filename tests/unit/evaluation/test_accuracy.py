@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from duet.utils.detections import Classification, GroundTruth
-from duet.utils.evaluation.accuracy import MAX_MISTAKES, ClassificationEvaluator, accuracy_table
 
 from duet.utils.detections import Classification, GroundTruth
 from duet.utils.evaluation.accuracy import MAX_MISTAKES, ClassificationEvaluator, accuracy_table

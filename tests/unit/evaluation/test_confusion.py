@@ -4,9 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from duet.utils.boxes import pairwise_iou
-from duet.utils.detections import Detections, GroundTruth
-from duet.utils.evaluation.coco.confusion import ConfusionCounter
 
 from duet.utils.boxes import pairwise_iou
 from duet.utils.detections import Detections, GroundTruth

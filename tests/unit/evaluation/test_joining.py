@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from duet.utils.boxes import pairwise_iou
 from duet.utils.detections import Detections
 from duet.utils.evaluation.joining import join_views

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from duet.utils.evaluation.legacy import (
     LegacyEvaluator,
     LegacyResult,
@@ -9,7 +10,6 @@ from duet.utils.evaluation.legacy import (
     measure_classes,
 )
 from duet.utils.report.console import legacy_table
-
 from tests.coco_reference import detections, ground_truth
 from tests.shared_files import shared_path
 

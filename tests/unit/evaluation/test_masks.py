@@ -3,9 +3,6 @@
 import cv2
 import numpy as np
 import pytest
-from duet.utils.evaluation.coco.matching import BOXES, MASKS
-from duet.utils.evaluation.legacy import find_objects
-from duet.utils.evaluation.masks import legacy_masks
 
 from duet.utils.evaluation.coco.matching import BOXES, MASKS
 from duet.utils.evaluation.legacy import find_objects

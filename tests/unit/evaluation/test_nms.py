@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from duet.models.inference.predictor import suppression_settings
 from duet.utils.boxes import cxcywh_to_xyxy, pairwise_iou
 from duet.utils.cli.val_config import parse_val_flags
@@ -20,8 +21,6 @@ from duet.utils.evaluation.nms import (
     non_max_suppression,
     suppress_greedily,
 )
-from tests.shared_files import shared_path
-
 from tests.shared_files import shared_path
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from duet.utils.export.metadata import Metadata
 from onnx import TensorProto, helper, numpy_helper
+
+from duet.utils.export.metadata import Metadata
 
 SIDE = 32
 ODD_NAME = "é<&\"'\n三"

@@ -1,8 +1,6 @@
 """What a file says of itself is parsed, never evaluated, and every field has a type and a range."""
 
 import pytest
-from duet.utils.errors import UserError
-from duet.utils.export.metadata import metadata_of
 
 from duet.utils.errors import UserError
 from duet.utils.export.metadata import metadata_of

@@ -8,10 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from duet.utils.errors import UserError
-from duet.utils.export.metadata import DETECTIONS, PIXELS, Metadata, metadata_of
-from duet.utils.export.onnx import require_below_limit, write_onnx
-from duet.utils.yaml_files import parse_yaml
 
 from duet.utils.errors import UserError
 from duet.utils.export.metadata import DETECTIONS, PIXELS, Metadata, metadata_of

@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from duet.utils.errors import UserError
-from duet.utils.export.onnx import OnnxRuntime, read_onnx
 from onnx import TensorProto, helper
 
 from duet.utils.errors import UserError

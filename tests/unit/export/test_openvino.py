@@ -11,11 +11,6 @@ from pathlib import Path
 import numpy as np
 import openvino
 import pytest
-from duet.utils.errors import UserError
-from duet.utils.export.metadata import Metadata
-from duet.utils.export.opening import open_runtime
-from duet.utils.export.openvino import OpenVinoRuntime, write_openvino
-from duet.utils.yaml_files import parse_yaml
 
 from duet.utils.errors import UserError
 from duet.utils.export.metadata import Metadata

@@ -18,14 +18,6 @@ from typing import Any
 import numpy as np
 import openvino
 import pytest
-from duet.utils.errors import UserError
-from duet.utils.export.coreml import write_coreml
-from duet.utils.export.litert import LiteRtRuntime, write_litert
-from duet.utils.export.metadata import metadata_as_json
-from duet.utils.export.ncnn import NcnnRuntime, write_ncnn
-from duet.utils.export.openvino import write_openvino
-from duet.utils.optional import run_program
-from duet.utils.project import PROJECT
 
 from duet.utils.errors import UserError
 from duet.utils.export.coreml import write_coreml

@@ -11,6 +11,7 @@ import onnx
 import onnxruntime
 import openvino
 import pytest
+
 from duet.utils.errors import UserError
 from duet.utils.export.formats import format_named
 from duet.utils.export.metadata import Metadata
@@ -23,9 +24,6 @@ from duet.utils.export.quantization import (
     find_ranges,
     quantize,
 )
-from tests.export.recorded_files import write_graphs
-from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
-
 from tests.export.recorded_files import write_graphs
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 

@@ -10,9 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from duet.utils.errors import UserError
-from duet.utils.export.metadata import metadata_as_json
-from duet.utils.export.tensorrt import TensorRtRuntime, write_engine
 
 from duet.utils.errors import UserError
 from duet.utils.export.metadata import metadata_as_json

@@ -10,10 +10,6 @@ import numpy as np
 import onnx
 import openvino
 import pytest
-from duet.utils.errors import UserError
-from duet.utils.export import opening
-from duet.utils.export.onnx import OnnxRuntime
-from duet.utils.export.opening import open_runtime
 from openvino import opset13 as ov
 
 from duet.utils.errors import UserError

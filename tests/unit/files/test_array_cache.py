@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from duet.utils import array_cache
 from duet.utils.array_cache import (
     RECENT_NS,

@@ -6,6 +6,7 @@ import resource
 import stat
 
 import pytest
+
 from duet.utils import atomic_files as atomic
 from duet.utils.atomic_files import (
     atomic_file,

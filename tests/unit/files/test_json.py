@@ -5,6 +5,7 @@ import math
 import time
 
 import pytest
+
 from duet.utils import json_files as our_json
 from duet.utils.json_files import (
     LARGEST_COUNT,

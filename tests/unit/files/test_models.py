@@ -1,6 +1,7 @@
 """Model YAMLs found by name: as given, in models/ and in models/hub/, with and without .yaml."""
 
 import pytest
+
 from duet.utils.errors import UserError
 from duet.utils.model_yamls import find_model, read_model, shipped_model
 from duet.utils.project import PROJECT

@@ -6,9 +6,10 @@ import socket
 
 import numpy as np
 import pytest
-from duet.utils.regular_files import open_regular, pinned, read_bytes, read_text
 from safetensors import safe_open
 from safetensors.numpy import save_file
+
+from duet.utils.regular_files import open_regular, pinned, read_bytes, read_text
 
 READERS = open_regular, read_bytes, read_text
 KINDS = ("fifo", "folder", "socket", "link to a fifo", "/dev/zero", "/dev/tty")

@@ -5,6 +5,7 @@ import time
 from xml.etree import ElementTree
 
 import pytest
+
 from duet.utils.xml_files import MAX_DEPTH, read_xml, stream_xml
 
 ENTITIES = "".join(f'<!ENTITY a{i} "{f"&a{i - 1};" * 10}">' for i in range(1, 12))

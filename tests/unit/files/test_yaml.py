@@ -6,6 +6,7 @@ import time
 
 import pytest
 import yaml
+
 from duet.utils.errors import UserError
 from duet.utils.yaml_files import MAX_DEPTH, MAX_NODES, read_yaml, write_yaml, yaml_text
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import yaml
+
 from duet.backend import autograd, nn, ops
 from duet.models.blocks.conv import find_activation
 from duet.models.detector import Detector

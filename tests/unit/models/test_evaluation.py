@@ -6,6 +6,8 @@ import threading
 import cv2
 import numpy as np
 import pytest
+
+from duet import backend
 from duet.backend import autograd, ops
 from duet.models.detector import Detector
 from duet.models.evaluation import evaluate as evaluation
@@ -18,8 +20,6 @@ from duet.utils.data.loading.reading import ground_truth
 from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.coco.metric import DetectionEvaluator
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
-
-from duet import backend
 from tests.dispatched import dispatched, total, waits
 from tests.small import write_small_model
 

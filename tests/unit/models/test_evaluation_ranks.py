@@ -5,6 +5,7 @@ import threading
 import cv2
 import numpy as np
 import pytest
+
 from duet.backend import ops
 from duet.models.evaluation import evaluate as evaluation
 from duet.models.heads.anchor.head import AnchorHead
@@ -15,7 +16,6 @@ from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.samples import Sample
 from duet.utils.processes.world import ALONE
 from duet.utils.ragged import Ragged
-
 from tests.rank_threads import run_rank_threads
 
 CLASS_NAMES = ("a", "b")

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+
 from duet.backend import nn, ops
 from duet.models.blocks import registry
 from duet.models.detector import Detector

@@ -1,6 +1,7 @@
 """Which --img a model takes, in training and in validation."""
 
 import pytest
+
 from duet.models.detector import Detector, require_image_size
 from duet.models.graph import parse_model, read_model_yaml
 from duet.utils.errors import UserError

@@ -5,6 +5,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
+
+from duet.models import detector
 from duet.models.graph import parse_model
 from duet.models.stored import load_detector, stored_spec
 from duet.models.training.checkpointing import rebuild_model
@@ -14,7 +16,6 @@ from duet.utils.errors import UserError
 from duet.utils.weights.__main__ import main
 from duet.utils.weights.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
 from duet.utils.weights.load import load_weights
-
 from tests.foreign_files import SMALL_DOCUMENT, small_arrays
 
 DOCUMENT = {**SMALL_DOCUMENT, "nc": 2, "anchors": [[1, 2, 3, 4]]}

@@ -6,8 +6,6 @@ import re
 import cv2
 import numpy as np
 import pytest
-from duet.utils.data.crops import LONG_SIDE, Crop, around, crop_grid
-from duet.utils.html import bullets, html_page, paragraph, section, table, text
 
 from duet.utils.data.crops import LONG_SIDE, Crop, around, crop_grid
 from duet.utils.html import bullets, html_page, paragraph, section, table, text

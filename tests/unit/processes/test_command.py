@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 from duet.utils.errors import LoaderError, UserError
 from duet.utils.processes.command import run_command
 from duet.utils.processes.exit_status import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+
 from duet.backend.cores import cores_of_rank
 from duet.utils.processes import cores as cores_module
 from duet.utils.processes.cores import loader_workers

@@ -7,6 +7,8 @@ import signal
 import sys
 
 import pytest
+
+from duet import backend
 from duet.backend.devices import own_device
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.cli.val_config import parse_val_flags
@@ -14,8 +16,6 @@ from duet.utils.errors import UserError
 from duet.utils.processes import launch
 from duet.utils.processes.ranks import joined
 from duet.utils.processes.suspend import StopRequests
-
-from duet import backend
 
 LAUNCHERS = {
     "torch": {"TORCHELASTIC_RUN_ID": "1"},

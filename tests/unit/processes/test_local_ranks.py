@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from duet.utils.processes.local_ranks import job_code, run_ranks
 
 from duet import backend
+from duet.utils.processes.local_ranks import job_code, run_ranks
 
 SECONDS = 60  # a limit against hanging
 

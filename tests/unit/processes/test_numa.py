@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import train
+import val
 from duet.models.training import doctor
 from duet.utils.errors import UserError
 from duet.utils.processes import cores
 from duet.utils.processes.numa import bind_numa
-
-import train
-import val
 
 FOUR_NODES = {0: "0-1", 1: "2-3", 2: "4-5", 3: "6-7"}
 RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")

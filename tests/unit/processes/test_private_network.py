@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
+
 from duet.backend.launchers import LAUNCHERS
 from duet.utils.processes import local_ranks, private_network
 

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+
 from duet.utils.processes.process_family import ending_in_any_call
 from duet.utils.processes.suspend import listening
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+
 from duet.utils.project import PROJECT
 
 PROGRAM = """

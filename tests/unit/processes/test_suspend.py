@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 from duet.utils.processes import suspend
 from duet.utils.processes.command import run_command
 from duet.utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended, listening

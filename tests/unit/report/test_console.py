@@ -3,16 +3,16 @@
 import csv
 import itertools
 
-import duet.models.graph  # noqa: F401  registers all heads
 import pytest
+
+import duet.models.graph  # noqa: F401  registers all heads
+from duet import backend
 from duet.models.blocks.registry import find_block
 from duet.utils.evaluation.masks import MaskResult
 from duet.utils.report.console import COLUMNS, ROWS_A_HEADING, EpochTable, metrics_table
 from duet.utils.report.results import Results
 from duet.utils.report.stage_timer import UNREAD_STAGES, StageTimer
 from duet.utils.tasks.table import TASKS
-
-from duet import backend
 from tests.coco_reference import detections, evaluate, ground_truth
 from tests.small import RESULT_COLUMNS
 

@@ -14,6 +14,7 @@ import sys
 import cv2
 import numpy as np
 import pytest
+
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.utils.cli.hyperparameters import read_hyperparameters
@@ -26,7 +27,6 @@ from duet.utils.processes.command import run_command
 from duet.utils.weights import __main__ as weights
 from duet.utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
 from duet.utils.yaml_files import write_yaml
-
 from tests.small import TINY
 
 # What a file name may hold on Linux: escape codes, ends of lines, marks that turn the direction of

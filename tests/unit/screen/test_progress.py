@@ -5,6 +5,7 @@ import logging
 import sys
 
 import pytest
+
 from duet.utils import progress
 from duet.utils.progress import LineHandler, Progress
 

@@ -6,6 +6,7 @@ import os
 import sys
 
 import pytest
+
 from duet.utils import progress
 from duet.utils.text import as_message, csv_cell, printable, say
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
+
 from duet.utils.detect.pipeline.report import SCREENS, Window, require_window
 from duet.utils.errors import UserError
 

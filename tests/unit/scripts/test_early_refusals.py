@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+
 from duet.utils.project import PROJECT
 
 # Runs one command after the other; prints how each ended and its errors. Both frameworks are there

@@ -10,8 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from duet.utils.processes import start
-from duet.utils.project import PROJECT
 
 from duet.utils.processes import start
 from duet.utils.project import PROJECT

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from duet.utils.processes.interrupt import EXIT_INTERRUPTED, EXIT_TERMINATED
-from duet.utils.project import PROJECT
 
 from duet import backend
+from duet.utils.processes.interrupt import EXIT_INTERRUPTED, EXIT_TERMINATED
+from duet.utils.project import PROJECT
 from tests.structure.source_files import PYTHON_FILES
 
 LEFT_OUT = {

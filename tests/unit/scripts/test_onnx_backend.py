@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from duet.utils.project import PROJECT
 
 import val
 from duet.utils.project import PROJECT

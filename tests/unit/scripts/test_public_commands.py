@@ -6,6 +6,7 @@ import logging
 import shlex
 
 import pytest
+
 from duet.models.graph import read_model_yaml
 from duet.models.training.start import build_model
 from duet.utils.cli.train_config import parse_train_flags

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 from duet.utils.processes.start import PACKAGES
 from duet.utils.project import PROJECT
 

@@ -10,6 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+
+import val
 from duet.backend import nn
 from duet.models.detector import Detector
 from duet.models.evaluation import validation
@@ -21,10 +25,6 @@ from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import UserError
 from duet.utils.processes import watchdog
 from duet.utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
-from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
-
-import val
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from tests.small import write_small_dataset, write_small_model
 

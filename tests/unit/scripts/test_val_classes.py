@@ -6,10 +6,10 @@ import csv
 
 import cv2
 import pytest
-from duet.models.evaluation import validation
-from duet.utils.errors import UserError
 
 import val
+from duet.models.evaluation import validation
+from duet.utils.errors import UserError
 from tests.tiny_tasks import write_tiny_classifier
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
 

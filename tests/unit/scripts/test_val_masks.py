@@ -7,16 +7,16 @@ import json
 
 import numpy as np
 import pytest
-from duet.models.evaluation import validation
-from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.splits import load_split
-from duet.utils.errors import DatasetError, UserError
-from duet.utils.report.task_reports import REPORTS
 from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 import val
+from duet.models.evaluation import validation
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+from duet.utils.errors import DatasetError, UserError
+from duet.utils.report.task_reports import REPORTS
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from tests.small import write_small_dataset
 from tests.tiny_tasks import with_polygons, write_tiny_segmenter

@@ -19,8 +19,6 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import cv2
-from duet.utils.processes.process_family import descendants
-from duet.utils.project import PROJECT
 
 from duet.utils.processes.process_family import descendants
 from duet.utils.project import PROJECT

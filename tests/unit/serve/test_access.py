@@ -3,8 +3,6 @@
 import os
 
 import pytest
-from duet.utils.errors import UserError
-from duet.utils.serve.requests import read_tokens
 
 from duet.utils.errors import UserError
 from duet.utils.serve.requests import read_tokens

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from duet.utils.project import PROJECT
 
 from duet.utils.project import PROJECT
 from tests.browser import install, npm

@@ -8,6 +8,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
 from duet.utils.setup.environments import prepare_all

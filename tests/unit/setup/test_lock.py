@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from duet.utils.errors import UserError
 
 pytest.importorskip("tomllib", reason="maintainers write locks with Python 3.11 or newer")

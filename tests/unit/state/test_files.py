@@ -5,9 +5,6 @@ import os
 
 import numpy as np
 import pytest
-from duet.utils.errors import UserError
-from duet.utils.state.files import StateFiles
-from duet.utils.weights.checkpoint import Checkpoint, load_checkpoint
 
 from duet.utils.errors import UserError
 from duet.utils.state.files import StateFiles

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
 from duet.utils.run_folder import LOCK_FILE, RunLock, create_run_folder, working_folder

@@ -5,10 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from duet.utils.data.sources.samples import Sample
-from duet.utils.errors import UserError
-from duet.utils.polygons import Polygons
-from duet.utils.state.job import TrainData, describe_samples, require_equal_data
 
 from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import UserError

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.state.work_record import WorkRecord
 

@@ -1,6 +1,7 @@
 """A model of one task becomes one of another: the layers that both have stay as they are."""
 
 import pytest
+
 from duet.models.graph import parse_model, plan_layers
 from duet.utils.errors import UserError
 from duet.utils.model_yamls import read_model

@@ -1,8 +1,9 @@
 """What a task weighs its figures by is what its head calls fitness."""
 
-import duet.models.graph  # noqa: F401  registers all heads
 import numpy as np
 import pytest
+
+import duet.models.graph  # noqa: F401  registers all heads
 from duet.models.blocks.registry import find_block
 from duet.models.export.exported_heads import FORMS
 from duet.utils.data.masks.runs import runs_of_mask

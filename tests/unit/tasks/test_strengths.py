@@ -4,14 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from duet.utils.data.image.decoding import SourceImage
-from duet.utils.data.loading.items import items_of
-from duet.utils.data.randomness import sample_generator
-from duet.utils.polygons import Polygons, starts_of
-from duet.utils.strengths import STRENGTHS, AugmentConfig
-from duet.utils.tasks.find import without_effect
-from duet.utils.tasks.table import TASKS
 
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.data.image.decoding import SourceImage

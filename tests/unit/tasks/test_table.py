@@ -1,6 +1,7 @@
 """Which task flags and weights mean, and flags that mean nothing to a task."""
 
 import pytest
+
 from duet.models.evaluation.val_files import VAL_FILES
 from duet.models.export.exported_heads import FORMS
 from duet.models.training.start import CLASS_ROWS
@@ -24,7 +25,6 @@ from duet.utils.tasks.table import (
 )
 from duet.utils.weights import checkpoint
 from duet.utils.weights.load import stored_model
-
 from tests.shared_files import shared_path
 from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
 

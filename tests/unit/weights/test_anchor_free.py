@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+
 from duet.backend import autograd, ops
 from duet.models.stored import load_detector
 from duet.utils.detections import SuppressionSettings
@@ -19,7 +20,6 @@ from duet.utils.weights.anchor_free import anchor_free_document
 from duet.utils.weights.load import load_weights
 from duet.utils.weights.pickle_reader import Record
 from duet.utils.yaml_files import read_yaml
-
 from tests.foreign_files import dump, module, write_zip
 from tests.shared_files import shared_path
 

@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
+
 from duet.utils.errors import UserError
 from duet.utils.weights.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
-from safetensors.numpy import save_file
 
 HEADER = Header(
     model={"nc": 2, "anchors": [[10, 13]]},

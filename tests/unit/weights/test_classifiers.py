@@ -4,9 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from duet.utils.errors import UserError
-from duet.utils.weights.load import load_weights
-from duet.utils.weights.yolov5 import unfold
 
 from duet.utils.errors import UserError
 from duet.utils.weights.load import load_weights

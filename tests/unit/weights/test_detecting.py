@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from duet.backend import cores
 from duet.models.detection.pipeline import num_lanes
 from duet.utils.detect.media.finding import are_several
@@ -12,7 +13,6 @@ from duet.utils.weights import detecting
 from duet.utils.weights.checkpoint import Checkpoint
 from duet.utils.weights.detecting import ExportedWeights, load_all_to_detect, load_to_detect
 from duet.utils.weights.load import EXPORTED, load_weights
-
 from tests.onnx_files import ROW, SIDE, write_detector
 from tests.tiny_weights import write_tiny_weights
 

@@ -9,13 +9,13 @@ import zipfile
 
 import numpy as np
 import pytest
+
 from duet.backend import autograd, nn, ops
 from duet.models.stored import load_detector
 from duet.utils.errors import UserError
 from duet.utils.weights.__main__ import main
 from duet.utils.weights.checkpoint import load_checkpoint
 from duet.utils.weights.load import load_weights
-
 from tests.foreign_files import (
     SMALL_DOCUMENT,
     Call,

@@ -8,6 +8,8 @@ import warnings
 
 import numpy as np
 import pytest
+
+from duet import backend
 from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import parse_model, read_model_yaml
@@ -17,8 +19,6 @@ from duet.utils.errors import UserError
 from duet.utils.weights.__main__ import describe, main
 from duet.utils.weights.load import load_weights
 from duet.utils.weights.yolov5 import unfold
-
-from duet import backend
 from tests.foreign_files import (
     SMALL_DOCUMENT,
     Call,

@@ -10,12 +10,12 @@ import time
 import tracemalloc
 
 import pytest
+
 from duet.models.stored import spec_of_weights
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
 from duet.utils.weights.__main__ import describe
 from duet.utils.weights.load import load_weights
-
 from tests.unit.weights.hostile_files import CONTAINERS, FILES, PICKLES
 
 SMALL, GROWTH = 20_000, 6

@@ -4,9 +4,6 @@ import re
 import sys
 
 import pytest
-from duet.utils.errors import UserError
-from duet.utils.weights.accepted_names import ONEFLOW_NAMES, TORCH_NAMES
-from duet.utils.weights.pickle_reader import MAX_OPCODES, Name, Record, read_pickle
 
 from duet.utils.errors import UserError
 from duet.utils.weights.accepted_names import ONEFLOW_NAMES, TORCH_NAMES

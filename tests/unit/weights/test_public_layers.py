@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+
 from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import parse_model
@@ -13,7 +14,6 @@ from duet.models.stored import detector_of_weights
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
 from duet.utils.weights.load import load_weights
-
 from tests.foreign_files import TorchFile, module
 from tests.shared_files import shared_path
 

@@ -8,6 +8,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import parse_model, read_model_yaml
@@ -17,7 +18,6 @@ from duet.utils.errors import UserError
 from duet.utils.weights.__main__ import main
 from duet.utils.weights.load import load_weights
 from duet.utils.weights.public_heads import IMAGE_MEAN, IMAGE_STD
-
 from tests.foreign_files import TorchFile
 from tests.golden_models import draw, drawn_input, drawn_model, info, stored
 from tests.shared_files import shared_path

@@ -5,6 +5,7 @@ import logging
 
 import numpy as np
 import pytest
+
 from duet.backend import autograd, nn, ops
 from duet.models.blocks.conv import Conv, Focus
 from duet.models.blocks.pooling import SPP, SPPF
@@ -13,7 +14,6 @@ from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.errors import UserError
 from duet.utils.weights.load import load_weights
 from duet.utils.weights.transfer import ClassRows, match_classes, remap_rows, transfer_arrays
-
 from tests.shared_files import shared_path
 
 BOXES = ClassRows("m.", before=5)

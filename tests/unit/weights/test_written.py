@@ -8,13 +8,13 @@ import zipfile
 import numpy as np
 import pytest
 import yaml
+
+from duet import backend
 from duet.backend import nn
 from duet.models.detector import Detector
 from duet.models.graph import parse_model
 from duet.models.stored import load_detector
 from duet.utils.weights.load import load_weights
-
-from duet import backend
 from tests.unit.weights.foreign_modules import YoloModules
 
 CLASS_NAMES = ["cat", "dog", "Kuh ü"]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.utils.data.randomness import anchor_generator, nearly_normal
 from duet.utils.data.sources.samples import Sample, table_of
 

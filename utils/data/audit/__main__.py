@@ -10,6 +10,7 @@ from duet.utils.processes.start import start_command
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
+from duet import backend
 from duet.backend.devices import check_device
 from duet.backend.select import choose
 from duet.models.evaluation.audit.audit_config import parse_audit_flags
@@ -17,8 +18,6 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.processes.command import run_command
 from duet.utils.weights.load import load_weights
-
-from duet import backend
 
 
 def main() -> None:

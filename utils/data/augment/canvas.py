@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.utils.data.augment.geometry import (
     OUTLINE_MARGIN,
     Warp,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
+
 from duet.utils.data.augment.sample import NUM_CUTOUT_DRAWS, Finish, finish
 from duet.utils.data.image.decoding import LabelledImage, SourceImage
 from duet.utils.data.image.letterbox import FILL, Region, centre_region, crop

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
+
 from duet.utils.boxes import covered_parts
 from duet.utils.data.image.decoding import Objects
 from duet.utils.polygons import Polygons

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+
 from duet.utils.polygons import Polygons, starts_of
 
 # The public recipe: an object that is smaller than this, or mostly cut off, teaches nothing.

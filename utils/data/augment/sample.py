@@ -8,6 +8,7 @@ from functools import cache
 
 import cv2
 import numpy as np
+
 from duet.utils.boxes import covered_parts
 from duet.utils.data.augment.canvas import (
     NUM_TILES,

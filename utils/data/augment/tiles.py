@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
+
 from duet.utils.data.augment.canvas import Canvas, Tile
 from duet.utils.data.augment.geometry import determinant, invert, multiply, warp_corners
 from duet.utils.data.image.decoding import SourceImage

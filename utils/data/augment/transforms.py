@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
+
 from duet.utils.data.augment.geometry import (
     MIN_AREA_RATIO,
     MIN_SIDE,

@@ -17,6 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+
 from duet.utils.atomic_files import new_folder, refuse_existing
 from duet.utils.boxes import xyxy_to_cxcywh
 from duet.utils.data.check.checking import Check

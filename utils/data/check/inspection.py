@@ -14,6 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.utils.boxes import xyxy_to_cxcywh
 from duet.utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes, read_as
 from duet.utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerprint, fingerprint_of

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.colours import RGB, class_colour
 from duet.utils.data.check.checking import Check

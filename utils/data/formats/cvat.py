@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+
 from duet.utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
 from duet.utils.data.sources.formats.coco_masks import outline_of_runs, read_runs
 from duet.utils.data.sources.formats.format import (

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
+
 from duet.utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
 from duet.utils.data.sources.formats.format import (
     LARGEST,

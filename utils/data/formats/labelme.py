@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from duet.utils.data.formats.outlines import box_outline
 from duet.utils.data.image.decoding import OtherSizeError, decode_bytes
 from duet.utils.data.image.header import BrokenImageError, read_header

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+
 from duet.utils.data.sources.formats.format import (
     NORMALISED,
     AnnotatedFolder,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+
 from duet.utils.data.sources.formats.format import Box
 
 ELLIPSE_POINTS = 64  # its sides lie within 0.12 % of a radius of the ellipse

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
+from PIL import Image
+
 from duet.utils.data.image.header import BrokenImageError, ImageHeader, open_image, read_header
 from duet.utils.data.image.letterbox import Letterbox, letterbox, reduced_size
 from duet.utils.data.image.orientation import UPRIGHT, turned_upright
 from duet.utils.polygons import Polygons, join_polygons
-from PIL import Image
 
 # A progressive JPEG has 10 scans or so. Each takes a few bytes and, here, 1.2 ns a pixel.
 MIN_SCANS, MAX_SCANNED_PIXELS = 20, 4_000_000_000

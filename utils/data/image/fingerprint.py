@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
+
 from duet.utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes
 from duet.utils.data.image.header import BrokenImageError, check_size, read_header
 from duet.utils.image_limits import MAX_PIXELS

@@ -11,6 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from PIL import Image
+from PIL.AvifImagePlugin import AvifImageFile
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.GifImagePlugin import GifImageFile
+from PIL.ImageFile import ImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.TiffImagePlugin import ImageFileDirectory_v2, TiffImageFile
+from PIL.WebPImagePlugin import WebPImageFile
+
 from duet.utils.data.image.orientation import (
     EXCHANGES_SIDES,
     UPRIGHT,
@@ -21,15 +31,6 @@ from duet.utils.errors import UserError
 from duet.utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
 from duet.utils.optional import import_optional
 from duet.utils.regular_files import open_regular
-from PIL import Image
-from PIL.AvifImagePlugin import AvifImageFile
-from PIL.BmpImagePlugin import BmpImageFile
-from PIL.GifImagePlugin import GifImageFile
-from PIL.ImageFile import ImageFile
-from PIL.JpegImagePlugin import JpegImageFile
-from PIL.PngImagePlugin import PngImageFile
-from PIL.TiffImagePlugin import ImageFileDirectory_v2, TiffImageFile
-from PIL.WebPImagePlugin import WebPImageFile
 
 
 class _JpegHeader(JpegImageFile):

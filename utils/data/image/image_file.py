@@ -6,6 +6,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+
 from duet.utils.atomic_files import atomic_file
 from duet.utils.errors import UserError
 

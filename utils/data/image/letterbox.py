@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
+
 from duet.utils.boxes import clip_boxes
 
 

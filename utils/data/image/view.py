@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.utils.data.image.letterbox import (
     Letterbox,
     Resizing,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.utils.data.image.letterbox import Letterbox
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+
 from duet.utils.data.image.decoding import LabelledImage, SourceImage
 from duet.utils.data.image.letterbox import Letterbox, reduced_size
 from duet.utils.data.loading.batch import Batch, Targets, join_targets

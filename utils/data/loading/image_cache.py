@@ -13,6 +13,7 @@ from multiprocessing import reduction
 from typing import Any
 
 import numpy as np
+
 from duet.utils.errors import DatasetError
 from duet.utils.memory import free_memory
 from duet.utils.processes.world import ALONE, World

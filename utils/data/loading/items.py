@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+
 from duet.utils.boxes import xyxy_to_cxcywh
 from duet.utils.data.augment.class_sample import (
     ClassAugmentation,

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.utils.data.image.letterbox import fit_long_side
 from duet.utils.data.randomness import epoch_order, order_generator
 from duet.utils.data.sources.samples import SampleTable

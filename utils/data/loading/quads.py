@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import cv2
 import numpy as np
+
 from duet.utils.data.loading.batch import TargetMasks, Targets
 from duet.utils.data.randomness import quad_generator
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+
 from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.data.image.decoding import Objects, OtherSizeError, decode_bytes, read_as
 from duet.utils.data.image.header import BrokenImageError

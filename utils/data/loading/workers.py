@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, Protocol
 
 import cv2
 import numpy as np
+
 from duet.utils.data.image.decoding import note_each
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.image_cache import NamelessFile

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import cv2
 import numpy as np
+
 from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.data.masks.runs import Window, runs_of_windows
 from duet.utils.ragged import Ragged

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
+
 from duet.utils.polygons import Polygons
 
 MAX_SMALL = 255  # objects whose numbers fit into a byte

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
+
 from duet.utils.ragged import Ragged
 
 _UPSAMPLING = 5  # COCO draws outlines so many times larger

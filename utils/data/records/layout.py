@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+
 from duet.utils.data.sources.samples import RecordPlace
 from duet.utils.errors import DatasetError
 from duet.utils.regular_files import open_descriptor, open_regular

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 import numpy as np
+
 from duet.utils.atomic_files import new_folder
 from duet.utils.data.loading.reading import read_image_bytes
 from duet.utils.data.records.layout import MAX_RECORD_BYTES, SUFFIX, write_records

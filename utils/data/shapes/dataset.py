@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
+
 from duet.utils.boxes import xyxy_to_cxcywh
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.shapes.scene import (

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
+
 from duet.utils.polygons import join_parts
 
 MAX_OBJECTS = 7

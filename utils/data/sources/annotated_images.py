@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.utils.array_cache import state_of_files
 from duet.utils.data.image.header import BrokenImageError, read_other_view
 from duet.utils.data.image.orientation import (

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from duet.utils.array_cache import state_of_files
 from duet.utils.data.sources.formats.coco import COCO
 from duet.utils.data.sources.formats.format import (

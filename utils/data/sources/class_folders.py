@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.utils.array_cache import state_of_files
 from duet.utils.data.sources.formats.names import split_folders, split_of
 from duet.utils.data.sources.image_files import search_images, sorted_images

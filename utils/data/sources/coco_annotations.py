@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import numpy as np
+
 from duet.utils.data.masks.runs import areas
 from duet.utils.data.sources.dataset_yaml import DatasetSpec
 from duet.utils.data.sources.formats.coco import COCO

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+
 from duet.utils.array_cache import state_of_files
 from duet.utils.data.image.decoding import read_as
 from duet.utils.data.image.fingerprint import (

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.utils.array_cache import state_of_files
 from duet.utils.data.image.header import read_image_size
 from duet.utils.data.sources.label_file import Labels, label_file_of, parse_labels, read_label_bytes

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.utils.polygons import Polygons, starts_of
 from duet.utils.regular_files import read_bytes
 from duet.utils.text import count

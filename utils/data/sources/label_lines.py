@@ -6,6 +6,7 @@ As there, the lowest score comes first.
 from __future__ import annotations
 
 import numpy as np
+
 from duet.utils.boxes import xyxy_to_cxcywh
 from duet.utils.data.masks.runs import outline_of_runs
 from duet.utils.detections import Detections, Segmentations

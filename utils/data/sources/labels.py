@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.utils.data.image.decoding import read_as
 from duet.utils.data.image.header import BrokenImageError
 from duet.utils.data.sources.image_source import ImageSource, image_of

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 import numpy as np
+
 from duet.utils.data.sources.class_folders import fill_images, refuse_classes
 from duet.utils.data.sources.samples import SampleTable
 from duet.utils.errors import DatasetError

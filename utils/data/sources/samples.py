@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, overload
 
 import numpy as np
+
 from duet.utils.polygons import Polygons, join_polygons, starts_of
 from duet.utils.ragged import Texts, rows_of
 

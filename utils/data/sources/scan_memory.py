@@ -12,6 +12,7 @@ from itertools import chain
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+
 from duet.utils.array_cache import Arrays, find_keys, key_of, read_arrays, version_of, write_arrays
 from duet.utils.processes import watchdog
 from duet.utils.progress import Progress

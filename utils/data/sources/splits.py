@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+
 from duet.utils.data.sources.annotated_images import annotated_images
 from duet.utils.data.sources.annotations import read_annotations
 from duet.utils.data.sources.class_folders import ClassFolders, class_images

@@ -17,6 +17,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+
 from duet.utils.detect.media.live import Feed
 from duet.utils.detect.media.source import BrokenSourceError, Frame, require_size
 from duet.utils.detect.media.video import (

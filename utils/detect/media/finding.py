@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import cv2
+
 from duet.utils.detect.media.feeds import (
     SCHEMES,
     open_camera,

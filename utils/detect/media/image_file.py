@@ -10,6 +10,8 @@ from typing import Any
 
 import cv2
 import numpy as np
+from PIL import Image, ImageOps
+
 from duet.utils.data.image.decoding import OtherSizeError, as_bgr, decode_bytes, over_white, read_as
 from duet.utils.data.image.header import (
     BrokenImageError,
@@ -22,7 +24,6 @@ from duet.utils.errors import UserError
 from duet.utils.image_limits import MAX_IMAGE_BYTES
 from duet.utils.regular_files import read_bytes
 from duet.utils.text import printable
-from PIL import Image, ImageOps
 
 # Kinds of which a decoder may make up what a file lacks.
 CHECKED = ("JPEG", "PNG")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
+
 from duet.utils.data.image.header import BrokenImageError, check_size
 
 Kind = Literal["image", "video", "live"]

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, BinaryIO
 
 import numpy as np
+
 from duet.utils.data.image.orientation import orientation_of_matrix, turned_upright
 from duet.utils.detect.media.source import BrokenSourceError, Frame, Kind, Source, require_size
 from duet.utils.optional import import_optional

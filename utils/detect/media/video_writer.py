@@ -9,6 +9,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+
 from duet.utils.atomic_files import atomic_file, naming
 from duet.utils.errors import UserError
 from duet.utils.optional import import_optional

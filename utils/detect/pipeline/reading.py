@@ -11,6 +11,7 @@ from itertools import groupby, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.utils.detect.media.source import BrokenSourceError, Frame, Source
 from duet.utils.detect.pipeline.background import MOST_BYTES, StageSeconds, background_pool
 

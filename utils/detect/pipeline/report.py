@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
+
 from duet.utils.detect.media.source import Source
 from duet.utils.detect.results.image_result import ImageResult
 from duet.utils.errors import UserError

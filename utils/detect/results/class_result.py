@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.utils.colours import class_colour
 from duet.utils.detect.results.image_result import ImageResult, as_utf8
 from duet.utils.detections import Classification

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.data.image.image_file import save_image
 from duet.utils.detect.media.source import Frame

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+
 from duet.utils.boxes import clip_boxes, cxcywh_to_xyxy, xyxy_to_cxcywh
 from duet.utils.data.masks.runs import mask_of_runs, outline_of_runs, to_text
 from duet.utils.data.sources.label_lines import label_lines

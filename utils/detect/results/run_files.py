@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.utils.atomic_files import GrowingFile, atomic_file, growing_file, naming
 from duet.utils.data.image.image_file import encode_image, save_image, suffix_that_holds
 from duet.utils.detect.config import DetectConfig

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+
 from duet.utils.evaluation.coco.matching import position_in_run
 
 CONFIDENCE_GRID = np.linspace(0.0, 1.0, 501)

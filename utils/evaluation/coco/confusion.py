@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
 from duet.utils.boxes import pairwise_iou
 from duet.utils.detections import Detections, GroundTruth, Segmentations
 

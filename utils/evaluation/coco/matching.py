@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.utils.boxes import pairwise_iou
 from duet.utils.data.masks import runs
 from duet.utils.detections import Detections, GroundTruth

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.utils.detections import Detections, GroundTruth, Segmentations
 from duet.utils.evaluation.coco.by_confidence import (
     ByConfidence,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from duet.utils.evaluation.coco.matching import IOU_THRESHOLDS, Matches, position_in_run
 
 RECALL_GRID = np.linspace(0.0, 1.0, 101)

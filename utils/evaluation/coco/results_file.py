@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.data.masks.runs import to_text
 from duet.utils.data.sources.samples import Sample

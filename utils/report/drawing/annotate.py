@@ -7,12 +7,13 @@ from functools import lru_cache
 
 import cv2
 import numpy as np
+from PIL import Image, ImageDraw
+
 from duet.utils.boxes import clip_boxes
 from duet.utils.colours import NUM_COLOURS, RGB, class_colour, ink_on
 from duet.utils.data.masks.runs import window_of_runs
 from duet.utils.ragged import Ragged
 from duet.utils.report.drawing.fonts import font_files, font_for, one_line, sized
-from PIL import Image, ImageDraw
 
 # Lines grow with the image, which is shown in a window or on a page. Letters grow slower: in a
 # large image there is more to read.

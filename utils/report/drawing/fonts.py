@@ -11,8 +11,9 @@ import unicodedata
 from functools import cache, lru_cache
 from pathlib import Path
 
-from duet.utils.text import printable
 from PIL import ImageFont
+
+from duet.utils.text import printable
 
 MAX_FONTS = 200  # read in search of a character, plain ones first
 LESS_PLAIN = ("bold", "italic", "oblique", "light", "thin", "black", "serif", "mono", "condensed")

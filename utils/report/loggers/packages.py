@@ -11,6 +11,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+
 from duet.utils.optional import import_optional
 from duet.utils.regular_files import read_bytes
 from duet.utils.report.events import EpochEnds, RunBegins, RunEnds

@@ -13,6 +13,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+
 from duet.utils.atomic_files import atomic_file
 from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.colours import WHITE

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.colours import COLOURS
 from duet.utils.data.sources.class_folders import fill_images

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from duet.utils.colours import COLOURS
 from duet.utils.evaluation.coco.by_confidence import CONFIDENCE_GRID
 from duet.utils.evaluation.coco.confusion import CONFIDENCE_ABOVE, IOU_ABOVE, Confusion

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.colours import COLOURS
 from duet.utils.errors import UserError

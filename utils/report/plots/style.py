@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from duet.utils.atomic_files import atomic_file
 from duet.utils.colours import COLOURS, class_colour
 from duet.utils.report.drawing.fonts import drawable_name, font_for

@@ -5,12 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from duet.utils.data.anchors import __main__ as command
-from duet.utils.data.anchors.fit import fit_anchors, label_sizes, measure_fit
-from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.samples import Sample
-from duet.utils.data.sources.splits import load_split
-from duet.utils.errors import UserError
 
 from duet.utils.data.anchors import __main__ as command
 from duet.utils.data.anchors.fit import fit_anchors, label_sizes, measure_fit

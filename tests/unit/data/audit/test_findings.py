@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 from duet.models.evaluation.audit.findings import (
     KINDS,
     LEAST_SCORE,

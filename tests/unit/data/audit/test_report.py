@@ -9,10 +9,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+
 from duet.models.evaluation.audit.findings import MISPLACED, OVERLOOKED, SWAPPED, UNSEEN, Finding
 from duet.models.evaluation.audit.report import COLUMNS, Audit, audit_page, write_table
 from duet.utils.data.sources.samples import Sample
-
 from tests.tiny_weights import noise
 
 NAME = '<b>dog\x1b[2J, "x"'

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from duet.utils.data.augment.class_sample import (
     NUM_DRAWS,
     OPERATIONS,
@@ -19,7 +20,6 @@ from duet.utils.data.image.decoding import SourceImage
 from duet.utils.data.image.letterbox import reduced_size
 from duet.utils.data.randomness import sample_generator
 from duet.utils.strengths import AugmentConfig
-
 from tests.unit.data.batch_digest import OF_CLASSES
 
 STRONG = OF_CLASSES

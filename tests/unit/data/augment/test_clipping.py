@@ -3,10 +3,6 @@
 import cv2
 import numpy as np
 import pytest
-from duet.utils.data.augment.canvas import warp_objects
-from duet.utils.data.augment.geometry import Warp, boxes_within, warp_polygons
-from duet.utils.data.image.decoding import Objects
-from duet.utils.data.masks.raster import separate
 
 from duet.utils.data.augment.canvas import warp_objects
 from duet.utils.data.augment.geometry import Warp, boxes_within, warp_polygons

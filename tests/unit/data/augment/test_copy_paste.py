@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from duet.utils.data.augment.copy_paste import (
     CopyPaste,
     choose_copies,
@@ -11,7 +12,6 @@ from duet.utils.data.augment.copy_paste import (
     why_nothing_is_pasted,
 )
 from duet.utils.data.image.decoding import Objects, join_objects
-
 from tests.outlines import make_polygons
 from tests.shared_files import shared_path
 

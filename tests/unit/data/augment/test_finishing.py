@@ -2,10 +2,6 @@
 
 import numpy as np
 import pytest
-from duet.utils.boxes import cxcywh_to_xyxy
-from duet.utils.data.augment.sample import DRAWS_A_HOLE, NUM_CUTOUT_DRAWS, cut_out, draw_ratio, mix
-from duet.utils.data.image.decoding import LabelledImage
-from duet.utils.data.randomness import sample_generator
 
 from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.data.augment.sample import DRAWS_A_HOLE, NUM_CUTOUT_DRAWS, cut_out, draw_ratio, mix

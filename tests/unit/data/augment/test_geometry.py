@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from duet.utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
 
 from benchmarks.paste_and_warp import warp_image
 from duet.utils.data.augment.geometry import Warp, warp_boxes, worth_keeping

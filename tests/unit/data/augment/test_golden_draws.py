@@ -5,6 +5,7 @@ import hashlib
 import json
 
 import pytest
+
 from duet.utils.data.augment.class_sample import draw_class_augmentation
 from duet.utils.data.augment.sample import draw_augmentation
 from duet.utils.data.randomness import (

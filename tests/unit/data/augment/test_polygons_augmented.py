@@ -5,16 +5,6 @@ import dataclasses
 import cv2
 import numpy as np
 import pytest
-from duet.utils.data.augment.copy_paste import CopyPaste
-from duet.utils.data.augment.sample import Augmentation, augment, draw_augmentation
-from duet.utils.data.image.decoding import (
-    LabelledImage,
-    SourceImage,
-    average_squares,
-    choose_reduction,
-)
-from duet.utils.data.randomness import sample_generator
-from duet.utils.strengths import AugmentConfig
 
 from benchmarks.paste_and_warp import plain_augment
 from duet.utils.data.augment.copy_paste import CopyPaste

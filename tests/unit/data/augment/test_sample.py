@@ -5,6 +5,7 @@ import dataclasses
 import cv2
 import numpy as np
 import pytest
+
 from duet.utils.data.augment import sample as augment_module
 from duet.utils.data.augment.geometry import Warp
 from duet.utils.data.augment.sample import (
@@ -18,7 +19,6 @@ from duet.utils.data.augment.sample import (
 from duet.utils.data.image.decoding import LabelledImage, SourceImage
 from duet.utils.data.randomness import sample_generator
 from duet.utils.strengths import AugmentConfig
-
 from tests.shared_files import shared_path
 
 GREY = 114

@@ -5,6 +5,8 @@ import dataclasses
 import cv2
 import numpy as np
 import pytest
+
+from benchmarks.paste_and_warp import plain_augment
 from duet.utils.data.augment.canvas import NUM_TILES, canvas_of_nine, mosaic_canvas, single_canvas
 from duet.utils.data.augment.sample import augment, draw_augmentation
 from duet.utils.data.image.decoding import (
@@ -15,8 +17,6 @@ from duet.utils.data.image.decoding import (
 )
 from duet.utils.data.randomness import sample_generator
 from duet.utils.strengths import AugmentConfig
-
-from benchmarks.paste_and_warp import plain_augment
 
 SIZES = [(240, 320), (320, 240), (200, 320), (320, 320), (317, 211)]
 PLAIN = AugmentConfig(translate=0.1, scale=0.5, fliplr=0.5, flipud=0.5, mosaic=1.0)

@@ -7,12 +7,6 @@ import sys
 import cv2
 import numpy as np
 import pytest
-from duet.utils.cli.train_config import parse_train_flags
-from duet.utils.data.augment import transforms
-from duet.utils.data.augment.transforms import require_transforms, transform
-from duet.utils.data.image.decoding import LabelledImage
-from duet.utils.errors import UserError
-from duet.utils.transform_list import KNOWN, read_transforms
 
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.augment import transforms

@@ -4,17 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from duet.utils.data.check.checking import check_dataset
-from duet.utils.data.check.corrected_copy import refuse_place, write_corrected
-from duet.utils.data.check.inspection import read_rows, rows_of_text
-from duet.utils.data.check.report import check_page, class_table, small_text, summary_lines
-from duet.utils.data.sources.annotated_images import annotated_images
-from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.formats.format import FileNotes, ImageLabels, collect
-from duet.utils.data.sources.image_source import ImageFile
-from duet.utils.data.sources.label_file import BrokenLabelError
-from duet.utils.data.sources.splits import load_split
-from duet.utils.errors import DatasetError
 
 from duet.utils.data.check.checking import check_dataset
 from duet.utils.data.check.corrected_copy import refuse_place, write_corrected

@@ -6,11 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from duet.utils.data.check.checking import check_dataset
-from duet.utils.data.check.corrected_copy import refuse_place
-from duet.utils.data.check.report import check_page, class_table, split_table, summary_lines
-from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.errors import DatasetError
 
 from duet.utils.data.check.checking import check_dataset
 from duet.utils.data.check.corrected_copy import refuse_place

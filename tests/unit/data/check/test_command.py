@@ -3,8 +3,6 @@
 import csv
 
 import pytest
-from duet.utils.data.check import __main__ as command
-from duet.utils.errors import UserError
 
 from duet.utils.data.check import __main__ as command
 from duet.utils.errors import UserError

@@ -4,12 +4,6 @@ import os
 import shutil
 
 import pytest
-from duet.utils.data.check.checking import check_dataset
-from duet.utils.data.check.corrected_copy import refuse_place, write_corrected
-from duet.utils.data.records.packing import pack_samples
-from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.splits import load_split
-from duet.utils.errors import DatasetError
 
 from duet.utils.data.check.checking import check_dataset
 from duet.utils.data.check.corrected_copy import refuse_place, write_corrected

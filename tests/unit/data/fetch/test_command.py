@@ -11,13 +11,6 @@ import cv2
 import numpy as np
 import pytest
 import yaml
-from duet.utils.data.fetch import __main__ as command
-from duet.utils.data.fetch import download
-from duet.utils.data.fetch.download import Item, find_list
-from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.splits import load_split
-from duet.utils.errors import UserError
-from duet.utils.project import PROJECT
 
 from duet.utils.data.fetch import __main__ as command
 from duet.utils.data.fetch import download

@@ -7,11 +7,6 @@ import tarfile
 import zipfile
 
 import pytest
-from duet.utils.data.fetch.download import FOLDER, find_list, unpack
-from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.errors import UserError
-from duet.utils.fetch_lists import how_to_fetch
-from duet.utils.weights.load import load_weights
 
 from duet.utils.data.fetch.download import FOLDER, find_list, unpack
 from duet.utils.data.sources.dataset import load_dataset

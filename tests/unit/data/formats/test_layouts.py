@@ -6,11 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from duet.utils.data.sources.annotations import formats, read_annotations
-from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.formats.format import UNKNOWN, AnnotatedFolder, Splits
-from duet.utils.data.sources.splits import load_split
-from duet.utils.errors import DatasetError
 
 from duet.utils.data.sources.annotations import formats, read_annotations
 from duet.utils.data.sources.dataset import load_dataset

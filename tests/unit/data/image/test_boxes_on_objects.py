@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from duet.utils.data.loading.reading import decode, objects_of
 from duet.utils.data.sources.annotated_images import annotated_images
 from duet.utils.data.sources.formats.format import (
@@ -17,7 +18,6 @@ from duet.utils.data.sources.formats.format import (
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.data.sources.samples import Sample
 from duet.utils.detect.media.image_file import ImageFile
-
 from tests.unit.data.image.kinds_of_images import turned
 
 SIZE = HEIGHT, WIDTH = 48, 80

@@ -5,6 +5,7 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
+
 from duet.utils.data.image.fingerprint import (
     MAX_BITS,
     UNKNOWN,
@@ -14,8 +15,6 @@ from duet.utils.data.image.fingerprint import (
     look_of,
     near_duplicates,
 )
-from tests.shared_files import shared_path
-
 from tests.shared_files import shared_path
 
 NUM_PHOTOS = 24

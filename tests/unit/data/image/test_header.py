@@ -6,9 +6,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from PIL import Image
+
 from duet.utils.data.image.decoding import OtherSizeError, decode_bytes
 from duet.utils.data.image.header import BrokenImageError, check_size, read_header, read_image_size
-from PIL import Image
 
 
 def encoded(kind: str, **options) -> bytes:

@@ -9,15 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from duet.utils.data.image.decoding import decode_bytes
-from duet.utils.data.image.header import BrokenImageError, read_image_size, recognise
-from duet.utils.data.image.letterbox import reduced_size
-from duet.utils.data.sources.labels import scan_samples
-from duet.utils.detect.media.image_file import decode_image
-from duet.utils.detect.media.source import BrokenSourceError
-from duet.utils.errors import DatasetError
-from duet.utils.image_limits import IMAGE_SUFFIXES, MAX_PIXELS
-from duet.utils.optional import INSTALL
 from PIL import Image, ImageOps
 
 from duet.utils.data.image.decoding import decode_bytes

@@ -7,6 +7,7 @@ import math
 import cv2
 import numpy as np
 import pytest
+
 from duet.utils.data.image.letterbox import (
     Letterbox,
     Region,
@@ -19,8 +20,6 @@ from duet.utils.data.image.letterbox import (
     resize,
     resize_linear,
 )
-from tests.shared_files import shared_path
-
 from tests.shared_files import shared_path
 
 # float32 rounds coordinates of up to 1000 pixels to 6e-5; two operations each.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from duet.utils.data.image.orientation import (
     known_orientation,
     orientation_of_matrix,

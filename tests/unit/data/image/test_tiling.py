@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from duet.utils.data.image.view import view_of
 from duet.utils.tiling import MAX_OVERLAP, MIN_OVERLAP, Tiling
 

@@ -1,6 +1,7 @@
 """The samples of most tests of the loaders."""
 
 import pytest
+
 from duet.utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.samples import SampleTable

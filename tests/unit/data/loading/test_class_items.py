@@ -3,14 +3,6 @@
 import cv2
 import numpy as np
 import pytest
-from duet.utils.data.image.letterbox import centre_region, crop
-from duet.utils.data.loading.batches import TrainRecipe
-from duet.utils.data.loading.items import CLASSES
-from duet.utils.data.loading.loader import TrainLoader, ValLoader
-from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.samples import SampleTable
-from duet.utils.data.sources.splits import load_split
-from duet.utils.processes.world import ALONE
 
 from duet.utils.data.image.letterbox import centre_region, crop
 from duet.utils.data.loading.batches import TrainRecipe

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+
 from duet.backend.processes import Process
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import TrainRecipe
@@ -14,7 +15,6 @@ from duet.utils.data.loading.items import BOXES, CLASSES, MaskItems
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.loading.order import SQUARE, BatchRecipe
 from duet.utils.processes.world import ALONE, World
-
 from tests.unit.data.batch_digest import EVERYTHING, OF_CLASSES, digest
 
 NUM_SAMPLES, BATCH = 22, 8

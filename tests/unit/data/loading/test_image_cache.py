@@ -7,12 +7,6 @@ import sys
 
 import numpy as np
 import pytest
-from duet.utils import memory
-from duet.utils.data.loading import image_cache
-from duet.utils.data.loading.image_cache import create_cache
-from duet.utils.errors import DatasetError
-from duet.utils.memory import free_memory
-from duet.utils.project import PROJECT
 
 from duet.utils import memory
 from duet.utils.data.loading import image_cache

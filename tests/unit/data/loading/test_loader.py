@@ -6,11 +6,6 @@ import shutil
 import cv2
 import numpy as np
 import pytest
-from duet.utils.boxes import cxcywh_to_xyxy
-from duet.utils.data.loading.batches import TrainRecipe
-from duet.utils.data.loading.loader import TrainLoader, ValLoader
-from duet.utils.errors import DatasetError, LoaderError, UserError
-from duet.utils.strengths import AugmentConfig
 
 from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.data.loading.batches import TrainRecipe

@@ -5,6 +5,7 @@ import dataclasses
 import cv2
 import numpy as np
 import pytest
+
 from duet.backend.processes import Process
 from duet.utils.data.image.decoding import LabelledImage
 from duet.utils.data.loading.batch import Batch
@@ -15,7 +16,6 @@ from duet.utils.data.loading.order import BatchRecipe
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.processes.world import World
-
 from tests.outlines import make_polygons
 from tests.unit.data.batch_digest import EVERYTHING, digest
 

@@ -6,11 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from duet.utils.data.loading.items import items_of
-from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.samples import Sample
-from duet.utils.data.sources.splits import load_split
-from duet.utils.polygons import join_parts
 from pycocotools import mask as coco_mask
 
 from duet.utils.data.loading.items import items_of

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from duet.utils.data.loading.order import (
     BatchRecipe,
     Epoch,
@@ -16,7 +17,6 @@ from duet.utils.data.loading.order import (
     weighted,
 )
 from duet.utils.data.sources.samples import Sample, table_of
-
 from tests.shared_files import shared_path
 
 

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from duet.utils.data.loading.batch import TargetMasks, Targets, join_targets
-from duet.utils.data.loading.quads import draw_enlarged, join_quads
 
 from duet.utils.data.loading.batch import TargetMasks, Targets, join_targets
 from duet.utils.data.loading.quads import draw_enlarged, join_quads

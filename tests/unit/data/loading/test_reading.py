@@ -8,6 +8,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+
 from duet.utils.data.image.decoding import choose_reduction, read_as
 from duet.utils.data.image.header import BrokenImageError, read_header
 from duet.utils.data.loading.reading import decode

@@ -9,20 +9,6 @@ from collections import Counter
 import cv2
 import numpy as np
 import pytest
-from duet.utils import memory
-from duet.utils.cli.hyperparameters import read_hyperparameters
-from duet.utils.cli.train_config import TrainConfig, read_train_flags
-from duet.utils.data.loading import batches
-from duet.utils.data.loading.batches import TrainBatches, TrainRecipe
-from duet.utils.data.loading.loader import TrainLoader
-from duet.utils.data.loading.order import SQUARE, BatchRecipe, Epoch
-from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.samples import table_of
-from duet.utils.data.sources.splits import load_split
-from duet.utils.errors import UserError
-from duet.utils.processes.world import ALONE, World
-from duet.utils.state.job import Job, TrainData, train_loader
-from duet.utils.strengths import AugmentConfig
 
 from duet.utils import memory
 from duet.utils.cli.hyperparameters import read_hyperparameters

@@ -17,14 +17,6 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from duet.utils.data.loading.batches import TrainBatches, TrainRecipe
-from duet.utils.data.loading.loader import TrainLoader
-from duet.utils.data.loading.order import Epoch
-from duet.utils.data.loading.workers import SharedSlots, SharedSource, WorkerPool
-from duet.utils.data.shapes.dataset import ShapesConfig, draw_dataset
-from duet.utils.data.sources.samples import SampleTable, table_of
-from duet.utils.errors import LoaderError
-from duet.utils.project import PROJECT
 
 from duet.utils.data.loading.batches import TrainBatches, TrainRecipe
 from duet.utils.data.loading.loader import TrainLoader

@@ -3,9 +3,6 @@
 import cv2
 import numpy as np
 import pytest
-from duet.utils.data.image.letterbox import Letterbox, fit_letterbox, fit_long_side
-from duet.utils.data.masks.assemble import masks_at, native_runs, native_windows
-from duet.utils.data.masks.runs import areas, mask_of_runs, runs_of_mask
 
 from duet.utils.data.image.letterbox import Letterbox, fit_letterbox, fit_long_side
 from duet.utils.data.masks.assemble import masks_at, native_runs, native_windows

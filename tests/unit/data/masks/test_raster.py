@@ -6,8 +6,6 @@ import json
 import cv2
 import numpy as np
 import pytest
-from duet.utils.data.masks.raster import index_map, separate
-from duet.utils.polygons import Polygons, without_outlines
 
 from duet.utils.data.masks.raster import index_map, separate
 from duet.utils.polygons import Polygons, without_outlines

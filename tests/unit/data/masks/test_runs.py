@@ -4,6 +4,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from pycocotools import mask as pycocotools_mask
+
 from duet.utils.data.masks.runs import (
     Window,
     areas,
@@ -20,8 +22,6 @@ from duet.utils.data.masks.runs import (
     window_of_runs,
 )
 from duet.utils.ragged import Ragged
-from pycocotools import mask as pycocotools_mask
-
 from tests.shared_files import shared_path
 
 # What pycocotools decodes warns of NumPy 2's keyword `copy`.

@@ -8,14 +8,6 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from duet.utils.data.loading.batches import TrainRecipe
-from duet.utils.data.loading.loader import TrainLoader
-from duet.utils.data.records import __main__ as command
-from duet.utils.data.records.packing import label_text
-from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.label_file import parse_labels
-from duet.utils.data.sources.samples import Sample
-from duet.utils.data.sources.splits import load_split
 
 from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.loader import TrainLoader

@@ -9,16 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from duet.utils.data.records.__main__ import find_damages
-from duet.utils.data.records.layout import (
-    MAX_RECORD_BYTES,
-    MAX_RECORDS,
-    read_record,
-    read_table,
-    write_records,
-)
-from duet.utils.data.records.record_images import MAX_INDEX_BYTES, read_index, read_record_images
-from duet.utils.errors import DatasetError
 
 from duet.utils.data.records.__main__ import find_damages
 from duet.utils.data.records.layout import (

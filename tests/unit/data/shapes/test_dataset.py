@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import cv2
 import numpy as np
 import pytest
+
 from duet.utils.boxes import pairwise_iou
 from duet.utils.data.masks.runs import mask_of_runs, runs_of_polygons
 from duet.utils.data.randomness import sample_generator

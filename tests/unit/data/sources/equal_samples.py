@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-from duet.utils.data.sources.samples import Sample
-from duet.utils.polygons import Polygons
 
 from duet.utils.data.sources.samples import Sample
 from duet.utils.polygons import Polygons

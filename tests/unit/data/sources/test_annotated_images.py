@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from duet.utils.data.sources.annotated_images import annotated_images
 from duet.utils.data.sources.formats.format import (
     NORMALISED,

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pycocotools import mask as coco_mask
+from pycocotools.coco import COCO
+
 from duet.models.evaluation.val_files import VAL_FILES
 from duet.utils.data.sources.coco_annotations import read_coco_annotations
 from duet.utils.data.sources.label_file import MOST_CROSSINGS
 from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import UserError
-from pycocotools import mask as coco_mask
-from pycocotools.coco import COCO
-
 from tests.mask_reference import runs_of
 
 HEIGHT, WIDTH = 60, 90

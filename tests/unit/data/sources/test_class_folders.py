@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 import pytest
 import yaml
+
 from duet.utils import array_cache
 from duet.utils.data.sources import image_source, scan_memory
 from duet.utils.data.sources.class_folders import ClassFolders, similar_names

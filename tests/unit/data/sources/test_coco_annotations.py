@@ -8,6 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+
 from duet.models.evaluation.validation import annotated_objects
 from duet.utils.data.sources.coco_annotations import read_coco_annotations
 from duet.utils.data.sources.samples import Sample
@@ -15,9 +18,6 @@ from duet.utils.detections import Detections
 from duet.utils.errors import UserError
 from duet.utils.evaluation.coco.metric import DetectionEvaluator
 from duet.utils.evaluation.coco.results_file import CocoResults
-from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
-
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 
 CLASS_NAMES = ("cat", "dog", "owl")

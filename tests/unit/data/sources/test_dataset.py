@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from duet.utils.data.sources.dataset import YAML_FOLDER, load_dataset
-from duet.utils.data.sources.image_files import list_images
-from duet.utils.errors import DatasetError, UserError
 
 from duet.utils.data.sources.dataset import YAML_FOLDER, load_dataset
 from duet.utils.data.sources.image_files import list_images
@@ -115,7 +112,7 @@ def test_a_download_entry_matters_only_when_images_are_missing(dataset):
     assert load_dataset(write_yaml(dataset / "cells.yaml", download=command)).name == "cells"
     text = error_of(write_yaml(dataset / "cells.yaml", download=command, train="absent"))
     assert "the 'download' entry is not run" in text
-    assert f"It says {command!r}" in text and "duet.utils.data.fetch" in text
+    assert f"It says {command!r}" in text and "python -m duet fetch" in text
     long = error_of(write_yaml(dataset / "cells.yaml", download="rm -rf\n" * 9000, train="absent"))
     assert len(long) < 1000 and "rm -rf\\n" in long
 

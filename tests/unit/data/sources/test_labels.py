@@ -6,14 +6,6 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from duet.utils.data.sources.label_file import (
-    MOST_CROSSINGS,
-    BrokenLabelError,
-    label_path,
-    parse_labels,
-)
-from duet.utils.data.sources.labels import scan_samples
-from duet.utils.errors import DatasetError
 
 from duet.utils.data.sources.label_file import (
     MOST_CROSSINGS,

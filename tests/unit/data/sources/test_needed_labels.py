@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from duet.utils.data.sources.class_folders import FULL_BOX
 from duet.utils.data.sources.needed_labels import check_labels
 from duet.utils.data.sources.samples import Sample, SampleTable, table_of

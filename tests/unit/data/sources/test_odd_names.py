@@ -6,17 +6,6 @@ import os
 from pathlib import Path
 
 import numpy as np
-from duet.utils.data.loading.batches import TrainRecipe
-from duet.utils.data.loading.loader import TrainLoader, ValLoader
-from duet.utils.data.sources.annotated_images import annotated_images
-from duet.utils.data.sources.formats.format import FileNotes, ImageLabels, collect
-from duet.utils.data.sources.image_files import list_images
-from duet.utils.data.sources.label_file import label_path
-from duet.utils.data.sources.labels import scan_samples
-from duet.utils.detect.config import DetectConfig
-from duet.utils.detect.media.finding import find_sources
-from duet.utils.detect.results.result import Result
-from duet.utils.detect.results.run_files import RunFiles
 
 from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.loader import TrainLoader, ValLoader

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
+
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.image_files import list_images
 from duet.utils.data.sources.image_source import image_of
 from duet.utils.data.sources.splits import images_of
 from duet.utils.errors import UserError
-from PIL import Image
 
 
 def write(folder: Path, **files: str) -> Path:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from duet.utils.data.sources.samples import RecordPlace, Sample, SampleTable, table_of
 
 from duet.utils.data.sources.samples import RecordPlace, Sample, SampleTable, table_of
 from tests.outlines import make_polygons

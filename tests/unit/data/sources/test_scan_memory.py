@@ -10,19 +10,6 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from duet.utils import array_cache
-from duet.utils.data.image import header
-from duet.utils.data.sources import annotations, drawn_split, image_source, label_file, scan_memory
-from duet.utils.data.sources.annotations import read_annotations
-from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.drawn_split import read_fingerprints
-from duet.utils.data.sources.formats import voc
-from duet.utils.data.sources.formats.format import AnnotatedFolder, FileNotes, Format, ImageLabels
-from duet.utils.data.sources.image_files import list_images
-from duet.utils.data.sources.labels import scan_samples
-from duet.utils.data.sources.scan_memory import Memory
-from duet.utils.data.sources.splits import load_split
-from duet.utils.errors import DatasetError
 
 from duet.utils import array_cache
 from duet.utils.data.image import header

@@ -9,14 +9,6 @@ import cv2
 import numpy as np
 import pytest
 import yaml
-from duet.utils.data.image.fingerprint import Fingerprint
-from duet.utils.data.records.packing import pack_samples
-from duet.utils.data.sources import drawn_split
-from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.drawn_split import draw_training, group_copies
-from duet.utils.data.sources.image_files import list_images
-from duet.utils.data.sources.splits import choose_part, images_of, load_split
-from duet.utils.errors import DatasetError, UserError
 
 from duet.utils.data.image.fingerprint import Fingerprint
 from duet.utils.data.records.packing import pack_samples

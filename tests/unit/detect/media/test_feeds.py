@@ -11,10 +11,6 @@ from fractions import Fraction
 import mss
 import numpy as np
 import pytest
-from duet.utils.detect.media import feeds as captured
-from duet.utils.detect.media.feeds import parse_screen, shown_url
-from duet.utils.detect.media.finding import find_sources
-from duet.utils.detect.media.source import BrokenSourceError
 
 from duet.utils.detect.media import feeds as captured
 from duet.utils.detect.media.feeds import parse_screen, shown_url

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from duet.utils.detect.media.finding import find_sources
 from duet.utils.errors import UserError
 

@@ -12,10 +12,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
+
 from duet.utils.detect.media.image_file import ImageFile
 from duet.utils.detect.media.source import BrokenSourceError
 from duet.utils.image_limits import MAX_PIXELS
-from PIL import Image
 
 HEIGHT, WIDTH = 40, 60
 

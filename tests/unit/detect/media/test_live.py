@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+
 from duet.utils.detect.media import live
 from duet.utils.detect.media.live import Feed, LiveSource
 from duet.utils.detect.media.source import BrokenSourceError, Frame

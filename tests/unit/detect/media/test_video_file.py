@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from duet.utils.detect.media.source import BrokenSourceError
-from duet.utils.detect.media.video import VideoFile
 
 from duet.utils.detect.media.source import BrokenSourceError
 from duet.utils.detect.media.video import VideoFile

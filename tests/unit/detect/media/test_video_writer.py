@@ -11,9 +11,6 @@ import av
 import cv2
 import numpy as np
 import pytest
-from duet.utils.detect.media.video import VideoFile
-from duet.utils.detect.media.video_writer import VideoWriter
-from duet.utils.project import PROJECT
 
 from duet.utils.detect.media.video import VideoFile
 from duet.utils.detect.media.video_writer import VideoWriter

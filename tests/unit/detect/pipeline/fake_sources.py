@@ -6,6 +6,7 @@ import threading
 import time
 
 import numpy as np
+
 from duet.utils.detect.media.source import BrokenSourceError, Frame
 
 SIDE = 4

@@ -7,10 +7,6 @@ import time
 
 import numpy as np
 import pytest
-from duet.utils.detect.media.source import Frame
-from duet.utils.detect.pipeline.report import FEW, Done, RunReport
-from duet.utils.detect.results.result import Result
-from duet.utils.detections import Detections
 
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.pipeline.report import FEW, Done, RunReport

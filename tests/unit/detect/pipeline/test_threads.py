@@ -8,9 +8,6 @@ from contextlib import closing
 from functools import partial
 
 import pytest
-from duet.utils.detect.pipeline import reading
-from duet.utils.detect.pipeline.background import StageSeconds, Writer
-from duet.utils.detect.pipeline.reading import Reader
 
 from duet.utils.detect.pipeline import reading
 from duet.utils.detect.pipeline.background import StageSeconds, Writer

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+
 from duet.utils.data.masks.runs import runs_of_mask
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.class_result import ClassResult

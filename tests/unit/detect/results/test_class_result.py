@@ -4,10 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from duet.utils.colours import class_colour
-from duet.utils.detect.config import DetectConfig
-from duet.utils.detect.results.class_result import ClassScore
-from duet.utils.detect.results.run_files import RunFiles
 
 from duet.utils.colours import class_colour
 from duet.utils.detect.config import DetectConfig

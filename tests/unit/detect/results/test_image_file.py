@@ -5,8 +5,6 @@ import os
 import cv2
 import numpy as np
 import pytest
-from duet.utils.data.image.image_file import LONGEST_SIDES, save_image
-from duet.utils.errors import UserError
 
 from duet.utils.data.image.image_file import LONGEST_SIDES, save_image
 from duet.utils.errors import UserError

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from duet.utils.detect.results.result import Detection
 from pycocotools import mask as coco
 
 from duet.utils.detect.results.result import Detection

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from duet.utils.detect.results.names import Names, name_of_source, safe_name
 
 

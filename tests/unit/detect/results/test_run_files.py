@@ -11,11 +11,6 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from duet.utils.detect.config import DetectConfig
-from duet.utils.detect.media.video import VideoFile
-from duet.utils.detect.results.result import Result
-from duet.utils.detect.results.run_files import RunFiles
-from duet.utils.errors import UserError
 
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.media.video import VideoFile

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.tracker import NO_ID, SourceTrackers, Tracker
 from duet.utils.detections import Detections

@@ -1,6 +1,7 @@
 """`coco/by_confidence.py` against counting, and against the figures at the best confidence."""
 
 import numpy as np
+
 from duet.utils.detections import Detections, GroundTruth
 from duet.utils.evaluation.coco.by_confidence import CONFIDENCE_GRID, curves_by_confidence
 from duet.utils.evaluation.coco.metric import NUM_EXAMPLES, DetectionEvaluator

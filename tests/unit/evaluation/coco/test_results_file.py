@@ -8,13 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from duet.utils.data.sources.samples import Sample
-from duet.utils.evaluation.coco.results_file import (
-    CocoResults,
-    category_ids,
-    image_ids,
-)
-from duet.utils.project import PROJECT
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 

@@ -7,11 +7,11 @@ from fractions import Fraction
 import cv2
 import numpy as np
 import pytest
-from duet.utils.detect.media.video_writer import VideoWriter
-from duet.utils.errors import UserError
 from PIL import Image
 
 from duet import backend, load
+from duet.utils.detect.media.video_writer import VideoWriter
+from duet.utils.errors import UserError
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 
 IMAGE = noise(64, 96)

@@ -6,9 +6,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from duet.utils.data.image.image_file import save_image
-from duet.utils.detect.results.class_result import ClassResult
-from duet.utils.errors import UserError
 
 import detect
 import hubconf

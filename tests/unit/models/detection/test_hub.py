@@ -7,6 +7,10 @@ import sys
 import cv2
 import numpy as np
 import pytest
+from PIL import Image, ImageShow
+
+import hubconf
+from duet import backend
 from duet.models.detection.hub import hub_views
 from duet.models.detection.hub_results import HubResults
 from duet.utils.detect.media.source import Frame
@@ -14,10 +18,6 @@ from duet.utils.detect.results.result import Result
 from duet.utils.detections import Detections
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
-from PIL import Image, ImageShow
-
-import hubconf
-from duet import backend
 from tests.shared_files import shared_path
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 

@@ -4,8 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from duet.utils.data.image.image_file import save_image
-from duet.utils.errors import UserError
 
 import detect
 import hubconf

@@ -8,13 +8,13 @@ import time
 
 import numpy as np
 import pytest
+
 from duet.backend import device
 from duet.models.detection.pipeline import Lanes, Pipeline, num_lanes
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import make_predictor
 from duet.utils.detect.media.source import BrokenSourceError, Frame
 from duet.utils.evaluation.nms import SuppressionSettings
-
 from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
 
 

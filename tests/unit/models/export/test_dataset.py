@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
+
 from duet.models.export.dataset import (
     MOST_IMAGES,
     Score,
@@ -15,7 +17,6 @@ from duet.models.export.dataset import (
 )
 from duet.utils.data.sources.samples import Sample
 from duet.utils.export.metadata import MASKS, PIXELS, Metadata
-from PIL import Image
 
 METADATA = Metadata(class_names=("a",), stride=32, image_size=(32, 64))
 

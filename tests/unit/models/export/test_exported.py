@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from duet.backend import ops
 from duet.models.export.exported import ExportedPredictor
 from duet.models.inference.image_detector import ImageDetector
@@ -12,7 +13,6 @@ from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.export.metadata import DETECTIONS, PIXELS, Metadata
 from duet.utils.weights.detecting import ExportedWeights
-
 from tests.tiny_weights import tiny_checkpoint
 
 NAMES = ("a", "b", "c", "d", "e")

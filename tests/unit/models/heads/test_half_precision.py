@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from duet.backend import amp, autograd, ops
 from duet.models.heads.classify.head import ClassificationLoss
-
 from tests.losses import arrays_of
 from tests.unit.models.heads.anchor import test_loss as boxes
 from tests.unit.models.heads.classify.test_loss import drawn, targets_of

@@ -6,6 +6,7 @@ import cv2
 import numpy as np
 import pytest
 import yaml
+
 from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import parse_model
@@ -21,7 +22,6 @@ from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.report.stage_timer import StageTimer
 from duet.utils.report.task_reports import REPORTS
-
 from tests import presence_head
 from tests.losses import arrays_of, loss_settings
 from tests.presence_head import PresenceHead

@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import pytest
+
 from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
@@ -11,7 +12,6 @@ from duet.models.inference.predictor import make_predictor
 from duet.models.inference.predictors import Augmented, Ensemble
 from duet.utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
 from duet.utils.weights.load import load_weights
-
 from tests.small import write_tiny_model
 
 NAMES = ("a", "b", "c")

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+
+from duet import backend
 from duet.backend import amp, autograd, nn, ops
 from duet.models.blocks.conv import Conv
 from duet.models.detector import Detector
@@ -22,8 +24,6 @@ from duet.utils.data.image.letterbox import fit_letterbox
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from duet.utils.yaml_files import parse_yaml
-
-from duet import backend
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.presence_head import PresenceHead
 from tests.small import TINY

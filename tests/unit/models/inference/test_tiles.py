@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import cv2
 import numpy as np
 import pytest
+
 from duet.models.evaluation import evaluate as evaluation
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.inference.image_detector import ImageDetector
@@ -14,7 +15,6 @@ from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.tasks.table import DETECTION
 from duet.utils.tiling import Tiling
-
 from tests.rank_threads import run_rank_threads
 from tests.shared_files import shared_path
 

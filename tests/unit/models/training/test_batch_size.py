@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+
 from duet.models.training import batch_size
 from duet.models.training.batch_size import crowded_batch, fit_line, measure_sizes
 from duet.utils.cli.train_config import TrainConfig, read_train_flags
 from duet.utils.errors import UserError
 from duet.utils.processes.world import ALONE
-
 from tests.out_of_memory import run_out
 
 

@@ -5,6 +5,8 @@ import json
 from types import SimpleNamespace
 
 import pytest
+
+from duet import backend
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.training.checkpointing import capture, differences, restore
@@ -15,8 +17,6 @@ from duet.utils.errors import UserError
 from duet.utils.state.job import Job, TrainData
 from duet.utils.state.progress import EARLIER, PROGRESS, read_progress
 from duet.utils.state.run import Run
-
-from duet import backend
 from tests.small import write_tiny_model
 
 

@@ -1,11 +1,11 @@
 """python -m duet doctor: what it measures, and what it advises."""
 
 import pytest
+
 from duet.models.training import doctor
 from duet.models.training.doctor import choices, verdict
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.errors import UserError
-
 from tests.small import write_small_dataset, write_small_model
 
 FLAGS = ("--workers 1", "--workers 4", "--workers 1 --cache ram")

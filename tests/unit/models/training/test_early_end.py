@@ -5,11 +5,11 @@ import math
 from types import SimpleNamespace
 
 import pytest
+
 from duet.models.training.loop import found_best
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.errors import UserError
 from duet.utils.state.progress import Limits, why_ended
-
 from tests.shared_files import shared_path
 
 

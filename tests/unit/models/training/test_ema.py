@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 from duet.backend import nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml

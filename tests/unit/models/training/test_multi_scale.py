@@ -5,10 +5,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
+
 from duet.backend import ops
 from duet.models.training.multi_scale import MultiScale
 from duet.utils.errors import UserError
-
 from tests.shared_files import shared_path
 
 

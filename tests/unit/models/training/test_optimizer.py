@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from duet.backend import autograd, optim
 from duet.models.training.optimizer import build_optimizer
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters

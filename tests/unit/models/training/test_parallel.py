@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import pytest
+
 from duet.backend import device, nn, ops
 from duet.models.training import start
 from duet.utils.errors import UserError

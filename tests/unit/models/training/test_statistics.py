@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import pytest
+
 from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
@@ -16,7 +17,6 @@ from duet.utils.data.loading.loader import TrainLoader
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.strengths import AugmentConfig
-
 from tests.small import write_small_dataset, write_tiny_model
 
 SIZE, BATCH = 64, 5  # of 12 images the last batch has 2

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from duet.backend import nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
@@ -13,7 +14,6 @@ from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperpa
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.report.stage_timer import StageTimer
-
 from tests.small import write_tiny_model
 
 SIZE = 64

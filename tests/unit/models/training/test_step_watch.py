@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+
 from duet.backend import autograd, ops
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.heads.base import LossTerms

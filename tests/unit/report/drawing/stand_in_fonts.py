@@ -7,10 +7,11 @@ from pathlib import Path
 
 import matplotlib
 import pytest
-from duet.utils.report.drawing import fonts
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from fontTools.ttLib import TTFont
+
+from duet.utils.report.drawing import fonts
 
 DEJAVU = Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf")
 

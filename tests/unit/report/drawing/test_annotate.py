@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from duet.utils.colours import class_colour
 from duet.utils.data.masks.runs import runs_of_mask
 from duet.utils.ragged import Ragged
@@ -13,8 +14,6 @@ from duet.utils.report.drawing.annotate import (
     label_height,
     label_image,
 )
-from tests.unit.report.drawing.stand_in_fonts import forget_fonts, make_font, use_folder
-
 from tests.unit.report.drawing.stand_in_fonts import forget_fonts, make_font, use_folder
 
 YELLOW, BLUE = (240, 228, 66), (0, 114, 178)

@@ -5,8 +5,6 @@ import logging
 import cv2
 import numpy as np
 import pytest
-from duet.utils.colours import class_colour, ink_on
-from duet.utils.report.drawing.fonts import drawable_name, font_files, font_for
 
 from duet.utils.colours import class_colour, ink_on
 from duet.utils.report.drawing.fonts import drawable_name, font_files, font_for

@@ -5,10 +5,6 @@ import json
 
 import numpy as np
 import pytest
-from duet.utils.colours import class_colour
-from duet.utils.detect.media.source import Frame
-from duet.utils.detect.results.result import Result
-from duet.utils.detections import Detections
 
 from duet.utils.colours import class_colour
 from duet.utils.detect.media.source import Frame

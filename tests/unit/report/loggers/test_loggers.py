@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import cv2
 import numpy as np
 import pytest
+
 from duet.utils.errors import UserError
 from duet.utils.report.events import (
     EpochEnds,

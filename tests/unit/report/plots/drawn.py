@@ -7,6 +7,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+
 from duet.utils.detections import Detections, GroundTruth
 from duet.utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 

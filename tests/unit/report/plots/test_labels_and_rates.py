@@ -4,11 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from duet.utils.data.sources.class_folders import FULL_BOX
-from duet.utils.data.sources.samples import Sample
-from duet.utils.report.plots import label_statistics, results
-from duet.utils.report.plots.label_statistics import plot_correlogram, plot_labels
-from duet.utils.report.plots.results import plot_learning_rates
 
 from duet.utils.data.sources.class_folders import FULL_BOX
 from duet.utils.data.sources.samples import Sample

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from duet.utils.detections import Detections, GroundTruth
 from duet.utils.evaluation.coco.confusion import Confusion
 from duet.utils.evaluation.coco.metric import DetectionEvaluator
@@ -11,8 +12,6 @@ from duet.utils.report.plots.measures import (
     plot_over_confidence,
     plot_precision_recall,
 )
-from tests.unit.report.plots.drawn import kept_figures, read_rgb, result_of, texts_of
-
 from tests.unit.report.plots.drawn import kept_figures, read_rgb, result_of, texts_of
 
 CURVES = ("P_curve.png", "R_curve.png", "F1_curve.png")

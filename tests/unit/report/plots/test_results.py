@@ -5,6 +5,7 @@ import csv
 import cv2
 import numpy as np
 import pytest
+
 from duet.utils.errors import UserError
 from duet.utils.report.plots import results
 from duet.utils.report.plots.results import (
@@ -15,9 +16,6 @@ from duet.utils.report.plots.results import (
     study_sizes,
     write_study,
 )
-from tests.small import RESULT_COLUMNS
-from tests.unit.report.plots.drawn import kept_figures, read_rgb
-
 from tests.small import RESULT_COLUMNS
 from tests.unit.report.plots.drawn import kept_figures, read_rgb
 

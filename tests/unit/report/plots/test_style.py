@@ -4,7 +4,6 @@ import logging
 
 import numpy as np
 import pytest
-from duet.utils.report.plots import style
 
 from duet.utils.report.plots import style
 from tests.unit.report.plots.drawn import NAMES

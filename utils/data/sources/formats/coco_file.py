@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.utils.boxes import corners_of
 from duet.utils.data.masks.runs import runs_of_polygons
 from duet.utils.data.sources.formats.coco_masks import (

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.utils.data.masks.runs import from_text
 from duet.utils.errors import brief
 from duet.utils.image_limits import MAX_SIDE, MOST_PIXELS

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from duet.utils.errors import DatasetError, brief
 from duet.utils.polygons import Polygons, starts_of
 from duet.utils.regular_files import open_regular

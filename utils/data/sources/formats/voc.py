@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+
 from duet.utils.data.sources.formats.file_per_image import FilePerImage, Parsed
 from duet.utils.data.sources.formats.format import (
     NO_OUTLINE,

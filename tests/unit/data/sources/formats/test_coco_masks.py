@@ -5,9 +5,10 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
+from pycocotools import mask as pycocotools_mask
+
 from duet.utils.data.sources.formats.coco_masks import outline_of_runs, read_runs
 from duet.utils.polygons import join_parts
-from pycocotools import mask as pycocotools_mask
 
 SQUARE = np.array([[0, 0], [4, 0], [4, 4], [0, 4]], np.float64)
 

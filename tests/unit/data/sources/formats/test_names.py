@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from duet.utils.data.sources.formats.names import FileNames, listed_in
 from duet.utils.errors import DatasetError
 

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
+
 from duet.backend import ops
 from duet.models.heads.anchor.balance import LevelBalance
-
 from tests.losses import loss_settings
 from tests.unit.models.heads.anchor.test_loss import ONE_TARGET, raw_maps
 from tests.unit.models.heads.anchor.test_padded import padded

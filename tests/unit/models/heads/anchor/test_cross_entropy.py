@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+
 from duet.backend import autograd, ops
 from duet.models.heads.anchor.loss import cross_entropy
-
 from tests.unit.models.heads.anchor.test_loss import numeric_gradient
 
 

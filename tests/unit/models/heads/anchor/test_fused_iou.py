@@ -9,12 +9,12 @@ import logging
 
 import numpy as np
 import pytest
+
 from duet.backend import autograd, fused, ops
 from duet.backend.proof import is_proved
 from duet.models.heads.anchor import boxes as anchor_boxes
 from duet.models.heads.anchor.boxes import choose_box_iou, complete_iou
 from duet.utils.data.loading.batch import Targets
-
 from tests.losses import arrays_of
 from tests.unit.models.heads.anchor.test_loss import NO_TARGETS, make_loss, raw_maps
 

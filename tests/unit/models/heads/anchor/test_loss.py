@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from duet.backend import autograd, fused, ops
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
@@ -10,7 +11,6 @@ from duet.models.heads.anchor.boxes import complete_iou
 from duet.models.heads.anchor.loss import DetectionLoss
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.data.loading.batch import Targets
-
 from tests.conformance.checks_fused import trade_off, with_trade_off
 from tests.shared_files import shared_path
 

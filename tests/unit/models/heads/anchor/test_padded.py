@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from duet.backend import autograd, ops
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
@@ -11,7 +12,6 @@ from duet.models.heads.anchor.assign import padded_size
 from duet.models.heads.anchor.loss import DetectionLoss
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.data.loading.batch import Targets
-
 from tests.losses import arrays_of
 from tests.shared_files import shared_path
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+
 from duet.backend import nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.heads.base import PassImages
 from duet.models.heads.classify.head import Dropout
-
 from tests.small_classes import write_tiny_classifier
 
 

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
 from duet.backend import autograd, ops
 from duet.backend.processes import Process
 from duet.models.heads import base

@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+
 from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector, normalized
 from duet.models.graph import plan_layers, read_model_yaml
@@ -16,7 +17,6 @@ from duet.models.heads.classify.head import ClassificationLoss
 from duet.models.stored import fold_batch_norm
 from duet.utils.data.loading.batch import Targets
 from duet.utils.report.stage_timer import StageTimer
-
 from tests.golden_models import draw, drawn_input, info, stored
 
 SIZES = ("n", "s")

@@ -7,13 +7,13 @@ six times; the stored float32 ones are up to 1e-5 from those of float64.
 
 import numpy as np
 import pytest
+
 from duet.backend import ops
 from duet.models.heads.anchor.boxes import complete_iou
 from duet.models.heads.distribution import assign, candidates
 from duet.models.heads.distribution.assign import assign_cells
 from duet.models.heads.distribution.candidates import find_candidates
 from duet.utils.data.loading.batch import Targets
-
 from tests.golden_models import info, stored
 
 CASES = ("normal_nc80", "normal_nc3", "p6_nc3", "one_image_empty", "one", "overlapping", "many",

@@ -9,13 +9,13 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from duet.backend import autograd, ops
 from duet.models.heads.anchor.boxes import choose_box_iou
 from duet.models.heads.base import WholeBatch
 from duet.models.heads.distribution.candidates import find_candidates
 from duet.models.heads.distribution.loss import DistributionLoss
 from duet.utils.data.loading.batch import Targets
-
 from tests.golden_models import info, stored
 from tests.losses import arrays_of, loss_settings
 from tests.unit.models.heads.anchor.test_loss import numeric_gradient

@@ -10,6 +10,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+
 from duet.backend import autograd, nn, ops
 from duet.models.blocks.registry import count_gflops
 from duet.models.detector import Detector, count_parameters
@@ -18,7 +19,6 @@ from duet.models.inference.predictors import Augmented
 from duet.models.stored import fold_batch_norm
 from duet.utils.model_yamls import shipped_model
 from duet.utils.project import PROJECT
-
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.shared_files import shared_path
 

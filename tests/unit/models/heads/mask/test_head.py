@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import yaml
+
 from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import parse_model
@@ -12,7 +13,6 @@ from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.data.masks.runs import mask_of_runs
 from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
-
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.small import TINY, TINY_SEGMENTER
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from duet.backend import autograd, ops
 from duet.models.heads.anchor.anchors import anchors_in_cells
 from duet.models.heads.anchor.assign import assign_targets
@@ -9,7 +10,6 @@ from duet.models.heads.base import WholeBatch
 from duet.models.heads.mask.loss import SegmentationLoss, cost_of_masks, pieces_of
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.data.loading.batch import TargetMasks, Targets
-
 from tests.golden_models import stored
 from tests.losses import arrays_of
 
