@@ -1,4 +1,4 @@
-"""Public anchor-free models, of the ultralytics package: records of YOLOv5u and YOLOv8 detectors."""
+"""Public anchor-free models: records of the ultralytics package's YOLOv5u and YOLOv8 detectors."""
 
 from __future__ import annotations
 
