@@ -132,7 +132,7 @@ def _with_levels(document: Mapping[str, Any], task: Task) -> Mapping[str, Any]:
 
     Args:
         document: of a model whose head takes several maps; or of a part of a public detector,
-            whose other layers are then those of the public one.
+            whose other layers, or anchors, are then those of the public one.
 
     Raises:
         UserError: it is neither.
@@ -155,8 +155,9 @@ def _public_detector(part: Mapping[str, Any]) -> Mapping[str, Any]:
         if _scaled_layers(public)[: len(layers)] == layers:
             return {**part, **{name: public[name] for name in taken}}
     raise UserError(
-        "--task: the model has no anchors, as a classifier, and its layers are those of no public "
-        "detector; give the model to train with --cfg, as --cfg yolov5n.yaml"
+        "--task: the model has no anchors, and its layers are those of no public detector that "
+        "has; leave --task out for the task of the model, or give the model to train with --cfg, "
+        "as --cfg yolov5n.yaml"
     )
 
 
