@@ -19,6 +19,7 @@ from duet.backend import ops
 from duet.backend.contract import Tensor
 from duet.models.heads.anchor.boxes import BoxIou
 from duet.models.heads.distribution.candidates import CHOSEN, Candidates
+from duet.models.heads.distribution.rows import EDGE_LOGITS
 
 SCORE_POWER, OVERLAP_POWER = 0.5, 6.0
 EPS = 1e-9  # added to the largest alignment of an object
@@ -40,7 +41,9 @@ class _Pairs(NamedTuple):
 
     object_index: Tensor
     cell: Tensor
-    claim: Tensor  # (K,) int64: cell * depth + turn
+    claim: Tensor
+    turn: Tensor
+    rivals: Tensor
     row: Tensor
     place: Tensor
     number: Tensor  # (K,) int64: 0, 1, ...
@@ -51,7 +54,7 @@ class _Pairs(NamedTuple):
 def assign_cells(
     found: Candidates,
     boxes_cxcywh: Tensor,
-    class_logits: Tensor,
+    rows: Tensor,
     box_iou: BoxIou,
 ) -> Assigned:
     """Choose the cells of each object that are aligned best with it; none that are not at all.
@@ -60,12 +63,12 @@ def assign_cells(
 
     Args:
         found: at least one pair.
-        boxes_cxcywh: (B * N, 4) predicted, pixels; a constant, as the logits.
-        class_logits: (B * N, C).
+        boxes_cxcywh: (B * N, 4) predicted, pixels; a constant, as the rows.
+        rows: (B * N, 64 + C), of which the class logits are used.
     """
-    pairs = _aligned(found, boxes_cxcywh, class_logits, box_iou)
+    pairs = _aligned(found, boxes_cxcywh, rows, box_iou)
     chosen, is_chosen = _best_of_objects(found, pairs)
-    kept, counts = _settled(found, pairs, chosen, is_chosen, boxes_cxcywh.shape[0])
+    kept, counts = _settled(pairs, chosen, is_chosen, found.depth)
     largest = _largest_of_objects(found, pairs, kept, counts)
     of_object = ops.take_rows(largest, ops.take_rows(pairs.row, kept))
     scale = of_object[:, 1] / (of_object[:, 0] + EPS)
@@ -75,23 +78,18 @@ def assign_cells(
     )
 
 
-def _aligned(
-    found: Candidates, boxes_cxcywh: Tensor, class_logits: Tensor, box_iou: BoxIou
-) -> _Pairs:
-    device, (cells, num_classes) = ops.device_of(boxes_cxcywh), class_logits.shape
-    logit = found.cell * num_classes + found.class_index[found.object_index]
-    claim, number = found.cell * found.depth + found.turn, np.arange(len(found.cell))
-    indices = ops.tensor(
-        np.stack((found.object_index, found.cell, claim, found.row, found.place, number, logit)),
-        device,
-    )
+def _aligned(found: Candidates, boxes_cxcywh: Tensor, rows: Tensor, box_iou: BoxIou) -> _Pairs:
+    device, (cells, outputs) = ops.device_of(boxes_cxcywh), rows.shape
+    logit = found.cell * outputs + EDGE_LOGITS + found.class_index[found.object_index]
+    fields = (*found[2:-1], np.arange(len(found.cell)), logit)
+    indices = ops.tensor(np.stack(fields), device)
     objects = ops.take_rows(ops.tensor(found.boxes_cxcywh, device), indices[0])
     overlap = box_iou(ops.take_rows(boxes_cxcywh, indices[1]), objects)
     overlap = ops.clamp(overlap, low=0.0)
-    logits = ops.take_rows(class_logits.reshape(cells * num_classes), indices[6])
+    logits = ops.take_rows(rows.reshape(cells * outputs), indices[-1])
     alignment = ops.sigmoid(logits) ** SCORE_POWER * overlap**OVERLAP_POWER
-    object_index, cell, claim_, row, place, order = (indices[line] for line in range(6))
-    return _Pairs(object_index, cell, claim_, row, place, order, overlap, alignment)
+    on_device = [indices[line] for line in range(len(fields) - 1)]
+    return _Pairs._make([*on_device, overlap, alignment])
 
 
 def _best_of_objects(found: Candidates, pairs: _Pairs) -> tuple[Tensor, Tensor]:
@@ -110,35 +108,37 @@ def _best_of_objects(found: Candidates, pairs: _Pairs) -> tuple[Tensor, Tensor]:
     return ops.take_rows(pair_at, ops.cat(places)), ops.cat(values) > 0.0
 
 
-def _settled(
-    found: Candidates, pairs: _Pairs, chosen: Tensor, is_chosen: Tensor, num_cells: int
-) -> tuple[Tensor, Tensor]:
+def _settled(pairs: _Pairs, chosen: Tensor, is_chosen: Tensor, depth: int) -> tuple[Tensor, Tensor]:
     """Return the pairs (E,) that keep their cell in place of those chosen, and 1 for each that
     counts, 0 where one before has the same cell or nothing was chosen.
+
+    depth: the most pairs that a cell has.
     """
-    dtype, device, depth = ops.dtype_of(pairs.overlap), ops.device_of(pairs.overlap), found.depth
-    number, places = chosen.shape[0], num_cells * depth
-    cell, claim = ops.take_rows(pairs.cell, chosen), ops.take_rows(pairs.claim, chosen)
+    dtype, device = ops.dtype_of(pairs.overlap), ops.device_of(pairs.overlap)
+    number, end = chosen.shape[0], pairs.claim.shape[0]
+    claim, own = ops.take_rows(pairs.claim, chosen), ops.take_rows(pairs.turn, chosen)
+    # The claims on each cell, (E, depth); `end` stands for none.
+    turns = ops.tensor(np.arange(depth).reshape(1, depth), device)
+    there = turns < ops.take_rows(pairs.rivals, chosen).reshape(number, 1)
+    claims = ops.where(there, (claim - own).reshape(number, 1) + turns, end).reshape(-1)
     # What is not chosen goes to places behind all claims, each to its own.
-    behind = ops.tensor(places + np.arange(number), device)
+    behind = ops.tensor(end + 1 + np.arange(number), device)
     marks = ops.put_rows(
-        ops.zeros((places + number,), dtype, device),
+        ops.zeros((end + 1 + number,), dtype, device),
         ops.where(is_chosen, claim, behind),
         ops.full((number,), 1.0, dtype, device),
     )
-    others = ops.take_rows(marks[:places].reshape(num_cells, depth), cell)
-    rivals = ops.put_rows(ops.full((places,), -1.0, dtype, device), pairs.claim, pairs.overlap)
-    rivals = rivals.reshape(num_cells, depth)
-    overlaps = ops.take_rows(rivals, cell)
+    others = ops.take_rows(marks, claims).reshape(number, depth)
+    overlaps = ops.put_rows(ops.full((end + 1,), -1.0, dtype, device), pairs.claim, pairs.overlap)
+    overlaps = ops.take_rows(overlaps, claims).reshape(number, depth)
     # The first of equal overlaps, by turns from 0 on.
-    turns = ops.tensor(np.arange(depth).astype(dtype), device).reshape(1, depth)
+    turns, own_turn = ops.cast(turns, dtype), ops.cast(own, dtype)
     best = ops.amax(overlaps, 1).reshape(number, 1)
     first = -ops.amax(ops.where(overlaps >= best, -turns, -float(depth)), 1)
-    own = ops.cast(claim - cell * depth, dtype)
-    winner = ops.where(ops.sum(others, 1) > 1.5, first, own)
-    pair_of = ops.put_rows(ops.zeros((places,), "int64", device), pairs.claim, pairs.number)
-    kept = ops.take_rows(pair_of, cell * depth + ops.cast(winner, "int64"))
-    before = ops.sum(ops.where(turns < own.reshape(number, 1), others, 0.0), 1)
+    winner = ops.where(ops.sum(others, 1) > 1.5, first, own_turn)
+    pair_of = ops.put_rows(ops.zeros((end,), "int64", device), pairs.claim, pairs.number)
+    kept = ops.take_rows(pair_of, claim - own + ops.cast(winner, "int64"))
+    before = ops.sum(ops.where(turns < own_turn.reshape(number, 1), others, 0.0), 1)
     counts = ops.where(before < 0.5, ops.cast(is_chosen, dtype), 0.0)
     return kept, counts
 

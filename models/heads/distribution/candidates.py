@@ -31,7 +31,9 @@ class Candidates(NamedTuple):
     class_index: np.ndarray  # (T,) int64
     object_index: np.ndarray  # (K,) int64
     cell: np.ndarray  # (K,) int64
+    claim: np.ndarray  # (K,) int64: its position if pairs stood cell after cell
     turn: np.ndarray  # (K,) int64: how many pairs of the cell stand before it
+    rivals: np.ndarray  # (K,) int64: how many the cell has
     row: np.ndarray  # (K,) int64: that of its object in all tables
     place: np.ndarray  # (K,) int64, in all tables, whose rows lie one after the other
     tables: tuple[tuple[int, int], ...]  # rows and columns of each
@@ -39,7 +41,7 @@ class Candidates(NamedTuple):
     @property
     def depth(self) -> int:
         """Return the most pairs that a cell has."""
-        return int(self.turn.max(initial=0)) + 1
+        return int(self.rivals.max(initial=0))
 
 
 def find_candidates(
@@ -66,8 +68,8 @@ def find_candidates(
     object_index, position = np.nonzero(flat)
     cell = targets.image_index[object_index] * flat.shape[1] + position
     row, place, tables = _laid_out(object_index, len(boxes))
-    turn = _turns(cell)
-    return Candidates(boxes, targets.class_index, object_index, cell, turn, row, place, tables)
+    claims = _claims(cell)
+    return Candidates(boxes, targets.class_index, object_index, cell, *claims, row, place, tables)
 
 
 def _inside(low: np.ndarray, high: np.ndarray, cells: int, stride: int) -> np.ndarray:
@@ -77,13 +79,13 @@ def _inside(low: np.ndarray, high: np.ndarray, cells: int, stride: int) -> np.nd
     return np.asarray(gap > INSIDE)
 
 
-def _turns(cell: np.ndarray) -> np.ndarray:
-    """Return of each value how often it occurs before, (K,) int64."""
+def _claims(cell: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return of each pair its claim, turn and rivals, (K,) int64 each."""
     order = np.argsort(cell, kind="stable")
-    ordered = cell[order]
-    turn = np.empty(len(cell), np.int64)
-    turn[order] = np.arange(len(cell)) - np.searchsorted(ordered, ordered)
-    return turn
+    ordered, claim = cell[order], np.empty(len(cell), np.int64)
+    claim[order] = np.arange(len(cell))
+    first, end = (np.searchsorted(ordered, cell, side=side) for side in ("left", "right"))
+    return claim, claim - first, end - first
 
 
 def _laid_out(

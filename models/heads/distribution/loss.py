@@ -108,35 +108,33 @@ class DistributionLoss(Loss):
         """
         dtype, images = loss_dtype(raw[0]), raw[0].shape[0]
         compiled = self._compiled_sums if images else None
-        positives = self._positives(raw, targets, dtype, compiled is not None)
-        sums = (compiled or self._sums)(tuple(raw), positives)
+        rows = rows_of_maps([ops.cast(level, dtype) for level in raw])
+        rows = rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2])
+        with autograd.no_grad():
+            grids = [(level.shape[2], level.shape[3]) for level in raw]
+            cells = self.cells_of(images, grids, dtype, ops.device_of(rows))
+            found = find_candidates(targets, grids, self.strides, dtype)
+            assigned = self.assign(found, rows.detach(), cells)
+            positives = self._positives(found, assigned, cells, compiled is not None)
+        sums = (compiled or self._sums)(rows, positives)
         return self._weighted(sums, ops.sum(positives.scores), images, whole)
 
-    def _positives(
-        self, raw: Sequence[Tensor], targets: Targets, dtype: str, padded: bool
-    ) -> Positives:
-        """Return what cells must predict; padded: in one of a few sizes."""
-        with autograd.no_grad():
-            cells = self.cells_of(raw, dtype)
-            grids = [(level.shape[2], level.shape[3]) for level in raw]
-            found = find_candidates(targets, grids, self.strides, dtype)
-            return self._with_targets(found, self.assign(found, raw, cells, dtype), cells, padded)
+    def assign(self, found: Candidates, rows: Tensor, cells: Cells) -> Assigned:
+        """Return which cells must predict which of the objects.
 
-    def assign(
-        self, found: Candidates, raw: Sequence[Tensor], cells: Cells, dtype: str
-    ) -> Assigned:
-        """Return which cells must predict which of the objects."""
-        device = ops.device_of(raw[0])
+        rows: of all images, (B * N, 64 + C).
+        """
         if not len(found.cell):
+            dtype, device = ops.dtype_of(rows), ops.device_of(rows)
             none = ops.zeros((0,), "int64", device)
             return Assigned(none, none, ops.zeros((0,), dtype, device))
-        rows = self._rows(raw, dtype)
         boxes = boxes_of_rows(rows[:, :EDGE_LOGITS], cells.centres) * cells.strides
-        return assign_cells(found, boxes, rows[:, EDGE_LOGITS:], self.box_iou)
+        return assign_cells(found, boxes, rows, self.box_iou)
 
-    def _with_targets(
+    def _positives(
         self, found: Candidates, assigned: Assigned, cells: Cells, padded: bool
     ) -> Positives:
+        """Return what the assigned cells must predict; padded: in one of a few sizes."""
         device, dtype = ops.device_of(assigned.scores), ops.dtype_of(assigned.scores)
         number = assigned.cell.shape[0]
         size = padded_size(number) if padded else number
@@ -152,11 +150,10 @@ class DistributionLoss(Loss):
         boxes = boxes / ops.take_rows(cells.strides, cell)
         return Positives(cell, place, boxes, ops.take_rows(cells.centres, cell), scores)
 
-    def _sums(self, raw: Sequence[Tensor], positives: Positives) -> tuple[Tensor, ...]:
+    def _sums(self, rows: Tensor, positives: Positives) -> tuple[Tensor, ...]:
         """Return the sums of the box, classification and distribution loss, 0-d each."""
         scores = positives.scores
         dtype, device = ops.dtype_of(scores), ops.device_of(scores)
-        rows = self._rows(raw, dtype)
         classification = self._classification(rows[:, EDGE_LOGITS:], positives)
         box = distribution = ops.zeros((), dtype, device)
         if scores.shape[0]:
@@ -198,18 +195,14 @@ class DistributionLoss(Loss):
         total = (terms[0] + terms[1] + terms[2]) * all_images * ranks
         return LossTerms(dict(zip(names, terms, strict=True)), total)
 
-    def _rows(self, raw: Sequence[Tensor], dtype: str) -> Tensor:
-        """Return the rows of all images, (B * N, 64 + C)."""
-        rows = rows_of_maps([ops.cast(level, dtype) for level in raw])
-        return rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2])
-
-    def cells_of(self, raw: Sequence[Tensor], dtype: str) -> Cells:
-        """Return the cells of raw maps, which are kept for the next ones of these shapes."""
-        grids, device = tuple(tuple(level.shape[2:]) for level in raw), ops.device_of(raw[0])
-        key = raw[0].shape[0], grids, dtype, device
+    def cells_of(
+        self, images: int, grids: Sequence[tuple[int, int]], dtype: str, device: str
+    ) -> Cells:
+        """Return the cells of maps, which are kept for the next ones of these shapes."""
+        key = images, *grids, dtype, device
         if key not in self._cells:
             self._cells.clear()
-            self._cells[key] = _make_cells(raw[0].shape[0], grids, self.strides, dtype, device)
+            self._cells[key] = _make_cells(images, grids, self.strides, dtype, device)
         return self._cells[key]
 
 

@@ -19,7 +19,11 @@ EDGE_LOGITS = EDGES * BINS  # of a row, in front of the classes
 
 def rows_of_maps(raw: Sequence[Tensor]) -> Tensor:
     """Map raw maps (B, 64 + C, H, W) to (B, N, 64 + C): level after level, row after row."""
-    rows = [x.reshape(*x.shape[:2], x.shape[2] * x.shape[3]).permute(0, 2, 1) for x in raw]
+    rows = []
+    for x in raw:
+        batch, outputs, height, width = x.shape
+        # In this order channels-last maps need no copy.
+        rows.append(x.permute(0, 2, 3, 1).reshape(batch, height * width, outputs))
     return ops.cat(rows, dim=1)
 
 

@@ -60,8 +60,8 @@ def assigned(name, precision):
         probable = given["pd_scores"].reshape(-1, classes).astype(np.float64)
         with np.errstate(divide="ignore"):
             logits = np.log(probable) - np.log1p(-probable)
-        logits = np.clip(logits, -1e4, 1e4).astype(dtype)
-        result = assign_cells(found, ops.tensor(centre_size), ops.tensor(logits), complete_iou)
+        rows = np.pad(np.clip(logits, -1e4, 1e4), ((0, 0), (64, 0))).astype(dtype)
+        result = assign_cells(found, ops.tensor(centre_size), ops.tensor(rows), complete_iou)
         cell, chosen, score = map(ops.to_numpy, result)
         counts = score > 0
         assert len(set(cell[counts].tolist())) == counts.sum()  # each cell counts once
@@ -127,5 +127,7 @@ def test_tables_hold_each_pair_at_a_place_of_its_own():
         inside = (found.place >= starts[table]) & (found.place < starts[table + 1])
         row = (found.place[inside] - starts[table]) // columns + firsts[table]
         np.testing.assert_array_equal(row, found.row[inside])
-    pairs = found.cell * found.depth + found.turn
-    assert len(set(pairs.tolist())) == len(pairs) and found.turn.max() + 1 == found.depth
+    order = np.argsort(found.claim)
+    assert sorted(found.claim) == list(range(len(found.cell)))
+    assert (np.diff(found.cell[order]) >= 0).all() and (found.turn < found.rivals).all()
+    assert found.depth == np.bincount(found.cell).max() == found.turn.max() + 1
