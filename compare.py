@@ -29,6 +29,7 @@ from duet.utils.comparison.statistics import Document
 from duet.utils.errors import UserError
 from duet.utils.processes.command import run_command
 from duet.utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
+from duet.utils.processes.start import program_words
 from duet.utils.run_folder import RunLock, create_run_folder
 from duet.utils.text import say
 
@@ -65,7 +66,7 @@ class Comparison:
             self.take_turns()
         except KeyboardInterrupt:
             self.conclude("interrupted")
-            resume = shlex.join([sys.executable, sys.argv[0], "--resume", str(self.folder)])
+            resume = shlex.join([sys.executable, *program_words(), "--resume", str(self.folder)])
             say(f"interrupted; what was measured is kept: continue with {resume}")
             return EXIT_INTERRUPTED
         except documents.UnequalWorkError:

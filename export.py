@@ -11,6 +11,8 @@ if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 from duet import backend
 from duet.backend.devices import check_device
@@ -25,7 +27,13 @@ from duet.utils.weights.load import load_weights
 
 
 def main() -> None:
-    config = parse_export_flags()
+    if run().failed:
+        sys.exit(EXIT_FAILED)
+
+
+def run(arguments: Sequence[str] | None = None) -> Any:
+    """Export by flags, by default those of sys.argv; return `Exports` of models/export/job.py."""
+    config = parse_export_flags(arguments)
     check_device(config.device)
     check_export(config.weights, config.include, choose(config.backend))
     weights = load_weights(config.weights)
@@ -38,8 +46,7 @@ def main() -> None:
     found = None
     if data and samples:
         found = Dataset(config.data, data.class_names, samples, data.is_of_folders)
-    if run_export(config, weights, found):
-        sys.exit(EXIT_FAILED)
+    return run_export(config, weights, found)
 
 
 if __name__ == "__main__":

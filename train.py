@@ -11,6 +11,8 @@ if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import logging
+from collections.abc import Sequence
+from typing import Any
 
 from duet import backend
 from duet.backend.devices import check_device
@@ -26,20 +28,8 @@ from duet.utils.processes.suspend import StopRequests, listening
 from duet.utils.processes.world import ALONE, World
 from duet.utils.report.events import check_loggers
 from duet.utils.run_folder import RunLock
-from duet.utils.state.job import (
-    Job,
-    Session,
-    check_inputs,
-    read_data,
-    require_equal_data,
-    train_loader,
-)
-from duet.utils.state.resume import (
-    ResumePoint,
-    find_resume_point,
-    require_same_point,
-    resumed_config,
-)
+from duet.utils.state import job as jobs
+from duet.utils.state import resume
 from duet.utils.tasks.find import complete_flags, find_task, task_of_flags, without_effect
 from duet.utils.weights.load import load_weights, stored_model
 from duet.utils.wings import require_wing
@@ -49,16 +39,17 @@ WINGS = ("duet.utils.evolution.search",)  # modules whose `evolve` searches hype
 log = logging.getLogger("train")
 
 
-def main() -> None:
-    values, given = read_train_flags()
+def main(arguments: Sequence[str] | None = None) -> Any:
+    """Train by flags, by default those of sys.argv; return `Trained` of `outputs.py`."""
+    values, given = read_train_flags(arguments)
     with listening(values["suspend_file"], values["time_limit"]) as stop:
-        point = find_resume_point(values, given)
+        point = resume.find_resume_point(values, given)
         if point is None:
             config = complete_flags(values, given, stored_model)
             check_loggers(config.loggers)
             hyp = read_hyperparameters(config.hyp, config.override)
         else:
-            config, hyp = resumed_config(values, given, point.header)
+            config, hyp = resume.resumed_config(values, given, point.header)
             if point.is_finished:
                 return log.info("%s is finished, nothing is left to do", point.folder)
         check_device(config.device, choose(config.backend, trains=True))
@@ -67,7 +58,7 @@ def main() -> None:
         require_transforms(config.albumentations, (height, config.image_size))
         if config.evolve:
             task = task_of_flags(vars(config), stored_model)
-            check_inputs(config)
+            jobs.check_inputs(config)
             return require_wing(WINGS, "--evolve").evolve(task, config, hyp, stop)
         launch(config.backend, config.device, config.nproc, config.check_processes, stop)
         if config.bind_numa:
@@ -75,17 +66,17 @@ def main() -> None:
         with joined(config.backend, config.device, config.timeout) as world:
             stop.take_signals()  # a framework may have installed its own handlers
             stop.agree = world.any
-            require_same_point(point, world)
-            run(config, hyp, point, stop, world)
+            resume.require_same_point(point, world)
+            return run(config, hyp, point, stop, world)
 
 
 def run(
     config: TrainConfig,
     hyp: Hyperparameters,
-    point: ResumePoint | None,
+    point: resume.ResumePoint | None,
     stop: StopRequests,
     world: World = ALONE,
-) -> None:
+) -> Any:
     """Read the data, import the framework, and train; no other process may write the run."""
     with RunLock() as lock:
         if point is not None and world.process.is_main:
@@ -94,25 +85,25 @@ def run(
         given = (config.task, config.cfg) if point is None else ("", "")  # a --cfg may be gone
         source = start or point
         task = find_task(*given, source.header.model if source else {})
-        data = read_data(config, task.name, world)
+        data = jobs.read_data(config, task.name, world)
         for name in without_effect(task, hyp):
             log.info("%s has no effect on the task %s", name, task.name)
-        job = Job(config, hyp, data, Session(stop, lock, world), start, point)
+        job = jobs.Job(config, hyp, data, jobs.Session(stop, lock, world), start, point)
         if point is not None:
-            require_equal_data(point.header, data)
+            jobs.require_equal_data(point.header, data)
         if config.batch_size == AUTO_BATCH:
             backend.use(config.backend)
             stop.take_signals()
             from duet.models.training.batch_size import with_batch_size
 
             job = with_batch_size(job)
-        with train_loader(job) as loader:
+        with jobs.train_loader(job) as loader:
             loader.start()  # its processes start up while the framework is imported
             backend.use(config.backend)
             stop.take_signals()
             from duet.models.training.job import run_job
 
-            run_job(job, loader)
+            return run_job(job, loader)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import logging
+from collections.abc import Sequence
+from typing import Any
 
 from duet import backend
 from duet.backend.devices import check_device
@@ -29,17 +31,18 @@ from duet.utils.weights.detecting import load_to_detect
 log = logging.getLogger("val")
 
 
-def main() -> None:
-    config = parse_val_flags()
+def main(arguments: Sequence[str] | None = None) -> Any:
+    """Validate by flags, by default those of sys.argv; return `Validated` of `validation.py`."""
+    config = parse_val_flags(arguments)
     check_device(config.device, choose(config.backend))
     launch(config.backend, config.device, config.nproc, config.check_processes)
     if config.bind_numa:
         log.info(bind_numa(config.device))
     with joined(config.backend, config.device, config.timeout) as world:
-        run(config, world)
+        return run(config, world)
 
 
-def run(config: ValConfig, world: World) -> None:
+def run(config: ValConfig, world: World) -> Any:
     """Read data and weights, import the framework, and validate."""
     dataset = load_dataset(
         config.data,
@@ -53,7 +56,8 @@ def run(config: ValConfig, world: World) -> None:
     from duet.models.evaluation.validation import run_validation
 
     own = own_annotations(dataset, config.split)
-    run_validation(config, dataset.class_names, samples, weights, world, own, dataset.is_of_folders)
+    names = dataset.class_names
+    return run_validation(config, names, samples, weights, world, own, dataset.is_of_folders)
 
 
 if __name__ == "__main__":

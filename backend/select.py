@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from duet.backend.cores import choose_threads
 from duet.backend.launchers import LAUNCHERS, backend_of_launcher
 
 ENVIRONMENT_VARIABLE = "YOLO_BACKEND"
+IS_CHECKOUT = (Path(__file__).resolve().parents[1] / "Makefile").exists()  # else it is installed
 
 
 class BackendError(ValueError):
@@ -181,7 +183,7 @@ def _installation_problem(name: str) -> str | None:
     """Return why a backend cannot be used, with the remedy; None if it is installed."""
     framework = FRAMEWORKS[name]
     remedy = f"run `{_install_command(name)}`"
-    if not framework.install:
+    if not framework.install and IS_CHECKOUT:
         remedy += f" and use the Python in .venv/{name}"
     if not all(map(_is_installed, (framework.package, *framework.further_packages))):
         return f"backend {name!r} is not installed for {sys.executable}; {remedy}"
@@ -197,7 +199,8 @@ def _installation_problem(name: str) -> str | None:
 
 
 def _install_command(name: str) -> str:
-    return FRAMEWORKS[name].install or f"make setup BACKEND={name}"
+    extra = f"make setup BACKEND={name}" if IS_CHECKOUT else f"pip install 'duet-detect[{name}]'"
+    return FRAMEWORKS[name].install or extra
 
 
 def _is_installed(package: str) -> bool:

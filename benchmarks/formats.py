@@ -187,7 +187,7 @@ def export_one(flags: argparse.Namespace, row: Format, precision: str, folder: P
         weights=str(weights), include=(row.name,), sizes=(flags.img,), data=data,
         backend=flags.backend, **PRECISIONS[precision],
     )  # fmt: skip
-    if run_export(config, load_weights(config.weights), images):
+    if run_export(config, load_weights(config.weights), images).failed:
         raise UserError(f"{row.name} {precision} differs from the model, as said above")
     return exported_path(config.weights, row)
 

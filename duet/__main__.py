@@ -15,6 +15,7 @@ import runpy
 import sys
 
 from duet.utils.processes.start import EXIT_USER_ERROR
+from duet.utils.text import printable, say
 
 # By the word after `duet`: the module that runs, and a line of the help.
 COMMANDS = {
@@ -39,22 +40,22 @@ def main() -> None:
     start_command()
     name, *words = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
-        sys.stdout.write(usage())
-        return
+        return say(*usage())
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        sys.stderr.write(f"error: {name!r} is no command of duet{hint}\n`duet --help` lists them\n")
+        lines = f"error: {printable(name)} is no command of duet{hint}", "`duet --help` lists them"
+        say(*lines, file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
     sys.argv = [f"duet {name}", *words]  # how to start it again: utils/processes/launch.py
     module, _ = COMMANDS[name]
     runpy.run_module(module, run_name="__main__")
 
 
-def usage() -> str:
-    """Return the help, which fits on one screen."""
-    rows = "".join(f"  {name:<9}{text}\n" for name, (_, text) in COMMANDS.items())
-    return f"usage: duet COMMAND ...\n\n{rows}\n`duet COMMAND --help` lists the flags of one.\n"
+def usage() -> list[str]:
+    """Return the lines of the help, which fit on one screen."""
+    rows = [f"  {name:<9}{text}" for name, (_, text) in COMMANDS.items()]
+    return ["usage: duet COMMAND ...", "", *rows, "", "`duet COMMAND --help` lists its flags."]
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ LONGEST_SECONDS = 900  # of a program
 # another OpenCV, which would overwrite ours.
 INSTALL = {
     "ai_edge_litert": "pip install ai-edge-litert==2.1.2",
-    "albumentations": "pip install albumentations==2.0.8",
+    "albumentations": "pip install albumentations",
     "av": "pip install av==17.1.0",
     "coremltools": "pip install coremltools==9.0",
     "cuda": "pip install cuda-python==13.4.4",
@@ -58,9 +58,13 @@ _QUIET = {
     "wandb": {"WANDB_ERROR_REPORTING": "false"},
 }
 
-# Modules that a package tells its makers with, and does without: OpenVINO and NNCF send an event
-# when they are imported, and no variable stops that.
-_BARRED = {"nncf": ("openvino_telemetry",), "openvino": ("openvino_telemetry",)}
+# Modules that a package does without. OpenVINO and NNCF send their makers an event when they are
+# imported, and no variable stops that. torch would cost a loader's process a second and 180 MB.
+_BARRED = {
+    "albumentations": ("torch",),
+    "nncf": ("openvino_telemetry",),
+    "openvino": ("openvino_telemetry",),
+}
 
 
 def find_program(name: str, what_for: str) -> str:

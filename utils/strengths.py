@@ -31,7 +31,7 @@ class AugmentConfig:
     mixup: float = 0.0  # part of the mosaics that is mixed with another one
     cutout: float = 0.0  # probability
     randaugment: float = 0.0  # strength of two random operations on an image of a class
-    transforms: str = ""  # of Albumentations, as `transforms.py` writes them down
+    transforms: str = ""  # of --albumentations, as `transform_list.py` writes them down
     mosaic_epochs: int | None = None  # epochs with mosaics; None: all
 
     def __post_init__(self) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,6 +47,20 @@ from duet.utils.text import count, printable, say
 log = logging.getLogger("val")
 
 
+@dataclasses.dataclass(frozen=True)
+class Validated:
+    """What a validation found.
+
+    Attributes:
+        metrics: those of all classes together, by the names of results.csv without "metrics/".
+        result: all of them, also by class: `EvaluationResult` of boxes, or that of the task.
+    """
+
+    folder: Path
+    metrics: Mapping[str, float]
+    result: Any
+
+
 def run_validation(
     config: ValConfig,
     class_names: tuple[str, ...],
@@ -55,8 +69,10 @@ def run_validation(
     world: World,
     own_annotations: Path | None = None,
     is_of_folders: bool = False,
-) -> None:
-    """Evaluate the EMA of checkpoints together and, on the first rank, show what was found.
+) -> Validated | None:
+    """Evaluate the EMA of checkpoints together; return what the first rank shows.
+
+    Other ranks return None, as does a study of sizes.
 
     Args:
         samples: of the split, with labels of all classes.
@@ -66,7 +82,8 @@ def run_validation(
     device, is_main = backend.device.resolve(config.device), world.process.is_main
     work = _Work(config, class_names, device, world, is_of_folders)
     if config.task == STUDY:
-        return work.study(samples, weights)
+        work.study(samples, weights)
+        return None
     model = work.model(weights)
     task = model.head.task
     samples = work.samples_for(model, samples)
@@ -93,7 +110,7 @@ def run_validation(
     result = work._replace(config=config).validate(model, samples, sinks, objects_of).result
     seconds = time.perf_counter() - begin
     if not is_main:
-        return
+        return None
     say(*REPORTS[task.name].table(result).splitlines())
     rate = f"{len(samples) / seconds:.1f} images/s"
     say(f"{count(len(samples), 'image')} in {seconds:.1f} s, {rate}")
@@ -106,6 +123,7 @@ def run_validation(
     if labels is not None:
         labels.write(folder / "labels")
     say(f"results in {folder}")
+    return Validated(folder, model.head.figures(result), result)
 
 
 def find_annotations(

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -84,11 +85,15 @@ class Export:
     scores: list[Score]
 
 
-def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | None) -> int:
-    """Write and verify a file of each format that --include names.
+class Exports(NamedTuple):
+    """Which files an export wrote, and which formats failed; those said why."""
 
-    Returns:
-        How many formats failed: they leave no file, and say why.
+    files: tuple[Path, ...]
+    failed: tuple[str, ...]
+
+
+def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | None) -> Exports:
+    """Write and verify a file of each format that --include names.
 
     Raises:
         UserError: the model cannot be built, takes no such size or has other classes than --data.
@@ -133,10 +138,11 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
         if dataset is not None:
             export.scores.append(score("model", model, dataset, metadata, settings))
         formats = [format_named(name) for name in dict.fromkeys(config.include)]
-        failed = sum(not exported(export, row) for row in formats)
+        done = {row: exported(export, row) for row in formats}
     if export.scores:
         say(*table(export.scores, model.head))
-    return failed
+    files = tuple(exported_path(config.weights, row) for row, fine in done.items() if fine)
+    return Exports(files, tuple(row.name for row, fine in done.items() if not fine))
 
 
 def metadata_for(config: ExportConfig, checkpoint: Checkpoint, model: Detector) -> Metadata:

@@ -11,7 +11,14 @@ from duet.backend.checks import CPU
 from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION
 from duet.models.training.checkpointing import rebuild_model, restore
 from duet.models.training.loop import train
-from duet.models.training.outputs import columns_of, conclude_run, describe_run, write_work
+from duet.models.training.outputs import (
+    Trained,
+    columns_of,
+    conclude_run,
+    describe_run,
+    trained,
+    write_work,
+)
 from duet.models.training.start import build, images_at_a_time
 from duet.models.training.statistics import recommend
 from duet.utils.cli.train_config import TrainConfig
@@ -24,8 +31,8 @@ from duet.utils.state.run import begin_run
 from duet.utils.text import count
 
 
-def run_job(job: Job, train_loader: TrainLoader) -> None:
-    """Train a new run, or the rest of one."""
+def run_job(job: Job, train_loader: TrainLoader) -> Trained:
+    """Train a new run, or the rest of one; return what it leaves."""
     config, ranks = job.config, job.session.world.process.world_size
     checkpoint = load_state(job.point.path) if job.point is not None else None
     with watchdog.phase("building the model"):
@@ -57,6 +64,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
     cached = {"training": train_loader.cached, "validation": loader.cached}
     of_loaders = {"train_images": train_loader.num_images, "cached": cached}
     write_work(run, state, of_loaders, asdict(DEFAULT_SUPPRESSION))
+    return trained(run, state, best)
 
 
 def out_of_memory(config: TrainConfig, ranks: int) -> UserError:

@@ -28,7 +28,7 @@ from duet.utils.errors import brief
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.ranks import on_main
 from duet.utils.progress import clock
-from duet.utils.project import PROJECT, from_here
+from duet.utils.project import from_here, script
 from duet.utils.report.plots.images import plot_batch
 from duet.utils.report.plots.label_statistics import plot_correlogram, plot_labels
 from duet.utils.report.plots.results import plot_learning_rates, plot_results
@@ -53,6 +53,23 @@ class BestEpoch(NamedTuple):
 
     epoch: int  # from 1
     result: Any  # of its validation, as `Head.figures` reads it
+
+
+class Trained(NamedTuple):
+    """What a training leaves."""
+
+    folder: Path
+    weights: Path  # best.safetensors, or last.safetensors where no epoch is the best
+    epoch: int | None  # the best one, from 1
+    metrics: Mapping[str, float]  # its metrics, by the names of results.csv without "metrics/"
+
+
+def trained(run: Run, state: TrainState, best: BestEpoch | None) -> Trained:
+    """Return what a run leaves."""
+    name = "last" if run.job.config.no_save or best is None else "best"
+    metrics = state.model.head.figures(best.result) if best is not None else {}
+    weights = run.folder / "weights" / f"{name}.safetensors"
+    return Trained(run.folder, weights, best and best.epoch, metrics)
 
 
 @on_main
@@ -197,10 +214,10 @@ def validation_command(run: Run, device: str, name: str) -> list[str]:
     """Return the command that validates weights of a run, from the folder where it was started."""
     config = run.job.config
     weights = from_here(run.folder / "weights" / f"{name}.safetensors")
-    program = from_here(Path(sys.executable)), from_here(PROJECT / "val.py")
     words = [
-        *program, "--backend", backend.use(), "--weights", weights, "--data", config.data,
-        "--img", config.image_size, "--batch-size", 2 * config.batch_size, "--device", device,
+        from_here(Path(sys.executable)), *script("val"), "--backend", backend.use(),
+        "--weights", weights, "--data", config.data, "--img", config.image_size,
+        "--batch-size", 2 * config.batch_size, "--device", device,
         *(["--split", config.train_part] if config.train_part is not None else []),
         *(["--single-cls"] if config.single_class else []),
     ]  # fmt: skip

@@ -12,37 +12,37 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6477,
-    "duet": 55,
+    "backend": 6480,
+    "duet": 227,
     "models": 571,
     "models/blocks": 858,
     "models/detection": 1182,
-    "models/evaluation": 1040,
-    "models/export": 1583,
+    "models/evaluation": 1058,
+    "models/export": 1589,
     "models/heads": 2086,
     "models/inference": 528,
-    "models/training": 2634,
-    "scripts": 1399,
-    "utils": 2524,
-    "utils/cli": 1108,
+    "models/training": 2659,
+    "scripts": 1409,
+    "utils": 2508,
+    "utils/cli": 1106,
     "utils/comparison": 1459,
-    "utils/data": 12614,
+    "utils/data": 12706,
     "utils/detect": 2603,
     "utils/evaluation": 1675,
-    "utils/evolution": 471,
+    "utils/evolution": 472,
     "utils/export": 1935,
-    "utils/processes": 1439,
+    "utils/processes": 1446,
     "utils/report": 1897,
     "utils/serve": 841,
     "utils/setup": 380,
-    "utils/state": 877,
+    "utils/state": 878,
     "utils/tasks": 327,
     "utils/weights": 1943,
 }
-LONGEST_SCRIPT = 119
+LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
-PRODUCT_FILES = 393
-OTHERS = {"tests": 59030, "benchmarks": 2800}
+PRODUCT_FILES = 394
+OTHERS = {"tests": 59327, "benchmarks": 2800}
 
 
 def room_of(path: Path) -> str:

@@ -14,7 +14,7 @@ from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import StopAt, folder_of, start
 
-TRANSFORMS = "GaussNoise: {p: 0.5}\nHorizontalFlip: {p: 0.5}\n"
+TRANSFORMS = "Blur: {p: 0.5}\nCLAHE: {p: 0.5}\n"
 
 
 def as_diamond(line):
@@ -59,13 +59,13 @@ def test_a_suspended_run_with_every_augmentation_ends_as_the_undisturbed_one(
     assert_equal_runs(folder, folder_of(flags[:-2], "whole"))
     assert "nothing is pasted" not in caplog.text
     settings = load_checkpoint(folder / "weights" / "last.safetensors").header.settings
-    expected = {"GaussNoise": {"p": 0.5}, "HorizontalFlip": {"p": 0.5}}
+    expected = {"Blur": {"p": 0.5}, "CLAHE": {"p": 0.5}}
     assert json.loads(settings["albumentations"]) == expected
 
 
 def test_a_run_does_not_go_on_with_other_transforms(flags, tmp_path):
     with pytest.raises(Suspended):
         start([*flags, "--name", "cut"], StopAt(2))
-    (tmp_path / "transforms.yaml").write_text("GaussNoise: {p: 0.4}\n")
+    (tmp_path / "transforms.yaml").write_text("Blur: {p: 0.4}\n")
     with pytest.raises(UserError, match="albumentations is .*0.4.*, in the run .*0.5"):
         start([*flags, "--name", "cut", "--resume", "auto"])

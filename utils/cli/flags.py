@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from duet.backend.processes import this_process
 from duet.utils.cli.absent_flags import ACCEPTED
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
@@ -198,7 +197,7 @@ require_fraction = within(0, 1)
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that answers a mistake in two lines, and once a job, not once a process.
+    """A parser for which a mistake is a UserError of two lines.
 
     Attributes:
         absent: what to do in place of a public flag that is not there, by its name.
@@ -215,10 +214,7 @@ class _Parser(argparse.ArgumentParser):
         self.register("type", float, _number)
 
     def error(self, message: str) -> NoReturn:
-        message += f"\n`{self.prog} --help` lists what is accepted"
-        if this_process().is_main:
-            self.exit(2, f"error: {message}\n")
-        raise UserError(message)
+        raise UserError(f"{message}\n`{self.prog} --help` lists what is accepted")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, unknown = self.parse_known_args(args, namespace)
@@ -315,6 +311,8 @@ def new_parser(
         absent: what to do in place of a public flag that is not there, by its name with hyphens;
             those of `ACCEPTED` are taken.
     """
+    started = sys.argv[0]  # "duet train" where that is the command: duet/__main__.py
+    program = started if started.startswith("duet ") else program
     parser = _Parser(prog=program, description=description)
     parser.absent = absent or {}
     for name in ACCEPTED.keys() & parser.absent.keys():

@@ -21,7 +21,7 @@ from duet.utils.json_files import read_json
 from duet.utils.model_yamls import find_model
 from duet.utils.processes.exit_status import EXIT_FAILED
 from duet.utils.processes.start import EXIT_USER_ERROR
-from duet.utils.project import PROJECT, from_here
+from duet.utils.project import PROJECT, from_here, script
 from duet.utils.regular_files import open_regular, read_bytes
 from duet.utils.report.results import read_results
 from duet.utils.run_folder import RunLock
@@ -77,8 +77,7 @@ def train_command(settings: Settings, turn: Turn, run_folder: Path) -> list[str]
     """Return the command of train.py as a user would write it."""
     cell = turn.cell
     python = find_pythons(settings.all_backends, settings.python)[cell.side]
-    programs = Path(python), PROJECT / "train.py"
-    command = [*map(str, map(from_here, programs)), "--backend", cell.side]
+    command = [str(from_here(Path(python))), *script("train"), "--backend", cell.side]
     command += ["--data", settings.data, "--cfg", settings.cfg, "--weights", settings.weights]
     command += ["--split", str(settings.train_part)] if settings.train_part else []
     command += ["--hyp", settings.hyp] if settings.hyp else []
@@ -106,7 +105,8 @@ def digests(settings: Settings) -> dict[str, str]:
     folders = [PROJECT / name for name in ("backend", "models", "utils")]
     source = [path for folder in folders for path in folder.rglob("*.py")]
     source = [path for path in source if "comparison" not in path.parts]
-    found = {"code": _sha1(sorted([*source, PROJECT / "train.py", PROJECT / "val.py"]))}
+    scripts = [PROJECT / name for name in ("train.py", "val.py")]  # absent where it is installed
+    found = {"code": _sha1(sorted([*source, *filter(Path.exists, scripts)]))}
     for name, path in (("cfg", find_model(settings.cfg)), ("weights", Path(settings.weights))):
         if path.is_file():
             found[f"{name}_sha1"] = _sha1([path])

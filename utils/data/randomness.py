@@ -12,6 +12,7 @@ import numpy as np
 _SAMPLE_STREAM, _ORDER_STREAM, _DRAWN_ORDER_STREAM, _QUAD_STREAM, _BATCH_STREAM = range(5)
 _DROPOUT_STREAM = 15
 _ANCHOR_STREAM = 16
+_TRANSFORM_STREAM = 17
 
 
 def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
@@ -65,6 +66,11 @@ def batch_generator(seed: int, batch_number: int) -> np.random.Generator:
 def dropout_generator(seed: int, batch_number: int) -> np.random.Generator:
     """Return the generator of what a batch leaves out; only `.random()` is used."""
     return _generator(seed, _DROPOUT_STREAM, 0, batch_number)
+
+
+def transform_generator(seed: int) -> np.random.Generator:
+    """Return the generator of a sample's transforms, by a drawn seed; only `.random()` is used."""
+    return _generator(seed, _TRANSFORM_STREAM, 0, 0)
 
 
 def anchor_generator(seed: int) -> np.random.Generator:

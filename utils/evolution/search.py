@@ -34,6 +34,7 @@ from duet.utils.processes.process_family import (
     kill_descendants,
     wait_for_descendants,
 )
+from duet.utils.processes.start import program_words
 from duet.utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended
 from duet.utils.project import from_here
 from duet.utils.report.plots.results import plot_evolution
@@ -186,7 +187,7 @@ class Search:
         own += [f"{name}={value!r}" for name, value in self._values_of(trial).items()]
         with folder.with_suffix(".log").open("ab") as file:
             process = subprocess.Popen(
-                [sys.executable, "-u", *sys.argv, *OF_A_TRIAL, *own],
+                [sys.executable, "-u", *program_words(), *sys.argv[1:], *OF_A_TRIAL, *own],
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
                 env=self._environment,
                 start_new_session=True,  # Ctrl-C is answered here
@@ -253,7 +254,7 @@ class Search:
             run.process.send_signal(signal.SIGTERM)  # nothing for one that has ended
         wait_for_descendants(ORPHAN_SECONDS)
         done = count(len(self._study.trials(*WORDS)), "trial")
-        again = shlex.join([sys.executable, *sys.argv])
+        again = shlex.join([sys.executable, *program_words(), *sys.argv[1:]])
         raise Suspended(f"the search stops after {done}: {cause}; go on with {again}", by_hand)
 
     def _write_table(self) -> None:

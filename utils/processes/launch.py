@@ -18,6 +18,7 @@ from duet.backend.launchers import backend_of_launcher
 from duet.backend.processes import this_process
 from duet.utils.errors import UserError
 from duet.utils.processes.local_ranks import run_ranks
+from duet.utils.processes.start import program_words
 from duet.utils.processes.suspend import StopRequests
 from duet.utils.text import count
 
@@ -62,7 +63,7 @@ def launch(
     log.info("starting %s%s", _processes(wanted), per_device)
     if stop is None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-    command = [sys.executable, "-u", *sys.argv]
+    command = [sys.executable, "-u", *program_words(), *sys.argv[1:]]
     sys.exit(run_ranks(command, name, rank_variables(wanted), stop))
 
 

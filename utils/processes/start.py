@@ -17,6 +17,12 @@ PACKAGES = ("cv2", "matplotlib", "numpy", "PIL", "safetensors", "tqdm", "yaml")
 EXIT_USER_ERROR = 2
 
 
+def program_words() -> list[str]:
+    """Return the words after the interpreter that start this command: a script, or -m duet NAME."""
+    script = sys.argv[0]  # or "duet train", from duet/__main__.py
+    return ["-m", *script.split()] if script.startswith("duet ") else [script]
+
+
 def start_command() -> None:
     """End this process with one line at Ctrl-C, and if its Python cannot run a command."""
     end_at_interrupt()

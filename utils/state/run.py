@@ -13,6 +13,7 @@ from duet.backend.processes import this_process
 from duet.utils.atomic_files import remove_unfinished
 from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import run_settings
+from duet.utils.processes.start import program_words
 from duet.utils.processes.suspend import FILE_VARIABLE
 from duet.utils.report.events import EpochEnds, Loggers, RunBegins, RunEnds, make_loggers
 from duet.utils.report.results import Results
@@ -50,7 +51,7 @@ class Run:
         if number > 1 and FILE_VARIABLE not in os.environ:  # train.py did not start the processes
             return f"{shlex.join(resume)} under the same launcher"
         several = ["--nproc", str(number)] if number > 1 else []
-        return shlex.join([sys.executable, *sys.argv[:1], *several, *resume])
+        return shlex.join([sys.executable, *program_words(), *several, *resume])
 
     def log_start(self, epochs_done: int, resumed: bool) -> None:
         """Report to the loggers that the run begins or goes on."""

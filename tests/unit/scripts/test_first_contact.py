@@ -22,6 +22,7 @@ WITHOUT_GATE = ("utils/setup/", "tests/", "benchmarks/", "segment/", "classify/"
 GATED = ("tests/parity/__main__.py", "benchmarks/__main__.py")
 # Read by Python before or while it reads the gate.
 READ_BEFORE = [
+    "duet/__init__.py", "utils/errors.py",
     "utils/__init__.py", "utils/project.py",
     "utils/processes/__init__.py", "utils/processes/interrupt.py", "utils/processes/start.py",
     "models/__init__.py", "models/training/__init__.py", "utils/data/__init__.py",

@@ -11,6 +11,7 @@ from duet import backend
 from duet.utils.processes.interrupt import EXIT_INTERRUPTED, EXIT_TERMINATED
 from duet.utils.project import PROJECT
 from tests.structure.source_files import PYTHON_FILES
+from tests.structure.test_imports import module_of
 
 LEFT_OUT = {
     Path("backend/contract/__main__.py"),  # its package imports much before it
@@ -34,8 +35,9 @@ def command_of(script):
     """How a user starts it."""
     if len(script.parts) == 1:
         return [str(script)]
-    name = ".".join(script.with_suffix("").parts).removesuffix(".__main__")
-    return ["-m", name]
+    if script == Path("duet/__main__.py"):
+        return ["-m", "duet", "train"]
+    return ["-m", module_of(PROJECT / script).removesuffix(".__main__")]
 
 
 def run(arguments, folder, package, text=INTERRUPTION):

@@ -103,7 +103,7 @@ class Finish:
     flip_up_down: bool
     flip_left_right: bool
     cutout: tuple[float, ...] = ()  # of `cut_out`; empty for none
-    transforms: str = ""  # of Albumentations
+    transforms: str = ""  # of --albumentations
     transforms_seed: int = 0
     fits_outlines: bool = False  # boxes that transforms move end where their outlines do
 

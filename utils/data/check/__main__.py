@@ -11,12 +11,13 @@ import argparse
 import dataclasses
 import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import from_one, new_parser
 from duet.utils.cli.run_config import require_part
-from duet.utils.data.check.checking import check_dataset
+from duet.utils.data.check.checking import Check, check_dataset
 from duet.utils.data.check.corrected_copy import refuse_place, write_corrected
 from duet.utils.data.check.report import check_page, summary_lines, write_findings
 from duet.utils.data.sources.dataset import load_dataset
@@ -34,7 +35,13 @@ log = logging.getLogger("check")
 
 
 def main() -> None:
-    flags = parse_flags()
+    if run().has_problems:
+        sys.exit(EXIT_FAILED)
+
+
+def run(arguments: Sequence[str] | None = None) -> Check:
+    """Check by flags, by default those of sys.argv; show, write and return what is found."""
+    flags = parse_flags(arguments)
     if flags.cfg or flags.weights:
         log.warning("--cfg, --weights: not used; train.py compares anchors, and fits new ones")
     dataset = load(flags)
@@ -57,11 +64,10 @@ def main() -> None:
         limit = "" if flags.max_pixels == MAX_PIXELS else f" --max-pixels {flags.max_pixels}"
         *lines, train = write_corrected(check, flags.fix)
         say(*lines, f"{train}{limit}")
-    if check.has_problems:
-        sys.exit(EXIT_FAILED)
+    return check
 
 
-def parse_flags() -> argparse.Namespace:
+def parse_flags(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line; exit with code 2, or raise UserError, for a wrong value."""
     parser = new_parser(
         "python -m duet check",
@@ -81,7 +87,7 @@ def parse_flags() -> argparse.Namespace:
     add("--out", type=Path, metavar="FOLDER",
         help=f"folder of the page; default: a new one in {FOLDER}")  # fmt: skip
     add("--fix", type=Path, metavar="FOLDER", help="a new folder for corrected labels")
-    flags = parser.parse_args()
+    flags = parser.parse_args(arguments)
     require_part("--split", flags.split)
     return flags
 

@@ -1,0 +1,71 @@
+"""`duet.train` and its kin: a command's work, errors and figures, in a process that goes on."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+import duet
+from duet.backend import use
+from duet.runs import words_of
+from tests.small import write_small_dataset, write_tiny_model
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
+
+@pytest.fixture
+def flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    monkeypatch.chdir(tmp_path)
+    data = write_small_dataset(tmp_path)
+    return {"data": data, "img": 64, "batch": 4, "workers": 0, "backend": use()}
+
+
+def test_one_process_trains_twice_validates_exports_and_checks(flags, tmp_path, capsys) -> None:
+    model = write_tiny_model(tmp_path)
+    before = [signal.getsignal(number) for number in SIGNALS], sys.argv, logging.root.handlers[:]
+    first = duet.train(**flags, cfg=model, weights="", epochs=2, noplots=True)
+    assert first.weights == Path("runs/train/exp/weights/best.safetensors")
+    assert first.weights.exists() and first.epoch in (1, 2)
+    second = duet.train(**flags, weights=first.weights, epochs=1, noplots=True, bbox_iou_optim=True)
+    assert second.folder == Path("runs/train/exp2")
+    found = duet.val(second.weights, flags["data"], img=64, workers=0)
+    assert found.metrics.keys() == second.metrics.keys() > {"mAP_0.5"}
+    assert found.metrics == pytest.approx(second.metrics, abs=1e-3)  # classes in other batches
+    assert found.result.class_names and found.folder == Path("runs/val/exp")
+    written = duet.export(second.weights, "onnx", img=64)
+    assert written.files == (second.weights.with_suffix(".onnx"),) and not written.failed
+    assert not duet.check(flags["data"], img=64).has_problems
+    assert before == ([*map(signal.getsignal, SIGNALS)], sys.argv, logging.root.handlers)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"epcohs": 3}, "--epcohs is no flag of duet train; did you mean --epochs?"),
+        ({"epochs": 0}, "--epochs 0; a whole number from 1 up is needed"),
+        ({"data": "none.yaml"}, "--data none.yaml: no dataset YAML at"),
+        ({"backend": "jax"}, "argument --backend: invalid choice: 'jax'"),
+        ({"device": "0,1"}, "device='0,1' starts further processes: use the command `duet train`"),
+        ({"evolve": 3}, "evolve=3 starts further processes"),
+    ],
+)
+def test_a_wrong_keyword_is_the_message_of_the_command(flags, wrong, message) -> None:
+    before = [signal.getsignal(number) for number in SIGNALS], sys.argv
+    with pytest.raises(duet.UserError) as caught:
+        duet.train(**{**flags, **wrong})
+    assert str(caught.value).startswith(message)
+    assert before == ([*map(signal.getsignal, SIGNALS)], sys.argv)
+    assert not Path("runs").exists()
+
+
+def test_keywords_become_the_words_of_a_command_line() -> None:
+    flags = {"batch_size": 8, "multi_tensor_optimizer": True, "rect": False, "weights": "",
+             "freeze": (0, 1), "cache": None, "override": ["lr0=-1"]}  # fmt: skip
+    assert words_of(flags) == [
+        "--batch-size=8", "--multi_tensor_optimizer", "--weights=", "--freeze", "0", "1",
+        "--override", "lr0=-1",
+    ]  # fmt: skip
