@@ -70,7 +70,10 @@ def test_width_multiple_rounds_up_to_eight(channels, multiple, expected):
         (lambda d: d["backbone"].__setitem__(3, "Conv"), "layer 3: 'Conv'"),
         (lambda d: d["head"][1].__setitem__(3, [None, 4, "nearest"]), "accepted: [None, 2, near"),
         (lambda d: d["head"][2].__setitem__(0, [-1, 4]), "strides [16, 8]"),
-        (lambda d: d["head"].pop(), "layers [] are Classify or Detect or DetectAnchorFree or Segment; the last layer"),
+        (
+            lambda d: d["head"].pop(),
+            "layers [] are Classify or Detect or DetectAnchorFree or Segment; the",
+        ),
         (lambda d: d["head"].append(d["head"][-1]), "layers [24, 25] are Classify or Detect"),
         (lambda d: d["head"][-1].__setitem__(3, [80, "anchors"]), "first arg must be nc, 3"),
         (lambda d: d["head"][-1].__setitem__(3, ["nc", "foo"]), "accepted args: [nc, anchors]"),
