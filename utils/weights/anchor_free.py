@@ -49,8 +49,8 @@ def anchor_free_document(
         raise UserError(f"its {class_name(model)} describes no model (attribute yaml)")
     document = to_plain(own)
     found = {key: document.get(key) for key in (*KEYS, *MULTIPLES)}
-    scales = document.get("scales")
-    scale = scales.get(document.get("scale")) if isinstance(scales, dict) else None
+    scales, name = document.get("scales"), document.get("scale")
+    scale = scales.get(name) if isinstance(scales, dict) and isinstance(name, str) else None
     for part in ("backbone", "head"):
         found[part] = found[part] if isinstance(found[part], list) else []
     if isinstance(scale, list) and len(scale) == 3:
@@ -76,6 +76,7 @@ def _limited(line: Any, limit: Any) -> Any:
     if not isinstance(line, list) or len(line) != 4 or not isinstance(line[3], list):
         return line
     channels = line[3][:1]
-    if line[2] in LAYERS - {"Concat"} and channels and type(channels[0]) is int:
-        channels = [min(channels[0], limit)] if type(limit) is int else channels
+    sizes = [*channels, limit]
+    if line[2] != "Concat" and channels and all(type(size) is int for size in sizes):
+        channels = [min(sizes)]
     return [*line[:3], [*channels, *line[3][1:]]]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from duet.backend import autograd, ops
+from duet.models.graph import parse_model
 from duet.models.stored import load_detector
 from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
@@ -178,8 +179,15 @@ def test_later_models_of_the_package_get_the_same_message(layers, head, names):
         ({**YAML, "head": [3]}, "its model YAML says"),
         ({**YAML, "head": []}, "its model YAML says"),
         ({**YAML, "head": 3}, "its model YAML says"),
+        ({**YAML, "scale": []}, "depth_multiple: None"),
+        ({**YAML, "scales": {"m": 3}}, "depth_multiple: None"),
+        ({**YAML, "scales": {"m": [[], {}, []]}}, "depth_multiple: "),
+        ({**YAML, "backbone": [[-1, 1, [], [8]]]}, "unknown block"),
+        ({**YAML, "backbone": [3]}, "layer 0: 3"),
+        ({**YAML, "activation": [1]}, "act: "),
+        ({**YAML, "channels": "x"}, "ch: "),
     ],
 )
 def test_a_description_of_something_else_is_named(document, message):
     with pytest.raises(UserError, match=message):
-        anchor_free_document(*public_model(document))
+        parse_model(anchor_free_document(*public_model(document)))
