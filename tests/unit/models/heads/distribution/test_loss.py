@@ -198,6 +198,16 @@ def test_images_without_cells_cost_nothing_and_can_be_differentiated():
     assert [x.shape for x in gradients] == [x.shape for x in maps]
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("form", FORMS)
+def test_predictions_that_are_no_numbers_cost_none_and_raise_nothing(form, bad):
+    maps, targets = drawn()
+    for level in maps:
+        level[1] = bad
+    terms = arrays_of(FORMS[form](make_loss(STRIDES, 3))([ops.tensor(x) for x in maps], targets))
+    assert not np.isfinite(terms["total"])
+
+
 @pytest.mark.parametrize("count", [1, 40, 300])
 def test_any_number_of_objects_costs_the_same_when_padded(count):
     maps, targets = drawn(count=count, seed=count)
