@@ -109,6 +109,11 @@ def not_empty(shape: Sequence[int], dim: int) -> None:
         raise ValueError(f"no largest value along dimension {dim} of shape {tuple(shape)}")
 
 
+def largest(shape: Sequence[int], k: int) -> None:
+    if len(shape) != 2 or not 1 <= k <= shape[1]:
+        raise ValueError(f"the {k} largest of each row of shape {tuple(shape)}")
+
+
 def same_shape(shape: Sequence[int], other: Sequence[int]) -> None:
     if tuple(shape) != tuple(other):
         raise ValueError(f"shapes must be equal, not {tuple(shape)} and {tuple(other)}")

@@ -106,10 +106,12 @@ class Detector(nn.Module):
 
     def initialize(self, seed: int) -> None:
         """Draw all weights from the seed in NumPy, so that both backends start identical."""
-        state = draw_weights(nn.state_arrays(self), seed)
+        kept = nn.state_arrays(self)
+        drawn, trained = draw_weights(kept, seed), dict(nn.named_parameters(self))
+        state = {name: drawn[name] if name in trained else kept[name] for name in kept}
         for name, bias in self.head.initial_biases().items():
             name = self.head_name + name
-            state[name] = state[name] + bias
+            state[name] = state[name] + bias if self.head.draws_biases else bias
         nn.load_state_arrays(self, state)
 
 

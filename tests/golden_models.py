@@ -62,7 +62,7 @@ def generator(name: str) -> np.random.Generator:
 def draw(prefix: str, name: str, array: np.ndarray, gain: float) -> np.ndarray:
     """Return the values of one tensor of the state: what the end of its name asks for."""
     random, shape = generator(prefix + name), array.shape
-    if name.endswith("anchors"):
+    if name.endswith(("anchors", "dfl.conv.weight")):
         return array
     if name.endswith("num_batches_tracked"):
         return np.zeros(shape, array.dtype)

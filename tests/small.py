@@ -36,6 +36,8 @@ head:
 
 TINY_SEGMENTER = TINY.replace("Detect, [nc, anchors]", "Segment, [nc, anchors, 6, 64]")
 
+TINY_ANCHOR_FREE = TINY.replace("Detect, [nc, anchors]", "DetectAnchorFree, [nc]")
+
 
 def write_small_dataset(folder: Path) -> Path:
     """Draw a few small images of shapes; return the dataset YAML."""
@@ -60,6 +62,14 @@ def write_tiny_model(folder: Path) -> Path:
     """Write the smallest detector with every kind of tensor of a YOLOv5; return its YAML."""
     path = folder / "tiny.yaml"
     path.write_text(TINY, encoding="utf-8")
+    return path
+
+
+def write_tiny_anchor_free(folder: Path) -> Path:
+    """Write the smallest detector without anchors; return its YAML."""
+    path = folder / "tiny-free.yaml"
+    lines = [line for line in TINY_ANCHOR_FREE.splitlines() if not line.startswith("anchors")]
+    path.write_text("\n".join(lines), encoding="utf-8")
     return path
 
 

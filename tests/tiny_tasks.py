@@ -9,7 +9,7 @@ import numpy as np
 
 from duet.backend import nn
 from duet.utils.weights.checkpoint import Checkpoint
-from tests.small import TINY
+from tests.small import TINY, write_tiny_anchor_free
 from tests.tiny_weights import (
     BOX_GAIN,
     CLASS_NAMES,
@@ -22,6 +22,7 @@ from tests.tiny_weights import (
 
 MASK_GAIN = 3000  # without it no place is surer than another
 CLASS_GAIN = 20_000  # without it all classes are nearly a fifth
+EDGE_GAIN, FREE_SCORE_GAIN = 10_000, 15_000  # for boxes of many sizes, and scores far apart
 NUM_MASKS = 4
 SEGMENTER = TINY.replace("Detect, [nc, anchors]", f"Segment, [nc, anchors, {NUM_MASKS}, 8]")
 
@@ -48,6 +49,18 @@ def tiny_segmenter(folder: Path, seed: int = 0) -> Checkpoint:
     return Checkpoint(header_of(model, CLASS_NAMES), arrays, arrays, {})
 
 
+def tiny_anchor_free(folder: Path, seed: int = 0) -> Checkpoint:
+    """Return weights of the smallest detector without anchors, whose scores lie far apart."""
+    model = initial_model(write_tiny_anchor_free(folder), seed)
+    arrays = nn.state_arrays(model)
+    for branch, gain in (("cv2", EDGE_GAIN), ("cv3", FREE_SCORE_GAIN)):
+        for level in range(len(model.head.strides)):
+            prefix = f"{model.head_name}{branch}.{level}.2."
+            arrays[f"{prefix}weight"] = arrays[f"{prefix}weight"] * np.float32(gain)
+            arrays[f"{prefix}bias"] = arrays[f"{prefix}bias"] * np.float32(0)
+    return Checkpoint(header_of(model, CLASS_NAMES), arrays, arrays, {})
+
+
 def tiny_classifier(folder: Path, seed: int = 0) -> Checkpoint:
     """Return weights whose best class depends on the image."""
     model = initial_model(_written_yaml(folder / "tiny-cls.yaml", CLASSIFIER), seed)
@@ -65,6 +78,12 @@ def _written_yaml(path: Path, text: str) -> Path:
 def write_tiny_segmenter(folder: Path, seed: int = 0) -> Path:
     """Write such weights; return their file."""
     return write_checkpoint(folder / f"segmenter{seed}.safetensors", tiny_segmenter(folder, seed))
+
+
+def write_tiny_free_weights(folder: Path, seed: int = 0) -> Path:
+    """Write such weights; return their file."""
+    path = folder / f"free{seed}.safetensors"
+    return write_checkpoint(path, tiny_anchor_free(folder, seed))
 
 
 def write_tiny_classifier(folder: Path, trained_at: int | None = None, seed: int = 0) -> Path:

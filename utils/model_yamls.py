@@ -12,7 +12,8 @@ from duet.utils.project import PROJECT
 from duet.utils.yaml_files import find_yaml, near_yamls, read_yaml
 
 PUBLIC_MODELS = (
-    "public models: yolov5{n,s,m,l,x}, yolov5{n,s,m,l,x}6, yolov3, and the others in models/hub"
+    "public models: yolov5{n,s,m,l,x}, the same with 6, u or 6u, yolov8{n,s,m,l,x}, yolov3, and "
+    "the others in models/hub"
 )
 FOLDERS = ("models", "models/hub")
 CHANNEL_MULTIPLE = 8

@@ -71,6 +71,7 @@ class LossGains:
     classification_positive: float
     max_side_ratio: float
     focal_gamma: float
+    distribution: float = 1.5
 
     def scaled(self, num_levels: int, num_classes: int, image_size: int) -> LossGains:
         """Return the gains of hyper-parameters, which are for 3 levels, 80 classes and 640 px,

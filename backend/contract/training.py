@@ -69,6 +69,18 @@ class Ops(inference.Ops, Protocol):
     def amax(self, x: Tensor, dim: int) -> Tensor:
         """Return the largest value along dim, NaN where one is; ValueError if dim is empty."""
 
+    def top_k(self, x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Return the k largest values of each row of (N, R), and their columns; no gradient.
+
+        They come in descending order. Which of equal values come in, and in which order, is open.
+
+        Returns:
+            (N, k), and (N, k) int64.
+
+        Raises:
+            ValueError: another number of dimensions, or k not from 1 to R.
+        """
+
     # Shape and index (gradient)
     def stack(self, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         """Join along a new dimension; ValueError for no tensors or unequal dtypes."""

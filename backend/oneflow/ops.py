@@ -186,6 +186,12 @@ def amax(x: Tensor, dim: int) -> Tensor:
     return where(has_nan, sum(x, dim), oneflow.amax(x, dim))
 
 
+def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    checks.largest(x.shape, k)
+    values, columns = oneflow.topk(x.detach(), k, dim=1)
+    return values, columns
+
+
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return _join(oneflow.cat, tensors, dim)
 

@@ -215,6 +215,12 @@ def amax(x: Tensor, dim: int) -> Tensor:
     return torch.amax(x, dim)
 
 
+def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    checks.largest(x.shape, k)
+    values, columns = torch.topk(x.detach(), k, dim=1)
+    return values, columns
+
+
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     checks.one_dtype(map(dtype_of, tensors))
     trains = any(x.requires_grad for x in tensors)

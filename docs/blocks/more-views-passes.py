@@ -7,7 +7,8 @@ backend.use()
 import numpy as np
 
 from duet.backend import ops
-from duet.models.heads.anchor.head import AnchorHead, brought_back, used_levels
+from duet.models.heads.anchor.head import AnchorHead
+from duet.models.heads.found_boxes import brought_back, used_levels
 from duet.models.inference.predictors import view
 
 image = ops.tensor(np.zeros((1, 3, 320, 320), np.float32))

@@ -1,4 +1,4 @@
-"""A target on the grid: the cells and anchors that must predict it, as `assign.py` says."""
+"""A target on the grid: the cells and anchors that must predict it, as `anchor/assign.py` says."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Bottlenecks, and the cross-stage partial blocks that hold several of them.
 
-Sources: CSP: Wang et al. 2019, arXiv:1911.11929; Ghost: Han et al. 2020, arXiv:1911.11907.
+Sources: CSP: Wang et al. 2019, arXiv:1911.11929; Ghost: Han et al. 2020, arXiv:1911.11907; C2f: the
+published architecture table of YOLOv8.
 """
 
 from __future__ import annotations
@@ -15,13 +16,21 @@ from duet.utils.errors import UserError, brief
 
 
 class Bottleneck(nn.Module):
-    """1x1 then 3x3 convolution, with a shortcut if it is asked for and the channels agree."""
+    """1x1 then 3x3 convolution, with a shortcut if it is asked for and the channels agree.
+
+    first_kernel: size of the first convolution.
+    """
 
     def __init__(
-        self, in_channels: int, out_channels: int, hidden: int, shortcut: bool = True
+        self,
+        in_channels: int,
+        out_channels: int,
+        hidden: int,
+        shortcut: bool = True,
+        first_kernel: int = 1,
     ) -> None:
         super().__init__()
-        self.cv1 = Conv(in_channels, hidden, 1)
+        self.cv1 = Conv(in_channels, hidden, first_kernel)
         self.cv2 = Conv(hidden, out_channels, 3)
         self.shortcut = shortcut and in_channels == out_channels
 
@@ -31,8 +40,15 @@ class Bottleneck(nn.Module):
         return x + y if self.shortcut else y
 
     @staticmethod
-    def cost(in_channels: int, out_channels: int, hidden: int, shortcut: bool = True) -> Cost:
-        return Conv.cost(in_channels, hidden, 1) + Conv.cost(hidden, out_channels, 3)
+    def cost(
+        in_channels: int,
+        out_channels: int,
+        hidden: int,
+        shortcut: bool = True,
+        first_kernel: int = 1,
+    ) -> Cost:
+        first = Conv.cost(in_channels, hidden, first_kernel)
+        return first + Conv.cost(hidden, out_channels, 3)
 
 
 @register("Bottleneck", repeats=True)
@@ -137,9 +153,50 @@ class C3Ghost(C3):
         return GhostBottleneck.cost(channels) * repeats
 
 
-def channels_and_shortcut(request: LayerRequest) -> tuple[int, bool]:
-    """Return YAML args [out_channels, shortcut], the channels as wide as the model."""
-    *channels, shortcut = (*request.args, True) if len(request.args) < 2 else request.args
+@register("C2f", repeats=True)
+class C2f(nn.Module):
+    """Bottlenecks of two 3x3 convolutions, one after the other; what each returns is joined."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, repeats: int = 1, shortcut: bool = False
+    ) -> None:
+        super().__init__()
+        self.hidden = hidden = out_channels // 2
+        self.cv1 = Conv(in_channels, 2 * hidden, 1)
+        self.cv2 = Conv((2 + repeats) * hidden, out_channels, 1)
+        rows = (Bottleneck(hidden, hidden, hidden, shortcut, 3) for _ in range(repeats))
+        self.m = nn.ModuleList(rows)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, in, H, W) to (B, out, H, W)."""
+        outputs = [self.cv1(x)]
+        last = outputs[0][:, self.hidden :]
+        for inner in self.m:
+            last = inner(last)
+            outputs.append(last)
+        return self.cv2(ops.cat(outputs, dim=1))
+
+    @staticmethod
+    def cost(in_channels: int, out_channels: int, repeats: int = 1, shortcut: bool = False) -> Cost:
+        hidden = out_channels // 2
+        around = Conv.cost(in_channels, 2 * hidden) + Conv.cost(
+            (2 + repeats) * hidden, out_channels
+        )
+        return around + Bottleneck.cost(hidden, hidden, hidden, shortcut, 3) * repeats
+
+    @classmethod
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [out_channels, shortcut]; without the latter there is none."""
+        out_channels, shortcut = channels_and_shortcut(request, usual=False)
+        return plan_layer(cls, request, out_channels, request.repeats, shortcut)
+
+
+def channels_and_shortcut(request: LayerRequest, usual: bool = True) -> tuple[int, bool]:
+    """Return YAML args [out_channels, shortcut], the channels as wide as the model.
+
+    usual: the shortcut where it is left out.
+    """
+    *channels, shortcut = (*request.args, usual) if len(request.args) < 2 else request.args
     if not isinstance(shortcut, bool):
         raise UserError(f"shortcut is {brief(shortcut)}; True or False is needed")
     return request.counts(channels, channels=None)["channels"], shortcut

@@ -132,6 +132,7 @@ MODULES = (
     "duet.models.blocks.transformer",
     "duet.models.heads.anchor.head",
     "duet.models.heads.classify.head",
+    "duet.models.heads.distribution.head",
     "duet.models.heads.mask.head",
 )
 _BLOCKS: dict[str, Block] = {}

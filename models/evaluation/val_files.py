@@ -45,6 +45,7 @@ def _mask_annotations(
 
 VAL_FILES: dict[str, ValFiles] = {
     "detect": ValFiles(read_coco_annotations, LegacyEvaluator),
+    "detect-anchor-free": ValFiles(read_coco_annotations, LegacyEvaluator),
     "segment": ValFiles(_mask_annotations, legacy_masks),
 }
 

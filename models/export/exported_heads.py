@@ -107,6 +107,12 @@ FORMS: dict[str, ExportedForm] = {
         _boxes,
         lambda kind, classes: kind(classes, ((1.0, 1.0),), in_channels=(), strides=(1,)),
     ),
+    "detect-anchor-free": ExportedForm(
+        (ROWS, DETECTIONS, EFFICIENT),
+        lambda head, raw: (head.decode(raw),),
+        _boxes,
+        lambda kind, classes: kind(classes, (1,), (1,)),
+    ),
     "segment": ExportedForm(
         (MASK_ROWS, MASKS),
         lambda head, raw: (head.decode(raw), raw[-1]),

@@ -196,6 +196,7 @@ class Head(nn.Module, ABC):
         image_mean, image_std: of red, green and blue in [0, 1]: the detector subtracts the one and
             divides by the other; None to take images as they are.
         strides: pixels per cell of each map that it takes.
+        draws_biases: `initial_biases` are added to drawn numbers; else they take their place.
         dropout: the probability, below 1, with which a training pass leaves a number out; only a
             task with the flag uses it.
     """
@@ -209,6 +210,7 @@ class Head(nn.Module, ABC):
     joins_models: ClassVar[bool] = False
     image_mean: ClassVar[tuple[float, float, float] | None] = None
     image_std: ClassVar[tuple[float, float, float] | None] = None
+    draws_biases: ClassVar[bool] = True
     num_classes: int
     strides: tuple[int, ...]
     dropout: float = 0.0
@@ -236,7 +238,7 @@ class Head(nn.Module, ABC):
         """Return raw outputs of feature maps (B, C_i, H_i, W_i)."""
 
     def initial_biases(self) -> Mapping[str, np.ndarray]:
-        """Return what is added to drawn biases at first, by parameter names in the head."""
+        """Return biases to begin with, by parameter names in the head; see `draws_biases`."""
         return {}
 
     def draw(self, images: PassImages) -> None:

@@ -202,7 +202,7 @@ class Ensemble:
     def _join(self, member: Predictor, name: str) -> None:
         """Raise UserError for a member that cannot detect with the ones before it."""
         first, head, size = self.head, member.head, member.fixed_size
-        joins = member is self.members[0] or head.joins_models and type(head) is type(first)
+        joins = member is self.members[0] or head.joins_models and first.joins_models
         if not joins:
             raise UserError(
                 f"--weights {name}: models to {head.task.name} cannot detect together with "

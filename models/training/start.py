@@ -50,6 +50,9 @@ SAME_HEAD = "equally many, so the head keeps them in order; --remap-classes pair
 # The arrays of a head that have a row for each class, by its task; after the 5 numbers of a box.
 CLASS_ROWS: dict[str, Callable[[Any], ClassRows]] = {
     "detect": lambda head: ClassRows("m.", before=5, after=head.num_added),
+    "detect-anchor-free": lambda head: ClassRows(
+        tuple(f"cv3.{level}.2." for level in range(len(head.strides)))
+    ),
     "segment": lambda head: ClassRows("m.", before=5, after=head.num_added),
     "classify": lambda head: ClassRows("linear."),
 }
@@ -138,7 +141,8 @@ def transfer_weights(
     rows = classes = None
     if remap_classes:
         own = CLASS_ROWS[model.head.task.name](model.head)
-        rows = dataclasses.replace(own, prefix=head + own.prefix)
+        prefixes = (own.prefix,) if isinstance(own.prefix, str) else own.prefix
+        rows = dataclasses.replace(own, prefix=tuple(head + prefix for prefix in prefixes))
         classes = match_classes(class_names, start.header.class_names)
         found = len(classes.new_index)
         wanted = count(len(class_names), "class", "classes")

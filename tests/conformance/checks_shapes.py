@@ -95,6 +95,30 @@ def largest_of_nothing_is_an_error(b: Backend) -> None:
     assert_refused("", b.ops.amax, b.zeros(()), 0, errors=CLEAR_ERROR)
 
 
+@judges("ops.top_k")
+def largest_of_each_row_come_in_order_with_their_columns(b: Backend) -> None:
+    for shape, k in (((3, 7), 2), ((1, 300), 10), ((4, 5), 5), ((0, 4), 2)):
+        for dtype in FLOATS:
+            x = np.random.default_rng(0).permutation(np.prod(shape)).reshape(shape).astype(dtype)
+            values, columns = map(b.ops.to_numpy, b.ops.top_k(b.ops.tensor(x), k))
+            wanted = np.argsort(-x, axis=1)[:, :k]
+            assert_equal(columns, wanted)
+            assert_equal(values, np.take_along_axis(x, wanted, axis=1))
+
+
+@judges("ops.top_k")
+def equal_values_are_each_taken_once(b: Backend) -> None:
+    values, columns = map(b.ops.to_numpy, b.ops.top_k(b.zeros((2, 40)), 10))
+    assert_equal(values, np.zeros((2, 10), np.float32))
+    assert all(len(set(row)) == 10 for row in columns.tolist())
+
+
+@judges("ops.top_k")
+def largest_of_too_few_is_an_error(b: Backend) -> None:
+    for shape, k in (((2, 3), 4), ((2, 3), 0), ((3,), 1)):
+        assert_refused(str(shape), b.ops.top_k, b.zeros(shape), k)
+
+
 JOINED = (
     (((2, 3), (2, 3)), 0),
     (((2, 3), (2, 3)), -1),

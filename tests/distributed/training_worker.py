@@ -43,6 +43,7 @@ from tests.small import (
     write_outlined_dataset,
     write_small_dataset,
     write_small_model,
+    write_tiny_anchor_free,
     write_tiny_model,
     write_tiny_segmenter,
 )
@@ -60,6 +61,7 @@ CASES = {
     "objects on one rank": ["--sync-bn", "--optimizer", "Adam"],
     "not finite": ["--sync-bn"],
     "pieces on one rank": ["--autobalance"],
+    "anchor-free": ["--sync-bn", "--bbox_iou_optim"],
     "masks": ["--sync-bn"],
     "classifier": ["--sync-bn", "--dropout", "0.3", "--label-smoothing", "0.1"],
     "loss of other kinds": [
@@ -75,6 +77,7 @@ DETECTOR_FILES = ("shapes/shapes.yaml", "narrow.yaml")
 SMALLEST_DETECTOR_FILES = ("shapes/shapes.yaml", "tiny.yaml")
 FILES = {
     **dict.fromkeys(("multi-tensor", "objects on one rank", "not finite"), SMALLEST_DETECTOR_FILES),
+    "anchor-free": ("shapes/shapes.yaml", "tiny-free.yaml"),
     "masks": ("outlines/shapes.yaml", "tiny-seg.yaml"),
     "classifier": ("colours", "tiny-cls.yaml"),
 }
@@ -168,6 +171,7 @@ def write_inputs(folder: Path) -> None:
     write_small_dataset(folder)
     write_small_model(folder)
     write_tiny_model(folder)
+    write_tiny_anchor_free(folder)
     write_outlined_dataset(folder)
     write_tiny_segmenter(folder)
     write_class_folders(folder / "colours")

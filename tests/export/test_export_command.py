@@ -30,7 +30,7 @@ from duet.utils.project import PROJECT
 from duet.utils.weights.load import load_weights
 from tests.export.recorded_files import write_graphs
 from tests.small import SMALL_SHAPES, write_small_dataset
-from tests.tiny_tasks import tiny_segmenter, write_tiny_classifier
+from tests.tiny_tasks import tiny_anchor_free, tiny_segmenter, write_tiny_classifier
 from tests.tiny_weights import noise, write_checkpoint, write_tiny_weights
 
 SIZE = ("--imgsz", "64")
@@ -42,12 +42,13 @@ def stored(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stored")
     write_tiny_weights(folder).rename(folder / "my model.safetensors")
     write_checkpoint(folder / "seg.safetensors", tiny_segmenter(folder))
+    write_checkpoint(folder / "free.safetensors", tiny_anchor_free(folder))
     write_tiny_classifier(folder, trained_at=64).rename(folder / "cls.safetensors")
     words = {
         name: ["--weights", f"{folder}/{name.partition('+')[0]}.safetensors", *SIZE, *flags]
         for name, flags in (
             ("my model", []), ("my model+nms", ["--nms"]), ("seg", []), ("seg+nms", ["--nms"]),
-            ("cls", []),
+            ("free", []), ("free+nms", ["--nms"]), ("cls", []),
         )
     }  # fmt: skip
     return folder, write_graphs(folder, words)
@@ -356,6 +357,16 @@ def test_a_segmenter_in_float32_and_8_bits_has_figures_of_boxes_and_masks(run, t
         assert {"mAP50(B)", "mAP50(M)", "mAP50-95(M)"} <= found["model"].keys()
         if not flags:
             assert found["seg.onnx"] == found["model"]
+
+
+@pytest.mark.parametrize("flags", [[], ["--nms"], ["--int8"]], ids=str)
+def test_an_anchor_free_detector_has_the_figures_of_the_model(run, tmp_path, flags):
+    data = draw_dataset(tmp_path / "boxes", SMALL_SHAPES)
+    code, output, errors = run("--data", data, *flags, name="free")
+    assert code == 0, errors
+    found = figures_of(output)
+    if "--int8" not in flags:
+        assert found["free.onnx"] == found["model"]
 
 
 def test_the_size_of_a_classifier_is_that_of_its_training(run, tmp_path):

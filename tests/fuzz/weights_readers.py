@@ -27,6 +27,7 @@ from duet.utils.weights.load import load_header, load_weights
 from tests.foreign_files import (
     TorchFile,
     dump,
+    module,
     small_arrays,
     small_model,
     write_zip,
@@ -94,6 +95,38 @@ def classifier_seeds() -> list[bytes]:
     return [dump(Classifier().root())]
 
 
+def anchor_free_seeds() -> list[bytes]:
+    file = TorchFile()
+    arrays = tiny_arrays("anchor-free")
+    return [dump({"epoch": 4, "model": None, "ema": anchor_free_model(file, arrays)})]
+
+
+def anchor_free_model(file: TorchFile, arrays: dict[str, np.ndarray]) -> Any:
+    """Return the smallest anchor-free model under the names of the public package."""
+    document = tiny_document("anchor-free")
+    lines = [*document["backbone"], *document["head"]]
+    layers = {}
+    for index, line in enumerate(lines):
+        own = {name.removeprefix(f"model.{index}."): x for name, x in arrays.items()
+               if name.startswith(f"model.{index}.")}  # fmt: skip
+        place = "head.Detect" if index == len(lines) - 1 else f"block.{line[2]}"
+        state = {"reg_max": 16, "nc": document["nc"], "stride": file.tensor(np.float32([8, 16]))}
+        layers[str(index)] = module(
+            f"ultralytics.nn.modules.{place}", tensors={n: file.tensor(x) for n, x in own.items()},
+            **(state if place == "head.Detect" else {}),
+        )  # fmt: skip
+    whole = module("torch.nn.modules.container.Sequential", layers)
+    public = {**document, "head": [[[2, 3], 1, "Detect", ["nc"]]]}
+    return module("ultralytics.nn.tasks.DetectionModel", {"model": whole}, yaml=public)
+
+
+def anchor_free_in_zip(content: bytes) -> bytes:
+    """Return a zip with this pickle and the storages of the small anchor-free model."""
+    file = TorchFile()
+    anchor_free_model(file, tiny_arrays("anchor-free"))
+    return _written(lambda path: write_zip(path, content, file.storages))
+
+
 def classifier_in_zip(content: bytes) -> bytes:
     """Return a zip with this pickle and the storages of the small classifier."""
     classifier = Classifier()
@@ -130,6 +163,7 @@ def with_arrays(content: bytes, model: str = "detector") -> bytes:
 
 HEADS = {  # the last line of `TINY` and of models of other tasks with its layers
     "detector": [[2, 3], 1, "Detect", ["nc", "anchors"]],
+    "anchor-free": [[2, 3], 1, "DetectAnchorFree", ["nc"]],
     "segmenter": [[2, 3], 1, "Segment", ["nc", "anchors", 4, 8]],
     "classifier": [-1, 1, "Classify", ["nc"]],
 }
@@ -207,6 +241,9 @@ WEIGHTS_READERS = {
     "pickled-classifier": Reader(
         use_weights, classifier_seeds, "a.pt", PICKLE_TOKENS, classifier_in_zip
     ),
+    "pickled-anchor-free": Reader(
+        use_weights, anchor_free_seeds, "a.pt", PICKLE_TOKENS, anchor_free_in_zip
+    ),
     "safetensors": Reader(use_weights, safetensors_seeds, "a.safetensors", PLACE_TOKENS),
     "safetensors-json": Reader(
         use_weights, safetensors_json, "a.safetensors", PLACE_TOKENS, with_data
@@ -221,7 +258,7 @@ WEIGHTS_READERS = {
             (*JSON_TOKENS, *MODEL_TOKENS), functools.partial(with_arrays, model=model),
             memory_bytes=WEIGHTS_BYTES,
         )
-        for model in ("segmenter", "classifier")
+        for model in ("anchor-free", "segmenter", "classifier")
     },
     "onnx": Reader(read_onnx, onnx_seeds, "a.onnx", ONNX_TOKENS),
     "own-state": Reader(

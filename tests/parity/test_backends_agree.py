@@ -15,7 +15,8 @@ EPOCHS = 200
 OVERFIT = {"lr0": 0.05, "warmup_epochs": 100, "warmup_bias_lr": 0.02, "cls": 5.0} | dict.fromkeys(
     ("hsv_h", "hsv_s", "hsv_v", "translate", "scale", "fliplr", "mosaic"), 0.0
 )
-STEPS, IMAGE_SIZE, BATCH_SIZE = {"detect": 20, "segment": 8}, 64, 16
+STEPS = {"detect": 20, "detect-anchor-free": 8, "segment": 8}
+IMAGE_SIZE, BATCH_SIZE = 64, 16
 # The first steps of the public recipe double any difference: PyTorch's own float32 and float64
 # losses are 1e-2 apart after 20 of them, whatever the image size. So the recipe itself is compared
 # in float64, where rounding of 1e-16 has become 2e-9 (measured), and float32 at a tenth of its
@@ -39,7 +40,12 @@ def tasks(inputs):
     """A dataset, a model and its number of losses for each task."""
     folder, data, model = inputs
     outlined, masks = write_outlined_dataset(folder), write_small_model(folder, "yolov5n-seg")
-    return {"detect": (data, model, 3), "segment": (outlined, masks, 4)}
+    free = write_small_model(folder, "yolov8n")
+    return {
+        "detect": (data, model, 3),
+        "detect-anchor-free": (data, free, 3),
+        "segment": (outlined, masks, 4),
+    }
 
 
 def write_hyperparameters(folder, **changes):
@@ -49,7 +55,7 @@ def write_hyperparameters(folder, **changes):
     return path
 
 
-@pytest.mark.parametrize("task", ["detect", "segment"])
+@pytest.mark.parametrize("task", STEPS)
 @pytest.mark.parametrize("dtype", CASES)
 def test_losses_and_average_of_the_first_steps_agree(inputs, tasks, task, dtype):
     folder, (data, model, num_losses) = inputs[0], tasks[task]

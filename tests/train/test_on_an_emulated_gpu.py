@@ -19,6 +19,7 @@ from tests.small import (
     TINY_SEGMENTER,
     write_outlined_dataset,
     write_small_dataset,
+    write_tiny_anchor_free,
     write_tiny_model,
 )
 from tests.tiny_weights import write_tiny_weights
@@ -65,8 +66,9 @@ class Trainings:
         return self.folder / name, text
 
 
-def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(tmp_path):
-    detectors = Trainings(tmp_path, write_small_dataset(tmp_path), write_tiny_model(tmp_path))
+@pytest.mark.parametrize("write_model", [write_tiny_model, write_tiny_anchor_free])
+def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(tmp_path, write_model):
+    detectors = Trainings(tmp_path, write_small_dataset(tmp_path), write_model(tmp_path))
     flags = (*FAST, "--amp", "off", "--workers", 1)
     on_gpu, text = detectors.train("gpu", *flags)
     on_cpu, _ = detectors.train("cpu", *flags, gpu="")

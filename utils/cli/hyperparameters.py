@@ -58,6 +58,7 @@ class Hyperparameters:
     cutout: float = 0.0
     randaugment: float = 0.0
     anchors: float = 0.0
+    dfl: float = 1.5
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
@@ -91,6 +92,7 @@ class Hyperparameters:
             classification_positive=self.cls_pw,
             max_side_ratio=self.anchor_t,
             focal_gamma=self.fl_gamma,
+            distribution=self.dfl,
         )
 
 

@@ -25,7 +25,8 @@ from duet.utils.text import count
 PRECISIONS = ("auto", "off", "bf16", "fp16")
 LAYOUTS = ("auto", "contiguous", "channels-last")
 NEWEST, AUTO = "newest", "auto"  # of --resume, besides a folder or file
-TASK_NAMES = ("detect", "segment", "classify")  # of utils/tasks/table.py, which needs this module
+# Of utils/tasks/table.py, which needs this module.
+TASK_NAMES = ("detect", "detect-anchor-free", "segment", "classify")
 AUTO_BATCH = -1  # of --batch-size: measured
 QUAD_IMAGES = 4
 APART = (

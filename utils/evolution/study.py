@@ -34,7 +34,7 @@ class Range(NamedTuple):
 
 
 # Those of the public YOLOv5's evolution, which leaves iou_t, perspective and fliplr alone; it has
-# no randaugment.
+# neither randaugment nor dfl.
 RANGES = {
     "lr0": Range(1e-5, 1e-1, True),
     "lrf": Range(0.01, 1, True),
@@ -46,6 +46,7 @@ RANGES = {
     "box": Range(0.02, 0.2, True),
     "cls": Range(0.2, 4, True),
     "cls_pw": Range(0.5, 2, True),
+    "dfl": Range(0.4, 6, True),
     "obj": Range(0.2, 4, True),
     "obj_pw": Range(0.5, 2, True),
     "anchor_t": Range(2, 8, True),

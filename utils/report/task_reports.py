@@ -55,6 +55,7 @@ def _plot_classes(result: ClassificationResult, samples: Sequence[Sample], folde
 
 REPORTS: dict[str, TaskReport] = {
     "detect": TaskReport(metrics_table, _plot_boxes),
+    "detect-anchor-free": TaskReport(metrics_table, _plot_boxes),
     "segment": TaskReport(metrics_table, _plot_masks),
     "classify": TaskReport(accuracy_table, _plot_classes),
 }

@@ -105,7 +105,7 @@ def adopted(task: Task, document: Mapping[str, Any], cutoff: int = 0) -> Mapping
     """
     if block_of(document) == task.head and not cutoff:
         return document
-    if "anchors" in task.head_args:
+    if task.takes_levels:
         return _with_levels(document, task)
     return _cut_off(document, task, cutoff)
 
@@ -132,14 +132,17 @@ def _with_levels(document: Mapping[str, Any], task: Task) -> Mapping[str, Any]:
 
     Args:
         document: of a model whose head takes several maps; or of a part of a public detector,
-            whose other layers are then those of the public one.
+            whose other layers, or anchors, are then those of the public one.
 
     Raises:
         UserError: it is neither.
     """
-    if "anchors" not in document:
+    own = task_of_model(document)
+    if not own.takes_levels or "anchors" in task.head_args and "anchors" not in document:
         document = _public_detector(document)
     *layers, last = document["head"]
+    kept = {name: value for name, value in document.items() if name != "anchors"}
+    document = document if "anchors" in task.head_args else kept
     return {**document, "head": [*layers, [last[0], 1, task.head, list(task.head_args)]]}
 
 
@@ -152,8 +155,9 @@ def _public_detector(part: Mapping[str, Any]) -> Mapping[str, Any]:
         if _scaled_layers(public)[: len(layers)] == layers:
             return {**part, **{name: public[name] for name in taken}}
     raise UserError(
-        "--task: the model has no anchors, as a classifier, and its layers are those of no public "
-        "detector; give the model to train with --cfg, as --cfg yolov5n.yaml"
+        "--task: the model has no anchors, and its layers are those of no public detector that "
+        "has; leave --task out for the task of the model, or give the model to train with --cfg, "
+        "as --cfg yolov5n.yaml"
     )
 
 

@@ -36,6 +36,7 @@ class Task:
         head: the name of its head in model YAMLs.
         model: the model YAML of a training that names none, from the project's folder.
         head_args: the args of its head in a model YAML that is made for it.
+        takes_levels: its head takes the maps of several levels, as detectors have them.
         fitness: the weights of the figures, by the names of `Head.figure_names`, whose sum decides
             which weights, and which hyper-parameters, are best.
         refused: fields of any configuration that mean nothing to it, and the uses "audit" and
@@ -52,12 +53,13 @@ class Task:
     head: str
     model: str = ""
     head_args: tuple[Any, ...] = ("nc",)
+    takes_levels: bool = True
     fitness: Mapping[str, float] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=lambda: {"audit": NO_AUDIT})
     refused_by_val: Mapping[str, str] = field(default_factory=lambda: NO_FILES)
     own_flags: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    unused: tuple[str, ...] = ("randaugment",)
+    unused: tuple[str, ...] = ("randaugment", "dfl")
     accumulates: bool = True
 
     def completed(self, values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
@@ -88,6 +90,19 @@ DETECTION = Task(
     refused={},
     refused_by_val={},
 )
+ANCHOR_FREE = Task(
+    name="detect-anchor-free",
+    head="DetectAnchorFree",
+    model="models/yolov5su.yaml",
+    fitness={"mAP_0.5:0.95": 1.0},
+    refused={
+        "autobalance": "the loss of an anchor-free model has no objectness to weigh by level",
+        "no_auto_anchor": "an anchor-free model has no anchors",
+        "label_smoothing": "an anchor-free model learns class scores that say how well a box fits",
+    },
+    refused_by_val={},
+    unused=("randaugment", "obj", "obj_pw", "cls_pw", "fl_gamma", "iou_t", "anchor_t", "anchors"),
+)
 SEGMENTATION = Task(
     name="segment",
     head="Segment",
@@ -108,6 +123,7 @@ CLASSIFICATION = Task(
     name="classify",
     head="Classify",
     model="models/yolov5s-cls.yaml",
+    takes_levels=False,
     fitness={"accuracy_top1": 1.0},
     refused={
         "quad": "four images would have one class",
@@ -143,13 +159,15 @@ CLASSIFICATION = Task(
         "label_smoothing": 0.1,
     },
     unused=(
-        "box", "obj", "obj_pw", "cls", "cls_pw", "fl_gamma", "iou_t", "anchor_t", "anchors",
+        "box", "obj", "obj_pw", "cls", "cls_pw", "dfl", "fl_gamma", "iou_t", "anchor_t", "anchors",
         "degrees", "translate", "shear", "perspective", "mosaic", "mosaic9", "mixup",
         "copy_paste",
     ),
     accumulates=False,
 )  # fmt: skip
-TASKS: dict[str, Task] = {task.name: task for task in (DETECTION, SEGMENTATION, CLASSIFICATION)}
+TASKS: dict[str, Task] = {
+    task.name: task for task in (DETECTION, ANCHOR_FREE, SEGMENTATION, CLASSIFICATION)
+}
 
 
 def task_of_head(block: Any) -> Task | None:

@@ -83,6 +83,8 @@ def _about_task(header: Header) -> list[str]:
 
 def _about_model(task: Task, document: Mapping[str, Any]) -> list[str]:
     """Return what the args of the task's head mean in a document that nothing has checked yet."""
+    if task.takes_levels and "anchors" not in task.head_args:
+        return ["anchors: none"]
     if "anchors" not in task.head_args:
         number = len(_blocks(document))
         return [f"cutoff: {number}, the layers of a detector with the head as the last one"]

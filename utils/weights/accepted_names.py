@@ -27,8 +27,13 @@ REFUSED_MODELS = {  # the beginning of a name -> what a file is that asks for it
     "models.common.AutoShape": "a model wrapped for inference; save the model in it (its .model)",
     "models.common.DetectMultiBackend": "a model wrapped for inference; save the one in it",
     "models.experimental.Ensemble": "an ensemble of models; give the file of one of them",
-    "ultralytics.": "a model of the ultralytics package; give one of the public YOLOv5",
 }
+# What a file of the ultralytics package holds that is none of those read.
+ANCHOR_FREE_ONLY = (
+    "a model of the ultralytics package that is not read here: of that package, detectors of "
+    "YOLOv5u and YOLOv8 are; give one of these, or a model of the public YOLOv5"
+)
+OTHER_PACKAGE = "ultralytics."
 
 
 def _accepted(framework: str, further: str) -> re.Pattern[str]:
@@ -54,6 +59,9 @@ TORCH_NAMES = _accepted(
         | torch\._utils\._rebuild_(parameter | tensor(_v[23])?)
         | torchvision\.transforms\.(transforms|functional)\.[A-Z]\w*
         | utils\.augmentations\.[A-Z]\w*
+        | ultralytics\.nn\.tasks\.DetectionModel
+        | ultralytics\.nn\.modules\.((conv|block|head)\.)?[A-Z]\w*
+        | ultralytics\.(yolo\.)?utils\.IterableSimpleNamespace
     """,
 )
 ONEFLOW_NAMES = _accepted("oneflow", r"oneflow\.(Size | Tensor | nn\.(parameter\.)?Parameter)")

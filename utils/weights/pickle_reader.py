@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from duet.utils.errors import UserError, brief
-from duet.utils.weights.accepted_names import REFUSED_MODELS
+from duet.utils.weights.accepted_names import ANCHOR_FREE_ONLY, OTHER_PACKAGE, REFUSED_MODELS
 
 MAX_OPCODES = 2_000_000  # yolov5n has 34 thousand
 MAX_NUMERIC_KEYS = 5_000  # unlike strings, numbers can be chosen to collide in a dict
@@ -240,6 +240,8 @@ def damaged(reason: str) -> NoReturn:
 
 
 def refuse(name: str) -> NoReturn:
+    if name.startswith(OTHER_PACKAGE):
+        raise UserError(f"it holds {ANCHOR_FREE_ONLY}")
     printable = name.encode("unicode_escape").decode("ascii")
     raise UserError(
         f"asks for {printable}, which is not among the names that a YOLOv5 file needs; it was "

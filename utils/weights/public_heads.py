@@ -11,6 +11,8 @@ import numpy as np
 from duet.utils.activation import DEFAULT_ACTIVATION
 from duet.utils.errors import UserError, brief
 from duet.utils.model_yamls import block_of
+from duet.utils.weights.anchor_free import BLOCK as ANCHOR_FREE
+from duet.utils.weights.anchor_free import anchor_free_document, is_anchor_free
 from duet.utils.weights.modules import activation_of, class_name, is_module
 from duet.utils.weights.pickle_reader import Record
 from duet.utils.weights.plain import to_plain
@@ -113,6 +115,8 @@ def find_head(model: Record) -> PublicHead:
     """Return the head of a model; UserError if it cannot be built here."""
     layers = layers_of(model)
     kind = class_name(layers[-1]) if layers else "none"
+    if is_anchor_free(layers):
+        kind = ANCHOR_FREE
     if kind not in PUBLIC_HEADS:
         raise UserError(
             f"its last layer is {brief(kind)}; this version builds models whose last layer is "
@@ -147,6 +151,15 @@ def _describe_boxes(
             f"its last layer is {class_name(head)}; by its model YAML {brief(block)} is built here"
         )
     return Description(document, strides)
+
+
+def _describe_anchor_free(
+    model: Record, stored: Mapping[str, StoredArray], contents: Contents
+) -> Description:
+    """Describe an anchor-free model: by its own YAML, with our name of its head."""
+    layers = layers_of(model)
+    document = anchor_free_document(model, layers, stored)
+    return Description(document, _strides(contents, layers[-1]))
 
 
 def _strides(contents: Contents, head: Record) -> tuple[int, ...]:
@@ -226,13 +239,19 @@ def _classes_of_masks(arrays: Arrays, prefix: str) -> int | None:
     return None if prototypes is None or classes is None else classes - len(prototypes)
 
 
+def _classes_of_anchor_free(arrays: Arrays, prefix: str) -> int | None:
+    bias = arrays.get(f"{prefix}cv3.0.2.bias")
+    return None if bias is None or bias.ndim != 1 else len(bias)
+
+
 def _classes_of_images(arrays: Arrays, prefix: str) -> int | None:
     linear = arrays.get(f"{prefix}linear.weight")
     return None if linear is None or linear.ndim != 2 else len(linear)
 
 
-PUBLIC_HEADS = {  # by the name of their class, which is that of their block in model YAMLs
+PUBLIC_HEADS = {  # by the name of their block in model YAMLs, mostly that of their class
     "Detect": PublicHead(_describe_boxes, _classes_of_boxes),
+    ANCHOR_FREE: PublicHead(_describe_anchor_free, _classes_of_anchor_free),
     "Segment": PublicHead(_describe_boxes, _classes_of_masks),
     "Classify": PublicHead(_describe_classes, _classes_of_images),
 }

@@ -25,7 +25,7 @@ class Transfer:
 class ClassRows:
     """The arrays of a head that have a row for each class, once or several times over."""
 
-    prefix: str  # what their names begin with
+    prefix: str | tuple[str, ...]  # what their names begin with
     before: int = 0  # rows before those of the classes
     after: int = 0  # rows behind them
 

@@ -101,7 +101,8 @@ def read_yolov5(contents: Contents, path: str) -> Checkpoint:
         kind, own = "plain state dict", holder
     stored = {name: value for name, value in stored.items() if not name.endswith(DROPPED)}
     arrays, fused = unfold({name: _as_float32(array) for name, (array, _) in stored.items()})
-    flags, epoch, best = holder.get("opt"), holder.get("epoch"), holder.get("best_fitness")
+    flags = holder.get("opt") or holder.get("train_args")
+    epoch, best = holder.get("epoch"), holder.get("best_fitness")
     size = flags.get("imgsz") if isinstance(flags, dict) else None
     # As stored: the index of the last epoch, -1 once training is finished.
     epoch = epoch if type(epoch) is int and -1 <= epoch < LARGEST_COUNT else None

@@ -43,11 +43,6 @@ def decode_sizes(scores: Tensor, anchors: Tensor) -> Tensor:
     return (scores * 2.0) ** 2.0 * anchors
 
 
-def logit(score: float) -> float:
-    """Return the inverse of the sigmoid: minus infinity from 0 down."""
-    return math.log(score / (1 - score)) if score > 0 else -math.inf
-
-
 # (pred, target), (N, 4) cxcywh each -> (N,): `complete_iou`, or `backend.fused.complete_iou`.
 BoxIou = Callable[[Tensor, Tensor], Tensor]
 # Of the largest value. Float32 arithmetic in another order makes 1e-6, in the gradient 1e-5; a

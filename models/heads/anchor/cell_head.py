@@ -21,15 +21,14 @@ from duet.models.heads.anchor.boxes import (
     choose_box_iou,
     complete_iou,
     decode_logits,
-    logit,
 )
 from duet.models.heads.anchor.loss import DetectionLoss
 from duet.models.heads.base import Head, LossSettings
+from duet.models.heads.found_boxes import SCORE_ROUNDING, logit, rows_of_images
 from duet.utils.errors import UserError
 from duet.utils.text import count
 
 PRIOR_OBJECTS_PER_IMAGE = 8  # at 640 px, for the initial objectness bias
-SCORE_ROUNDING = 1e-6  # more than a float32 sigmoid can be wrong by
 PRIOR_CLASS_SCORE = 0.6  # shared by all classes, for the initial class bias
 
 
@@ -164,24 +163,17 @@ class CellHead(Head):
         image; of some levels, or of all.
 
         These are all whose objectness is above the threshold; a few just below are among them.
-        With trained weights and 0.001 it is one row of ten: decoding and fetching every row took
-        ten times as long. The host waits for the device twice: for which rows, and for them. Both
-        copies go into page-locked memory where there is some, and what lies between needs no wait.
         """
         lowest = logit(confidence_threshold - SCORE_ROUNDING)
         levels = range(len(raw)) if levels is None else levels
-        above = [raw[level][..., BOX_CHANNELS] > lowest for level in levels]
-        flat = ops.to_numpy_later(ops.cat([x.reshape(x.shape[0], -1) for x in above], dim=1))()
-        ends = np.cumsum([math.prod(x.shape[1:]) for x in above])
-        images, decoded = [], []
-        for level, x, part in zip(levels, above, np.split(flat, ends[:-1], axis=1), strict=True):
-            places = np.unravel_index(np.flatnonzero(part), x.shape)
-            images.append(places[0])
-            decoded.append(self._decode_at(level, ops.take_at(raw[level], places), *places[1:]))
-        image = np.concatenate(images)
-        rows = ops.to_numpy_later(ops.cat(decoded))()
-        rows = rows.take(np.argsort(image, kind="stable"), axis=0)
-        return np.split(rows, np.cumsum(np.bincount(image, minlength=len(flat)))[:-1])
+
+        def decode_at(number: int, places: Sequence[np.ndarray]) -> Tensor:
+            level = levels[number]
+            return self._decode_at(level, ops.take_at(raw[level], places), *places[1:])
+
+        return rows_of_images(
+            [raw[level][..., BOX_CHANNELS] > lowest for level in levels], decode_at
+        )
 
     def _decode_at(
         self, level: int, logits: Tensor, anchor: np.ndarray, row: np.ndarray, column: np.ndarray

@@ -242,6 +242,12 @@ register(
         "drops NaN",
         lambda b, right: lambda x, dim: right(b.ops.where(x <= x, x, -np.inf), dim),
     ),
+    (
+        "ops.top_k",
+        "takes the smallest",
+        lambda b, right: lambda x, k: (-(found := right(-x, k))[0], found[1]),
+    ),
+    ("ops.top_k", "returns columns first", lambda b, right: lambda x, k: right(x, k)[::-1]),
     ("ops.take_rows", "has no gradient", without_gradient),
     ("ops.put_rows", "writes into the original", put_rows_in_place),
     ("ops.put_rows", "detaches values", lambda b, right: lambda x, i, v: right(x, i, v.detach())),

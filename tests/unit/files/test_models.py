@@ -41,4 +41,4 @@ def test_another_name_is_refused_with_the_nearest_and_all(argument, near, tmp_pa
         read_model(argument)
     text = str(caught.value)
     assert text.startswith(f"--cfg {argument}: ") and near in text
-    assert "yolov5{n,s,m,l,x}6, yolov3" in text
+    assert "the same with 6, u or 6u, yolov8{n,s,m,l,x}, yolov3" in text

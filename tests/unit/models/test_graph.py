@@ -70,7 +70,10 @@ def test_width_multiple_rounds_up_to_eight(channels, multiple, expected):
         (lambda d: d["backbone"].__setitem__(3, "Conv"), "layer 3: 'Conv'"),
         (lambda d: d["head"][1].__setitem__(3, [None, 4, "nearest"]), "accepted: [None, 2, near"),
         (lambda d: d["head"][2].__setitem__(0, [-1, 4]), "strides [16, 8]"),
-        (lambda d: d["head"].pop(), "layers [] are Classify or Detect or Segment; the last layer"),
+        (
+            lambda d: d["head"].pop(),
+            "layers [] are Classify or Detect or DetectAnchorFree or Segment; the",
+        ),
         (lambda d: d["head"].append(d["head"][-1]), "layers [24, 25] are Classify or Detect"),
         (lambda d: d["head"][-1].__setitem__(3, [80, "anchors"]), "first arg must be nc, 3"),
         (lambda d: d["head"][-1].__setitem__(3, ["nc", "foo"]), "accepted args: [nc, anchors]"),
@@ -189,6 +192,7 @@ def test_initial_biases_expect_eight_objects_an_image(document):
 
 @pytest.mark.parametrize("head", [
     [[2, -1], 1, "Detect", ["nc", "anchors"]],
+    [[2, -1], 1, "DetectAnchorFree", ["nc"]],
     [[2, -1], 1, "Segment", ["nc", "anchors", 4, 16]],
     [-1, 1, "Classify", ["nc"]],
 ], ids=lambda line: line[2])  # fmt: skip
@@ -200,7 +204,7 @@ def test_a_plan_counts_the_numbers_of_every_block_as_it_is_made(head):
             [-1, 1, "C3", [16, False]], [-1, 1, "SPP", [16, [3, 5]]], [-1, 1, "SPPF", [24, 3]],
             [-1, 1, "Bottleneck", [16]], [-1, 3, "Bottleneck", [24, False]],
             [-1, 1, "DWConv", [16, 3, 1]], [-1, 1, "GhostConv", [24, 3, 1]],
-            [-1, 2, "C3Ghost", [32]], [-1, 2, "C3TR", [16]],
+            [-1, 2, "C3Ghost", [32]], [-1, 2, "C3TR", [16]], [-1, 2, "C2f", [16, True]],
             [-1, 1, "nn.ZeroPad2d", [[0, 1, 0, 1]]], [-1, 1, "nn.MaxPool2d", [2, 1]],
         ],
         "head": [
@@ -217,6 +221,7 @@ def test_a_plan_counts_the_numbers_of_every_block_as_it_is_made(head):
     raw = model.eval()(ops.tensor(np.zeros((2, 3, 8, 12), np.float32)))
     assert [tuple(output.shape) for output in raw] == {
         "Detect": [(2, 2, 2, 3, 8), (2, 2, 4, 6, 8)],
+        "DetectAnchorFree": [(2, 67, 2, 3), (2, 67, 4, 6)],
         "Segment": [(2, 2, 2, 3, 12), (2, 2, 4, 6, 12), (2, 4, 4, 6)],
         "Classify": [(2, 3)],
     }[head[2]]

@@ -57,7 +57,7 @@ def test_a_classifier_of_scaled_layers_gets_those_of_the_public_model():
     assert adopted(DETECTION, classifier) == {**document("yolov5s"), "nc": 3}
     assert adopted(SEGMENTATION, classifier) == {**document("yolov5s-seg"), "nc": 3}
     wider = [[-1, 1, "Conv", [40, 6, 2, 2]], *LINES_OF_S[1:]]
-    with pytest.raises(UserError, match="of no public detector; give .* as --cfg yolov5n.yaml"):
+    with pytest.raises(UserError, match="of no public detector that has; .* as --cfg yolov5n.yaml"):
         adopted(DETECTION, {**classifier, "backbone": wider})
 
 

@@ -19,6 +19,7 @@ RUNS = Ragged.of([runs_of_mask(SQUARE)], np.uint32)
 ONE, ZERO = np.ones(1, np.float32), np.zeros(1, np.int64)
 FOUND = {
     "detect": Detections(BOX + np.float32(1), ONE, ZERO),  # IoU 81/119
+    "detect-anchor-free": Detections(BOX + np.float32(1), ONE, ZERO),
     "segment": Segmentations(BOX, ONE, ZERO, SHIFTED),
     "classify": Classification(np.float32([[0.7, 0.3]])),
 }

@@ -177,7 +177,7 @@ def test_masks_anchors_and_strides_of_a_segmentation_model_are_those_of_the_file
         ("models.common.AutoShape", "wrapped for inference; save the model in it"),
         ("models.common.DetectMultiBackend", "wrapped for inference"),
         ("models.experimental.Ensemble", "an ensemble of models; give the file of one"),
-        ("ultralytics.nn.tasks.DetectionModel", "of the ultralytics package; give one of the"),
+        ("ultralytics.nn.tasks.PoseModel", "of the ultralytics package that is not read here: "),
     ],
 )
 def test_a_file_of_something_else_is_refused_as_what_it_is(tmp_path, name, reason):

@@ -68,6 +68,7 @@ def _classes(samples: SampleTable, name: str, is_of_folders: bool) -> None:
 
 CHECKS: dict[str, Callable[[SampleTable, str, bool], None]] = {
     "detect": _boxes,
+    "detect-anchor-free": _boxes,
     "segment": _outlines,
     "classify": _classes,
 }

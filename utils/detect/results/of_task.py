@@ -8,6 +8,7 @@ from duet.utils.detect.results.result import MaskResult, Result
 
 RESULTS: dict[str, type[ImageResult]] = {
     "detect": Result,
+    "detect-anchor-free": Result,
     "segment": MaskResult,
     "classify": ClassResult,
 }

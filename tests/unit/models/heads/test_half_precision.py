@@ -12,6 +12,7 @@ from duet.models.heads.classify.head import ClassificationLoss
 from tests.losses import arrays_of
 from tests.unit.models.heads.anchor import test_loss as boxes
 from tests.unit.models.heads.classify.test_loss import drawn, targets_of
+from tests.unit.models.heads.distribution import test_loss as edges
 from tests.unit.models.heads.mask import test_loss as masks
 
 # Gradients of up to 6 claims on a cell, each rounded to 8 bits, and their sums.
@@ -31,6 +32,10 @@ def classification() -> tuple[Any, list[np.ndarray], Any]:
     return ClassificationLoss(0.1), [logits], targets_of(classes)
 
 
+def anchor_free() -> tuple[Any, list[np.ndarray], Any]:
+    return edges.make_loss(edges.STRIDES, 3), *edges.drawn()
+
+
 def rounded(x: Any, dtype: str) -> Any:
     """Return what an autocast makes of numbers, as the layers return them."""
     size = x.shape[x.ndim - 1]
@@ -39,7 +44,7 @@ def rounded(x: Any, dtype: str) -> Any:
     return rows.reshape(*x.shape)
 
 
-@pytest.mark.parametrize("case", [detection, segmentation, classification])
+@pytest.mark.parametrize("case", [detection, anchor_free, segmentation, classification])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_precision_maps_cost_what_they_do_in_float32(case, dtype):
     if dtype not in amp.supported("cpu"):

@@ -79,9 +79,12 @@ def test_only_a_head_with_anchors_asks_for_them():
     [
         (
             [[-1, 1, "Conv", [8]]],
-            r"layers \[\] are .*Detect or Presence or Segment; the last layer",
+            r"layers \[\] are .*Detect or DetectAnchorFree or Presence or Segment; the last layer",
         ),
-        ([[-1, 1, "Presence", ["nc"]]] * 2, r"layers \[2, 3\] are .*Detect or Presence"),
+        (
+            [[-1, 1, "Presence", ["nc"]]] * 2,
+            r"layers \[2, 3\] are .*Detect or .*Presence",
+        ),
         ([[-1, 1, "Presence", [4]]], r"Presence \[4\]: its first arg must be nc, 5"),
     ],
 )

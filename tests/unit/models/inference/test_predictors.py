@@ -8,8 +8,9 @@ from duet.backend import amp, autograd, nn, ops
 from duet.models.blocks.conv import Conv
 from duet.models.detector import Detector
 from duet.models.graph import parse_model, read_model_yaml
-from duet.models.heads.anchor.head import AnchorHead, brought_back, used_levels
+from duet.models.heads.anchor.head import AnchorHead
 from duet.models.heads.base import Pass
+from duet.models.heads.found_boxes import brought_back, used_levels
 from duet.models.inference.predictors import (
     Augmented,
     Ensemble,

@@ -1,0 +1,1 @@
+"""The anchor-free detection head: distributions of edges, task-aligned assignment, loss."""

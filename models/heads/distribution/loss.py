@@ -1,0 +1,259 @@
+"""The loss of the anchor-free head: raw maps and the assignment -> `LossTerms`.
+
+Sources: Feng et al. 2021, TOOD, arXiv:2108.07755; Li et al. 2020, Generalized Focal Loss,
+arXiv:2006.04388; Zheng et al. 2020, CIoU, arXiv:1911.08287; gains and means by the stored losses of
+the public YOLOv8.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from duet.backend import autograd, dist, ops
+from duet.backend.contract import Tensor
+from duet.backend.processes import this_process
+from duet.models.heads.anchor.assign import padded_size
+from duet.models.heads.anchor.boxes import BoxIou, complete_iou
+from duet.models.heads.anchor.loss import MOST_SHAPES, loss_dtype
+from duet.models.heads.base import Loss, LossTerms, WholeBatch
+from duet.models.heads.distribution.assign import Assigned, assign_cells
+from duet.models.heads.distribution.candidates import Candidates, find_candidates
+from duet.models.heads.distribution.rows import (
+    BINS,
+    EDGE_LOGITS,
+    EDGES,
+    boxes_of_rows,
+    rows_of_maps,
+)
+from duet.utils.data.loading.batch import Targets
+from duet.utils.strengths import LossGains
+
+# The public gain of the box loss is 7.5 here and 0.05 with anchors: times this, one file of
+# hyper-parameters suits both heads.
+BOX_GAIN = 150.0
+FARTHEST = BINS - 1 - 0.01  # cells: the largest target of an edge
+
+
+class Cells(NamedTuple):
+    """The cells of all levels, level after level, row after row, for each of the images."""
+
+    centres: Tensor  # (B * N, 2) in cells of their level
+    strides: Tensor  # (B * N, 1) pixels
+
+
+class Positives(NamedTuple):
+    """What E cells must predict; those of score 0 count for nothing."""
+
+    cell: Tensor  # (E,) int64, counted over (B, N)
+    place: Tensor  # (E,) int64, of its class in (B, N, C); behind all of them where it is unused
+    boxes_cxcywh: Tensor  # (E, 4) in cells of their level
+    centres: Tensor  # (E, 2) of the cells
+    scores: Tensor  # (E,)
+
+
+class DistributionLoss(Loss):
+    """Box, classification and distribution loss.
+
+    All three are sums divided by the sum of the scores that the cells of a batch should have, which
+    is at least 1. With --micro-batch that is known of one piece only: each piece is divided by its
+    own sum, as if the whole batch were like it.
+
+    Args:
+        strides: of the levels, pixels.
+        num_classes: of the head.
+        gains: of the hyper-parameters.
+        box_iou: computes the IoU of boxes.
+    """
+
+    def __init__(
+        self,
+        strides: Sequence[int],
+        num_classes: int,
+        gains: LossGains,
+        box_iou: BoxIou = complete_iou,
+    ) -> None:
+        self.strides, self.num_classes, self.gains = tuple(strides), num_classes, gains
+        self.box_iou = box_iou
+        self._compiled_sums: Callable[..., tuple[Tensor, ...]] | None = None
+        self._cells: dict[Any, Cells] = {}
+
+    @property
+    def means(self) -> Mapping[str, str]:
+        return {"box_iou": "plain" if self.box_iou is complete_iou else "fast"}
+
+    def compiled(
+        self, compile_: Callable[[Callable[..., Any], int], Callable[..., Any]]
+    ) -> DistributionLoss:
+        """Return the same loss with what follows the assignment compiled; see `base.py::Loss`.
+
+        The assignment stays as it is: its shapes follow the objects.
+        """
+        loss = copy.copy(self)
+        loss._compiled_sums = compile_(self._sums, MOST_SHAPES)
+        return loss
+
+    def __call__(
+        self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
+    ) -> LossTerms:
+        """Return the cost of a batch, or of a piece of it.
+
+        Args:
+            raw: per level (B, 64 + C, H, W) logits.
+            targets: of the same images; may be empty; then only classes count.
+            whole: of which they are a piece; None for all of it.
+        """
+        dtype, images = loss_dtype(raw[0]), raw[0].shape[0]
+        compiled = self._compiled_sums if images else None
+        rows = rows_of_maps([ops.cast(level, dtype) for level in raw])
+        rows = rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2])
+        with autograd.no_grad():
+            grids = [(level.shape[2], level.shape[3]) for level in raw]
+            cells = self.cells_of(images, grids, dtype, ops.device_of(rows))
+            found = find_candidates(targets, grids, self.strides, dtype)
+            assigned = self.assign(found, rows.detach(), cells)
+            positives = self._positives(found, assigned, cells, compiled is not None)
+        sums = (compiled or self._sums)(rows, positives)
+        return self._weighted(sums, ops.sum(positives.scores), images, whole)
+
+    def assign(self, found: Candidates, rows: Tensor, cells: Cells) -> Assigned:
+        """Return which cells must predict which of the objects.
+
+        rows: of all images, (B * N, 64 + C).
+        """
+        if not len(found.cell):
+            dtype, device = ops.dtype_of(rows), ops.device_of(rows)
+            none = ops.zeros((0,), "int64", device)
+            return Assigned(none, none, ops.zeros((0,), dtype, device))
+        boxes = boxes_of_rows(rows[:, :EDGE_LOGITS], cells.centres) * cells.strides
+        return assign_cells(found, boxes, rows, self.box_iou)
+
+    def _positives(
+        self, found: Candidates, assigned: Assigned, cells: Cells, padded: bool
+    ) -> Positives:
+        """Return what the assigned cells must predict; padded: in one of a few sizes."""
+        device, dtype = ops.device_of(assigned.scores), ops.dtype_of(assigned.scores)
+        number = assigned.cell.shape[0]
+        size = padded_size(number) if padded else number
+        cell, index, scores = (_filled(x, size) for x in assigned)
+        all_cells = cells.strides.shape[0]
+        behind = ops.tensor(all_cells * self.num_classes + np.arange(size), device)
+        if not len(found.boxes_cxcywh):
+            empty = ops.zeros((size, 4), dtype, device)
+            return Positives(cell, behind, empty, empty[:, :2], scores)
+        classes = ops.take_rows(ops.tensor(found.class_index, device), index)
+        place = ops.where(scores > 0.0, cell * self.num_classes + classes, behind)
+        boxes = ops.take_rows(ops.tensor(found.boxes_cxcywh, device), index)
+        boxes = boxes / ops.take_rows(cells.strides, cell)
+        return Positives(cell, place, boxes, ops.take_rows(cells.centres, cell), scores)
+
+    def _sums(self, rows: Tensor, positives: Positives) -> tuple[Tensor, ...]:
+        """Return the sums of the box, classification and distribution loss, 0-d each."""
+        scores = positives.scores
+        dtype, device = ops.dtype_of(scores), ops.device_of(scores)
+        classification = self._classification(rows[:, EDGE_LOGITS:], positives)
+        box = distribution = ops.zeros((), dtype, device)
+        if scores.shape[0]:
+            logits = ops.take_rows(rows, positives.cell)[:, :EDGE_LOGITS]
+            iou = self.box_iou(boxes_of_rows(logits, positives.centres), positives.boxes_cxcywh)
+            box = ops.sum((1.0 - iou) * scores)
+            distribution = ops.sum(distribution_cost(logits, positives) * scores)
+        return box, classification, distribution
+
+    def _classification(self, logits: Tensor, positives: Positives) -> Tensor:
+        """Return the cross-entropy of all class scores (B * N, C), 0-d."""
+        count = logits.shape[0] * logits.shape[1]
+        if not count:  # a rank that the last batch left without images
+            return ops.sum(logits)
+        scores = positives.scores
+        dtype, device = ops.dtype_of(scores), ops.device_of(scores)
+        wanted = ops.zeros((count + scores.shape[0],), dtype, device)
+        wanted = ops.put_rows(wanted, positives.place, scores)[:count]
+        return ops.bce_with_logits(logits.reshape(count), wanted) * float(count)
+
+    def _weighted(
+        self, sums: Sequence[Tensor], scores: Tensor, images: int, whole: WholeBatch | None
+    ) -> LossTerms:
+        """Return the terms with their gains, and their total.
+
+        scores: the sum of those of the piece.
+        """
+        own_images = whole.num_images if whole else images
+        all_images: Tensor | float = float(own_images)
+        ranks = float(this_process().world_size)
+        if ranks > 1:
+            scores, all_images = _over_ranks(scores, images, own_images, whole)
+        elif own_images != images:
+            scores = scores * (own_images / images)
+        norm = ops.clamp(scores, low=1.0)
+        gains = self.gains.box * BOX_GAIN, self.gains.classification, self.gains.distribution
+        terms = [x / norm * gain for x, gain in zip(sums, gains, strict=True)]
+        names = ("box", "classification", "distribution")
+        total = (terms[0] + terms[1] + terms[2]) * all_images * ranks
+        return LossTerms(dict(zip(names, terms, strict=True)), total)
+
+    def cells_of(
+        self, images: int, grids: Sequence[tuple[int, int]], dtype: str, device: str
+    ) -> Cells:
+        """Return the cells of maps, which are kept for the next ones of these shapes."""
+        key = images, *grids, dtype, device
+        if key not in self._cells:
+            self._cells.clear()
+            self._cells[key] = _make_cells(images, grids, self.strides, dtype, device)
+        return self._cells[key]
+
+
+def distribution_cost(logits: Tensor, positives: Positives) -> Tensor:
+    """Return how badly the distributions (E, 64) fit the edges, the mean of the four, (E,).
+
+    It is the cross-entropy with the two whole distances around the true one, each the more probable
+    the nearer it is.
+    """
+    boxes, centres, number = positives.boxes_cxcywh, positives.centres, logits.shape[0]
+    dtype, device = ops.dtype_of(logits), ops.device_of(logits)
+    half, offset = boxes[:, 2:] / 2, boxes[:, :2] - centres
+    wanted = ops.clamp(ops.cat([half - offset, half + offset], 1), 0.0, FARTHEST)
+    bins = ops.tensor(np.arange(BINS).astype(dtype), device)
+    apart = wanted.reshape(number, EDGES, 1) - bins
+    shares = ops.clamp(1.0 - ops.maximum(apart, -apart), low=0.0)
+    costs = ops.log_softmax(logits.reshape(number, EDGES, BINS)) * shares
+    return ops.sum(costs.reshape(number, EDGE_LOGITS), 1) / -float(EDGES)
+
+
+def _over_ranks(
+    scores: Tensor, images: int, own_images: int, whole: WholeBatch | None
+) -> tuple[Tensor, Tensor]:
+    """Return the sum of scores of the whole batch, and its images over all ranks.
+
+    The ranks meet once a batch, in their first pieces: they may have unequally many.
+    """
+    counts = ops.tensor(np.array([images, own_images], ops.dtype_of(scores)), ops.device_of(scores))
+    if whole is not None and whole.over_ranks is not None:
+        return scores * (whole.over_ranks[2] / float(images)), whole.over_ranks[2]
+    sums = ops.cat([scores.reshape(1), counts])
+    dist.sum_(sums)
+    if whole is not None:
+        whole.over_ranks = sums
+    return sums[0] * (sums[2] / ops.clamp(sums[1], low=1.0)), sums[2]
+
+
+def _filled(x: Tensor, size: int) -> Tensor:
+    """Return (E,) filled up with zeros to (size,)."""
+    missing = size - x.shape[0]
+    if not missing:
+        return x
+    return ops.cat([x, ops.zeros((missing,), ops.dtype_of(x), ops.device_of(x))])
+
+
+def _make_cells(
+    images: int, grids: Sequence[Any], strides: Sequence[int], dtype: str, device: str
+) -> Cells:
+    levels = [np.stack(np.meshgrid(np.arange(w), np.arange(h)), -1) for h, w in grids]
+    centres = np.concatenate([level.reshape(-1, 2) + 0.5 for level in levels])
+    of_cell = np.repeat(strides, [height * width for height, width in grids]).reshape(-1, 1)
+    return Cells(
+        *(ops.tensor(np.tile(x, (images, 1)).astype(dtype), device) for x in (centres, of_cell))
+    )

@@ -1,0 +1,133 @@
+"""The task-aligned assignment against assignments stored from the public package.
+
+A stored position of score 0 was filled in by the sort of that machine; it adds nothing to a loss,
+and here it is no positive. Scores: the sixth power of an overlap amplifies the rounding of float32
+six times; the stored float32 ones are up to 1e-5 from those of float64.
+"""
+
+import numpy as np
+import pytest
+
+from duet.backend import ops
+from duet.models.heads.anchor.boxes import complete_iou
+from duet.models.heads.distribution import assign, candidates
+from duet.models.heads.distribution.assign import assign_cells
+from duet.models.heads.distribution.candidates import find_candidates
+from duet.utils.data.loading.batch import Targets
+from tests.golden_models import info, stored
+
+CASES = ("normal_nc80", "normal_nc3", "p6_nc3", "one_image_empty", "one", "overlapping", "many",
+         "tiny", "outside", "duplicates", "ties_symmetric", "no_overlap", "few_overlap",
+         "scores_0_and_1", "perfect", "few_positions")  # fmt: skip
+OTHER_POWERS = ("topk13_alpha1", "topk1", "topk10_beta3")
+TOLERANCES = {"fp32": 1e-5, "fp64": 1e-7}
+
+
+def case_of(name, dtype):
+    case, arrays = (
+        info("anchor_free/assigner")["cases"][name],
+        stored("anchor_free/assigner/inputs"),
+    )
+    given = {
+        key: arrays[f"{name}_{key}"]
+        for key in ("pd_scores", "pd_boxes", "gt_labels", "gt_boxes", "gt_mask")
+    }
+    there = given["gt_mask"].reshape(given["gt_boxes"].shape[:2]) > 0
+    image, index = np.nonzero(there)
+    height, width = case["image_hw"]
+    boxes = given["gt_boxes"][there].astype(np.float64)
+    centre_size = np.concatenate(
+        [(boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2]], 1
+    )
+    labels = given["gt_labels"].reshape(there.shape)[there].astype(np.int64)
+    targets = Targets(image, labels, centre_size / np.array([width, height] * 2))
+    grids = [(height // stride, width // stride) for stride in case["strides"]]
+    return case, given, targets, grids, index, dtype
+
+
+def assigned(name, precision):
+    """(B, N) object index and (B, N) score of each cell, 0 for none."""
+    dtype = {"fp32": "float32", "fp64": "float64"}[precision]
+    case, given, targets, grids, index, _ = case_of(name, dtype)
+    found = find_candidates(targets, grids, case["strides"], dtype)
+    images, cells, classes = given["pd_scores"].shape
+    indices, scores = np.zeros((2, images * cells))
+    if len(found.cell):
+        boxes = given["pd_boxes"].reshape(-1, 4).astype(dtype)
+        centre_size = np.concatenate(
+            [(boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2]], 1
+        )
+        probable = given["pd_scores"].reshape(-1, classes).astype(np.float64)
+        with np.errstate(divide="ignore"):
+            logits = np.log(probable) - np.log1p(-probable)
+        rows = np.pad(np.clip(logits, -1e4, 1e4), ((0, 0), (64, 0))).astype(dtype)
+        result = assign_cells(found, ops.tensor(centre_size), ops.tensor(rows), complete_iou)
+        cell, chosen, score = map(ops.to_numpy, result)
+        counts = score > 0
+        assert len(set(cell[counts].tolist())) == counts.sum()  # each cell counts once
+        indices[cell[counts]], scores[cell[counts]] = index[chosen[counts]], score[counts]
+    shape = images, cells
+    return indices.reshape(shape).astype(int), scores.reshape(shape)
+
+
+def expected(name, precision):
+    arrays = stored("anchor_free/assigner/outputs")
+    scores = arrays[f"{name}_{precision}_scores"]
+    return arrays[f"{name}_{precision}_gt_index"], scores.max(2) if scores.size else scores.sum(2)
+
+
+def assert_as_stored(name, precision):
+    (index, scores), (wanted_index, wanted) = assigned(name, precision), expected(name, precision)
+    # Scores at the edge of what the precision can tell from 0 decide nothing.
+    np.testing.assert_allclose(scores, wanted, rtol=0, atol=TOLERANCES[precision])
+    counts = wanted > TOLERANCES[precision]
+    np.testing.assert_array_equal(index[counts], wanted_index[counts])
+
+
+@pytest.mark.parametrize("precision", TOLERANCES)
+@pytest.mark.parametrize("name", CASES)
+def test_positions_objects_and_scores_are_the_stored_ones(name, precision):
+    assert_as_stored(name, precision)
+
+
+@pytest.mark.parametrize("name", OTHER_POWERS)
+def test_with_other_powers_and_numbers_they_are_the_stored_ones(name, monkeypatch):
+    options = info("anchor_free/assigner")["cases"][name]["options"]
+    for module in (assign, candidates):
+        monkeypatch.setattr(module, "CHOSEN", options["topk"])
+    monkeypatch.setattr(assign, "SCORE_POWER", options["alpha"])
+    monkeypatch.setattr(assign, "OVERLAP_POWER", options["beta"])
+    assert_as_stored(name, "fp64")
+
+
+@pytest.mark.parametrize("name", ["none", "padding_only"])
+def test_without_objects_there_is_no_candidate(name):
+    case, _, targets, grids, _, _ = case_of(name, "float32")
+    assert not len(find_candidates(targets, grids, case["strides"], "float32").cell)
+
+
+def test_of_equal_candidates_ten_are_taken_each_with_the_largest_score():
+    _, scores = assigned("ties_all_equal", "fp64")
+    wanted = expected("ties_all_equal", "fp64")[1]
+    assert (scores > 0).sum() == (wanted > 0).sum() == 10
+    np.testing.assert_allclose(scores[scores > 0], wanted[wanted > 0], rtol=0, atol=1e-7)
+
+
+def test_tables_hold_each_pair_at_a_place_of_its_own():
+    random = np.random.default_rng(0)
+    boxes = random.uniform(0.02, 0.98, (60, 4)).astype(np.float32)
+    targets = Targets(np.sort(random.integers(0, 3, 60)), np.zeros(60, np.int64), boxes)
+    found = find_candidates(targets, [(80, 80), (40, 40), (20, 20)], (8, 16, 32), "float32")
+    assert len(found.tables) == 3  # few, some and many candidates
+    assert len(set(found.place.tolist())) == len(found.place)
+    starts = np.cumsum([0, *(rows * columns for rows, columns in found.tables)])
+    assert found.place.max() < starts[-1]
+    firsts = np.cumsum([0, *(rows for rows, _ in found.tables)])
+    for table, (_, columns) in enumerate(found.tables):
+        inside = (found.place >= starts[table]) & (found.place < starts[table + 1])
+        row = (found.place[inside] - starts[table]) // columns + firsts[table]
+        np.testing.assert_array_equal(row, found.row[inside])
+    order = np.argsort(found.claim)
+    assert sorted(found.claim) == list(range(len(found.cell)))
+    assert (np.diff(found.cell[order]) >= 0).all() and (found.turn < found.rivals).all()
+    assert found.depth == np.bincount(found.cell).max() == found.turn.max() + 1

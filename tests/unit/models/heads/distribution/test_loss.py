@@ -1,0 +1,232 @@
+"""The loss of the anchor-free head against losses and gradients stored from the public package.
+
+Tolerances: 1e-6 in float64, where the eps of denominators and OneFlow's float32 constants remain.
+In float32 the stored losses are up to 2e-6 from those of float64; the sixth power of an overlap
+makes 1e-5 of that in a gradient, relative to the largest of a map.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from duet.backend import autograd, ops
+from duet.models.heads.anchor.boxes import choose_box_iou
+from duet.models.heads.base import WholeBatch
+from duet.models.heads.distribution.candidates import find_candidates
+from duet.models.heads.distribution.loss import DistributionLoss
+from duet.models.heads.distribution.rows import rows_of_maps
+from duet.utils.data.loading.batch import Targets
+from tests.golden_models import info, stored
+from tests.losses import arrays_of, loss_settings
+from tests.unit.models.heads.anchor.test_loss import numeric_gradient
+
+CASES = [(name, targets) for name in ("synthetic_nc3", "yolov5nu_w0125", "yolov5n6u_w0125",
+         "yolov8n_w0125") for targets in ("random", "edge", "empty")]  # fmt: skip
+CASES.append(("yolov8n", "random"))
+TOLERANCES = {"fp32": 1e-5, "fp64": 1e-6}
+DTYPES = {"fp32": np.float32, "fp64": np.float64}
+STRIDES = (8, 16, 32)
+NO_TARGETS = Targets(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
+
+
+def eager(function, most_shapes):
+    return function
+
+
+FORMS = {
+    "plain": lambda loss: loss,
+    "padded": lambda loss: loss.compiled(eager),  # as it is compiled
+}
+
+
+def make_loss(strides, classes, fused_on=None):
+    gains = loss_settings().gains
+    box_iou = {} if fused_on is None else {"box_iou": choose_box_iou(fused_on)}
+    return DistributionLoss(strides, classes, gains, **box_iou)
+
+
+def maps_of(name):
+    own = name == "synthetic_nc3"
+    arrays = stored(f"anchor_free/loss/{name}" if own else f"anchor_free/models/{name}")
+    strides = info("anchor_free/loss")["cases"][name]["strides"]
+    return [arrays[f"raw{i}" if own else f"train_raw{i}"] for i in range(len(strides))]
+
+
+def targets_of(name, which):
+    rows = stored(f"anchor_free/loss/{name}")[f"targets_{which}"]
+    return Targets(rows[:, 0].astype(np.int64), rows[:, 1].astype(np.int64), rows[:, 2:6])
+
+
+def joined(gradients):
+    """(B, 64 + C, N) of all levels."""
+    return np.concatenate([x.reshape(*x.shape[:2], -1) for x in gradients], axis=2)
+
+
+def gradients_of(loss, maps, targets):
+    raw = [autograd.variable(level) for level in maps]
+    terms = loss(raw, targets)
+    return arrays_of(terms), [ops.to_numpy(x) for x in autograd.gradients(terms.total, raw)]
+
+
+@pytest.mark.parametrize("fused_on", [None, "cpu"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("precision", TOLERANCES)
+@pytest.mark.parametrize(("name", "targets"), CASES)
+def test_losses_and_gradients_are_the_stored_ones(name, targets, precision, form, fused_on):
+    case, wanted = info("anchor_free/loss")["cases"][name], stored(f"anchor_free/loss/{name}")
+    key, tolerance = f"{precision}_{targets}_", TOLERANCES[precision]
+    loss = FORMS[form](make_loss(case["strides"], case["nc"], fused_on))
+    maps = [level.astype(DTYPES[precision]) for level in maps_of(name)]
+    terms, gradients = gradients_of(loss, maps, targets_of(name, targets))
+    items = [terms[part] for part in ("box", "classification", "distribution")]
+    np.testing.assert_allclose(items, wanted[f"{key}items_box_cls_dfl"], rtol=tolerance)
+    total = wanted[f"{key}loss_box_cls_dfl"].sum()
+    np.testing.assert_allclose(terms["total"], total, rtol=tolerance)
+    found = joined(gradients)
+    for step in (4, 8):
+        if f"{key}grad_every{step}" in wanted.files:
+            assert_near(found[..., ::step], wanted[f"{key}grad_every{step}"], tolerance)
+    if f"{key}graw0" in wanted.files:
+        assert_near(found, joined([wanted[f"{key}graw{i}"] for i in range(len(maps))]), tolerance)
+    norms = wanted[f"{key}grad_l2_box_cls_per_level"]
+    for level, norm in zip(gradients, norms, strict=True):
+        parts = [np.sqrt((x.astype(float) ** 2).sum()) for x in (level[:, :64], level[:, 64:])]
+        np.testing.assert_allclose(parts, norm, rtol=10 * tolerance, atol=tolerance)
+
+
+def assert_near(found, wanted, tolerance):
+    largest = np.abs(wanted).max()
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * largest)
+
+
+@pytest.mark.parametrize(("name", "targets"), [case for case in CASES if case[1] != "empty"])
+def test_positives_and_their_scores_are_the_stored_ones(name, targets):
+    case, wanted = info("anchor_free/loss")["cases"][name], stored(f"anchor_free/loss/{name}")
+    maps = [ops.tensor(level.astype(np.float64)) for level in maps_of(name)]
+    loss, objects = make_loss(case["strides"], case["nc"]), targets_of(name, targets)
+    grids = [level.shape[2:] for level in maps]
+    found = find_candidates(objects, grids, case["strides"], "float64")
+    rows = rows_of_maps(maps)
+    of_cells = loss.cells_of(2, grids, "float64", "cpu")
+    assigned = loss.assign(found, rows.reshape(-1, rows.shape[2]), of_cells)
+    cell, index, scores = map(ops.to_numpy, assigned)
+    counts, firsts = scores > 1e-9, np.searchsorted(objects.image_index, np.arange(2))
+    cells = of_cells.strides.shape[0] // 2
+    own = dict(zip(cell[counts].tolist(), index[counts].tolist(), strict=True))
+    of_own = dict(zip(cell[counts].tolist(), scores[counts].tolist(), strict=True))
+    # Bits and indices are stored for float32, indices counted within the objects of each image.
+    at = np.flatnonzero(np.unpackbits(wanted[f"fp32_{targets}_fg"])).tolist()
+    stored_scores = wanted[f"fp32_{targets}_target_score_at_fg"].tolist()
+    indices = wanted[f"fp32_{targets}_gt_index_at_fg"].tolist()
+    positive = [row for row in zip(at, indices, stored_scores, strict=True) if row[2] > 1e-6]
+    for place, number, score in positive:
+        assert own[place] - firsts[place // cells] == number
+        assert of_own[place] == pytest.approx(score, rel=1e-4, abs=1e-7)
+    others = set(own) - {place for place, _, _ in positive}
+    assert all(of_own[place] < 2e-6 for place in others)
+
+
+def drawn(images=3, classes=3, seed=0, count=12, sides=(8, 4, 2)):
+    random = np.random.default_rng(seed)
+    maps = [random.normal(size=(images, 64 + classes, side, side)) for side in sides]
+    boxes = np.concatenate(
+        [random.uniform(0.1, 0.9, (count, 2)), random.uniform(0.05, 0.9, (count, 2))], axis=1
+    )
+    image = np.sort(random.integers(0, images, count))
+    return maps, Targets(image, random.integers(0, classes, count), boxes.astype(np.float32))
+
+
+def test_one_object_costs_what_numpy_computes_and_none_costs_only_classes():
+    maps, _ = drawn(images=1, count=1)
+    terms, gradients = gradients_of(make_loss(STRIDES, 3), maps, NO_TARGETS)
+    assert terms["box"] == terms["distribution"] == 0
+    logits = np.concatenate([x[:, 64:].ravel() for x in maps])
+    assert terms["classification"] == pytest.approx(0.5 * np.logaddexp(0, logits).sum(), rel=1e-9)
+    assert all((x[:, :64] == 0).all() for x in gradients)
+
+
+def test_gradients_agree_with_finite_differences_while_the_assignment_is_a_constant():
+    maps, targets = drawn(images=1, count=2, sides=(4, 2, 1))
+    loss = make_loss(STRIDES, 3)
+    seen = []
+    loss = loss.compiled(
+        lambda sums, most_shapes: lambda *given: seen.append(given) or sums(*given)
+    )
+    raw = [ops.tensor(x) for x in maps]
+    loss(raw, targets)
+    ((_, positives),) = seen
+    coarsest = autograd.variable(maps[2])
+
+    def total(level):
+        rows = rows_of_maps([*raw[:2], level])
+        _, classes, edges = loss._sums(rows.reshape(-1, rows.shape[2]), positives)
+        return classes * 0.5 + edges * 1.5
+
+    (gradient,) = autograd.gradients(total(coarsest), [coarsest])
+    expected = numeric_gradient(lambda x: float(ops.to_numpy(total(ops.tensor(x)))), maps[2])
+    assert np.abs(expected).max() > 1e-3
+    np.testing.assert_allclose(ops.to_numpy(gradient), expected, rtol=0, atol=1e-7)
+
+
+def test_pieces_of_like_images_add_up_to_the_batch():
+    maps, targets = drawn(images=1, count=5)
+    twice = [np.concatenate([x, x]) for x in maps]
+    both = Targets(
+        np.repeat([0, 1], 5),
+        np.tile(targets.class_index, 2),
+        np.tile(targets.boxes_cxcywh_norm, (2, 1)),
+    )
+    loss = make_loss(STRIDES, 3)
+    wanted, gradients = gradients_of(loss, twice, both)
+    whole, found = WholeBatch(2, both), []
+    for piece in range(2):
+        raw = [autograd.variable(x) for x in maps]
+        terms = loss(raw, both.between(piece, piece + 1), whole)
+        whole.done += 1
+        found.append(arrays_of(terms))
+        for level, gradient in zip(gradients, autograd.gradients(terms.total, raw), strict=True):
+            np.testing.assert_allclose(ops.to_numpy(gradient)[0], level[piece], rtol=0, atol=1e-12)
+    for name, value in wanted.items():
+        assert sum(piece[name] for piece in found) == pytest.approx(value, rel=1e-9)
+
+
+def test_images_without_cells_cost_nothing_and_can_be_differentiated():
+    maps = [np.zeros((0, 67, side, side)) for side in (8, 4, 2)]
+    terms, gradients = gradients_of(make_loss(STRIDES, 3), maps, NO_TARGETS)
+    assert all(value == 0 for value in terms.values())
+    assert [x.shape for x in gradients] == [x.shape for x in maps]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("form", FORMS)
+def test_predictions_that_are_no_numbers_cost_none_and_raise_nothing(form, bad):
+    maps, targets = drawn()
+    for level in maps:
+        level[1] = bad
+    terms = arrays_of(FORMS[form](make_loss(STRIDES, 3))([ops.tensor(x) for x in maps], targets))
+    assert not np.isfinite(terms["total"])
+
+
+@pytest.mark.parametrize("count", [1, 40, 300])
+def test_any_number_of_objects_costs_the_same_when_padded(count):
+    maps, targets = drawn(count=count, seed=count)
+    loss = make_loss(STRIDES, 3)
+    plain, gradients = gradients_of(loss, maps, targets)
+    padded, others = gradients_of(loss.compiled(eager), maps, targets)
+    for name, value in plain.items():
+        assert padded[name] == pytest.approx(float(value), rel=1e-9)
+    for gradient, other in zip(gradients, others, strict=True):
+        np.testing.assert_allclose(gradient, other, rtol=0, atol=1e-9)
+
+
+def test_gain_of_the_box_is_the_public_one():
+    gains = loss_settings().gains
+    maps, targets = drawn()
+    raw = [ops.tensor(x) for x in maps]
+    once = arrays_of(DistributionLoss(STRIDES, 3, gains)(raw, targets))
+    twice = dataclasses.replace(gains, box=gains.box * 2, distribution=3.0)
+    other = arrays_of(DistributionLoss(STRIDES, 3, twice)(raw, targets))
+    assert other["box"] == pytest.approx(2 * once["box"])
+    assert other["distribution"] == pytest.approx(2 * once["distribution"])
+    assert other["classification"] == once["classification"]
