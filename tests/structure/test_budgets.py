@@ -12,37 +12,37 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6480,
+    "backend": 6509,
     "duet": 232,
-    "models": 571,
-    "models/blocks": 858,
+    "models": 573,
+    "models/blocks": 916,
     "models/detection": 1182,
-    "models/evaluation": 1058,
-    "models/export": 1589,
-    "models/heads": 2086,
+    "models/evaluation": 1059,
+    "models/export": 1595,
+    "models/heads": 2874,
     "models/inference": 528,
-    "models/training": 2661,
-    "scripts": 1409,
-    "utils": 2524,
-    "utils/cli": 1106,
+    "models/training": 2665,
+    "scripts": 1411,
+    "utils": 2526,
+    "utils/cli": 1109,
     "utils/comparison": 1459,
-    "utils/data": 12651,
-    "utils/detect": 2603,
+    "utils/data": 12652,
+    "utils/detect": 2604,
     "utils/evaluation": 1675,
-    "utils/evolution": 472,
+    "utils/evolution": 473,
     "utils/export": 1935,
     "utils/processes": 1446,
-    "utils/report": 1897,
+    "utils/report": 1898,
     "utils/serve": 841,
     "utils/setup": 346,
     "utils/state": 878,
-    "utils/tasks": 327,
-    "utils/weights": 1943,
+    "utils/tasks": 349,
+    "utils/weights": 2055,
 }
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
-PRODUCT_FILES = 394
-OTHERS = {"tests": 59567, "benchmarks": 2800}
+PRODUCT_FILES = 402
+OTHERS = {"tests": 60770, "benchmarks": 2906}
 
 
 def room_of(path: Path) -> str:
