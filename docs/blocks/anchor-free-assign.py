@@ -34,7 +34,8 @@ rows[:, 64 + 2] = 1 - np.abs(offset).sum(axis=1) / 4
 
 chosen = assign_cells(found, ops.tensor(boxes), ops.tensor(rows), complete_iou)
 cells, scores = ops.to_numpy(chosen.cell), ops.to_numpy(chosen.scores)
-for cell, score in zip(cells, scores, strict=True):
+order = np.lexsort((cells, -scores.round(2)))  # frameworks differ in that of equal ones
+for cell, score in zip(cells[order], scores[order], strict=True):
     x, y = centres[cell]
     print(f"cell with its centre at ({x:g}, {y:g}) must score {score:.2f} for class 2")
 # --8<-- [end:page]
