@@ -14,8 +14,9 @@ import difflib
 import runpy
 import sys
 
-from duet.utils.processes.start import EXIT_USER_ERROR
-from duet.utils.text import printable, say
+from duet.utils.errors import UserError
+from duet.utils.processes.command import run_command
+from duet.utils.text import say
 
 # By the word after `duet`: the module that runs, and a line of the help.
 COMMANDS = {
@@ -39,17 +40,20 @@ def main() -> None:
     """Run the command that sys.argv names; print the list of all without one."""
     start_command()
     name, *words = sys.argv[1:] or ["--help"]
-    if name in ("-h", "--help"):
-        return say(*usage())
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        lines = f"error: {printable(name)} is no command of duet{hint}", "`duet --help` lists them"
-        say(*lines, file=sys.stderr)
-        sys.exit(EXIT_USER_ERROR)
-    sys.argv = [f"duet {name}", *words]  # how to start it again: utils/processes/launch.py
+        return run_command(lambda: answer(name))
+    sys.argv = [f"duet {name}", *words]  # how to start it again: utils/processes/start.py
     module, _ = COMMANDS[name]
     runpy.run_module(module, run_name="__main__")
+
+
+def answer(name: str) -> None:
+    """Print the help, if that is asked for; UserError for what is no command."""
+    if name in ("-h", "--help"):
+        return say(*usage())
+    near = difflib.get_close_matches(name, COMMANDS, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise UserError(f"{name} is no command of duet{hint}\n`duet --help` lists them")
 
 
 def usage() -> list[str]:

@@ -22,7 +22,7 @@ BUDGETS = {
     "models/heads": 2874,
     "models/inference": 528,
     "models/training": 2665,
-    "scripts": 1411,
+    "scripts": 1415,
     "utils": 2526,
     "utils/cli": 1109,
     "utils/comparison": 1459,
@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 402
-OTHERS = {"tests": 60770, "benchmarks": 2906}
+OTHERS = {"tests": 60812, "benchmarks": 2906}
 
 
 def room_of(path: Path) -> str:
