@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 402
-OTHERS = {"tests": 60812, "benchmarks": 2906}
+OTHERS = {"tests": 60820, "benchmarks": 2906}
 
 
 def room_of(path: Path) -> str:
