@@ -90,8 +90,7 @@ def run_validation(
     config = with_size(config, model, weights)
     trained_names = weights[0].class_names
     if is_main and class_names != trained_names and not config.single_class:
-        trained = ", ".join(trained_names)
-        log.warning("the weights were trained for classes with other names: %s", trained)
+        log.warning("the weights were trained for other classes: %s", ", ".join(trained_names))
     log.info(backend.device.describe(device))
     files = VAL_FILES.get(task.name)
     coco_results = CocoResults(class_names, samples) if config.save_json else None
@@ -104,16 +103,15 @@ def run_validation(
         if coco_results is not None:
             coco_results.image_ids = list(annotations.image_ids)
             coco_results.category_ids = annotations.category_ids
-    sinks: list[Sink] = [sink for sink in (coco_results, labels) if sink is not None]
-    sinks += [legacy] if legacy is not None else []
+    sinks: list[Sink] = [x for x in (coco_results, labels, legacy) if x is not None]
     begin = time.perf_counter()
     result = work._replace(config=config).validate(model, samples, sinks, objects_of).result
     seconds = time.perf_counter() - begin
     if not is_main:
         return None
     say(*REPORTS[task.name].table(result).splitlines())
-    rate = f"{len(samples) / seconds:.1f} images/s"
-    say(f"{count(len(samples), 'image')} in {seconds:.1f} s, {rate}")
+    images = count(len(samples), "image")
+    say(f"{images} in {seconds:.1f} s, {len(samples) / seconds:.1f} images/s")
     if legacy is not None:
         say(*legacy_table(legacy.result()).splitlines())
     folder = create_run_folder(config.project, config.name, config.exist_ok)

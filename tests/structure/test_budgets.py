@@ -17,7 +17,7 @@ BUDGETS = {
     "models": 573,
     "models/blocks": 916,
     "models/detection": 1182,
-    "models/evaluation": 1059,
+    "models/evaluation": 1057,
     "models/export": 1595,
     "models/heads": 2874,
     "models/inference": 528,
