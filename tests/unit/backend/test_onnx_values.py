@@ -82,7 +82,7 @@ def test_numbers_of_numpy_are_numbers():
     for found in (np.float64(2) * x, x * np.float32(2), np.int64(2) * x):
         assert ops.dtype_of(found) == "float32"
         np.testing.assert_array_equal(ops.to_numpy(found), [6, 6])
-    with pytest.raises(ValueError, match="a whole number"):
+    with pytest.raises(ValueError, match="accepted: whole numbers"):
         constant(np.ones(2, np.int64)) + np.float32(0.5)
 
 
@@ -136,13 +136,13 @@ def test_threads_are_those_of_openmp_or_one_a_core(monkeypatch, text, wanted):
 def test_more_numbers_than_a_graph_holds_are_refused(monkeypatch):
     monkeypatch.setattr(model_proto, "MOST_BYTES", 8000)
     ops.to_numpy(constant(np.ones(1000, np.float32)) + 1.0)
-    with pytest.raises(ValueError, match="a graph holds 8,000 bytes of weights and images; use a"):
+    with pytest.raises(ValueError, match="a graph can hold at most 8,000 bytes of weights"):
         ops.to_numpy(constant(np.ones(1000, np.float64)) + 1.0)
 
 
 @pytest.mark.parametrize("name", ["0", "cuda:1", "0,1", "cpu,0"])
 def test_a_gpu_is_refused_with_what_computes_on_one(name):
-    told = f"--device '{name}': backend onnx computes on the CPU; use --device cpu, or --backend"
+    told = f"--device '{name}': backend onnx runs only on the CPU; use --device cpu, or --backend"
     with pytest.raises(ValueError, match=f"{told} torch or oneflow"):
         device.resolve(name)
     assert device.resolve("") == device.resolve("cpu") == "cpu"
@@ -150,7 +150,7 @@ def test_a_gpu_is_refused_with_what_computes_on_one(name):
 
 def test_values_that_depend_on_the_input_of_a_graph_are_not_known():
     images = graph_input("images", (1, 1, 2, 2), "float32")
-    with pytest.raises(ValueError, match="'images' is an input of the graph"):
+    with pytest.raises(ValueError, match="'images' is a graph input"):
         ops.to_numpy(images * 2.0)
 
 
@@ -161,17 +161,17 @@ BYTES, MASK = constant(np.ones(2, np.uint8)), constant(np.ones(2, bool))
 @pytest.mark.parametrize(
     ("compute", "message"),
     [
-        (lambda: WHOLE + 0.5, "0.5; a whole number"),
-        (lambda: BYTES + 0.5, "0.5; a whole number"),
-        (lambda: WHOLE / 2, "Div of tensors of int64; cast them to a float"),
-        (lambda: WHOLE / WHOLE, "Div of tensors of int64"),  # by 0 it ended the process
-        (lambda: 2 / WHOLE, "Div of tensors of int64"),
-        (lambda: WHOLE**3, "Pow of tensors of int64"),
-        (lambda: MASK + MASK, "of tensors of bool"),
-        (lambda: 1 - MASK, "of tensors of bool"),
-        (lambda: MASK**2, "of tensors of bool"),
-        (lambda: -MASK, "of tensors of bool"),
-        (lambda: -BYTES, "of tensors of uint8"),
+        (lambda: WHOLE + 0.5, "0.5; accepted: whole"),
+        (lambda: BYTES + 0.5, "0.5; accepted: whole"),
+        (lambda: WHOLE / 2, "Div does not support int64; cast to a float"),
+        (lambda: WHOLE / WHOLE, "Div does not support int64"),  # by 0 it ended the process
+        (lambda: 2 / WHOLE, "Div does not support int64"),
+        (lambda: WHOLE**3, "Pow does not support int64"),
+        (lambda: MASK + MASK, "does not support bool"),
+        (lambda: 1 - MASK, "does not support bool"),
+        (lambda: MASK**2, "does not support bool"),
+        (lambda: -MASK, "does not support bool"),
+        (lambda: -BYTES, "does not support uint8"),
     ],
 )
 def test_what_onnx_does_not_compute_of_integers_is_refused_where_it_is_called(compute, message):
