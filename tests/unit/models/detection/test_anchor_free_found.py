@@ -56,7 +56,7 @@ def test_two_models_of_both_kinds_find_what_each_finds_before_nms(free, anchored
 
 
 def test_a_model_of_masks_is_no_member(folder, free):
-    with pytest.raises(UserError, match="models to segment cannot detect together with"):
+    with pytest.raises(UserError, match="cannot be combined with"):
         load([free, write_tiny_segmenter(folder)], device="cpu")
 
 

@@ -138,7 +138,7 @@ def test_a_file_and_weights_detect_together(tmp_path):
 def test_two_files_need_one_size():
     first, second = Runtime(), Runtime(image_size=(48, 32))
     pair = [ExportedPredictor(runtime, name) for runtime, name in ((first, "a"), (second, "b"))]
-    with pytest.raises(UserError, match="b: it takes only images of 48 x 32 px, .* --dynamic"):
+    with pytest.raises(UserError, match="b accepts only images of 48 x 32 px, .* --dynamic"):
         Ensemble(pair, ["a", "b"])
     free = ExportedPredictor(Runtime(dynamic=True), "c")
     assert Ensemble([pair[0], free], ["a", "c"]).fixed_size == (32, 48)
@@ -156,16 +156,16 @@ def test_half_precision_is_that_of_the_file(caplog):
 def test_another_size_is_refused_with_that_of_the_file():
     fixed, free = ExportedPredictor(Runtime()), ExportedPredictor(Runtime(dynamic=True))
     config = DetectConfig(weights=("a",), image_size=64)
-    with pytest.raises(UserError, match="--img 64: the exported file takes only images of 32 x 48"):
+    with pytest.raises(UserError, match="64: the exported file accepts only images of 32 x 48"):
         with_size(config, fixed, [])
     assert with_size(config, free, []).image_size == 64
     config = DetectConfig(weights=("a",), image_size=65)
-    with pytest.raises(UserError, match="--img 65 is no multiple of the model's stride 16"):
+    with pytest.raises(UserError, match="--img 65 is not a multiple of the model's stride 16"):
         with_size(config, free, [])
 
 
 def test_a_file_cannot_see_an_image_in_several_sizes():
-    with pytest.raises(UserError, match="--augment: an exported file .*; leave it out"):
+    with pytest.raises(UserError, match="--augment: not supported for exported files; omit it"):
         Augmented(ExportedPredictor(Runtime()))
 
 
