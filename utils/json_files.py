@@ -1,7 +1,7 @@
-"""JSON read within bounds, and its values checked for the expected form before they are used.
+"""Read JSON within limits, and validate its structure before use.
 
-A large object is read member by member, and its lists entry by entry: memory is that of the largest
-entry, not of the file.
+Large objects are read member by member and their lists entry by entry, so that memory is limited
+by the largest entry, not the file.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from duet.utils.errors import brief
 from duet.utils.regular_files import open_regular, read_text_bytes
 
 MAX_DEPTH = 64
-MAX_BYTES = 1 << 27  # of a file of ours
+MAX_BYTES = 1 << 27  # for our own files
 LARGEST_COUNT = 2**53  # far above any number of batches or images
-MAX_ENTRY = 1 << 26  # characters of an entry, or of a member that is no list
+MAX_ENTRY = 1 << 26  # characters in an entry, or a member that is not a list
 _BLOCK_CHARACTERS = 1 << 20
 _BLANKS = " \t\n\r"
 _BEHIND_A_VALUE = frozenset(_BLANKS + ",]}:")
@@ -28,16 +28,16 @@ _ABSENT = object()
 
 
 def read_json(path: Path, max_bytes: int = MAX_BYTES) -> Any:
-    """Return the value of a JSON file; OSError as `read_text_bytes`, ValueError as `parse_json`."""
+    """Read a JSON file; OSError as `read_text_bytes`, ValueError as `parse_json`."""
     return parse_json(read_text_bytes(path, max_bytes))
 
 
 def parse_json(content: str | bytes) -> Any:
-    """Return the value of a JSON text; NaN and infinity are accepted, a state may hold them.
+    """Parse JSON; NaN and infinity are accepted, because a state may contain them.
 
     Raises:
-        ValueError: no JSON in UTF-8, a key twice, a whole number beyond 64 bits, or nested deeper
-            than `MAX_DEPTH`.
+        ValueError: not JSON in UTF-8, a duplicate key, a whole number beyond 64 bits, or nested
+            deeper than `MAX_DEPTH`.
     """
     text = content if isinstance(content, str) else content.decode("utf-8-sig")
     try:
@@ -49,9 +49,9 @@ def parse_json(content: str | bytes) -> Any:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) <= 18:  # nearly all, of which a large file has millions
+    if len(digits) <= 18:  # fast path; a large file has millions
         return int(digits)
-    # Python's own limit is 4,300 digits, and from 400 on a float is no longer made of it.
+    # Python's limit is 4,300 digits, and a float overflows at about 310.
     value = int(digits) if len(digits) <= 20 else 2**64
     if not -(2**63) <= value < 2**63:
         raise ValueError(f"the number {digits[:30]}{'...' * (len(digits) > 30)} is beyond 64 bits")
@@ -66,12 +66,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-# For values that are parsed one by one, as `parse_json` parses them.
+# Parses single values like `parse_json`.
 _DECODER = json.JSONDecoder(parse_int=_integer, object_pairs_hook=_object)
 
 
 def _check_depth(value: Any) -> None:
-    """Raise ValueError beyond the limit, level by level: what uses a value may walk down it."""
+    """Raise ValueError beyond the limit, because users of a value may recurse into it."""
     level: list[Any] = [[value]]
     for _ in range(MAX_DEPTH + 1):
         level = [
@@ -90,31 +90,32 @@ def _too_deep() -> ValueError:
 
 
 class Default(NamedTuple):
-    """The kind of what an object may lack, and the value that it has then."""
+    """The kind of an optional member, and its default."""
 
     kind: Any
     value: Any
 
 
 def complete(value: Any, kind: Any, name: str = "") -> Any:
-    """Return a JSON value of a kind, with the defaults of what its objects lack.
+    """Check that a JSON value is of a kind, and fill in defaults.
 
     Args:
-        kind: str, bool, int (a count: 0 up), float (NaN too: a loss may be), dict; [kind] is a
-            list of any length, {name: kind, ...} an object with exactly these names. Of these it
-            may lack those with a `Default`; `str: kind` allows all others too.
-        name: of the value, for the error.
+        kind: str, bool, int (a count, from 0), float (also NaN, as for a loss), dict; [kind] is a
+            list of any length, {name: kind, ...} an object with exactly these names. Those with a
+            `Default` are optional; `str: kind` allows any other name.
+        name: name of the value, for the error.
 
     Raises:
-        ValueError: something is of another kind, absent or not known; its name, "a.b" for b in a.
+        ValueError: a value of another kind, missing or unknown; the message is its name, such as
+            "a.b".
     """
     if isinstance(kind, Default):
         return copy.deepcopy(kind.value) if value is _ABSENT else complete(value, kind.kind, name)
     if isinstance(kind, dict) and isinstance(value, dict):
         kinds = {**dict.fromkeys(value, kind.get(str)), **kind}
         return {
-            key: complete(value.get(key, _ABSENT), of_key, f"{name}.{key}" if name else key)
-            for key, of_key in kinds.items()
+            key: complete(value.get(key, _ABSENT), member, f"{name}.{key}" if name else key)
+            for key, member in kinds.items()
             if key is not str
         }
     if isinstance(kind, list) and isinstance(value, list):
@@ -127,22 +128,22 @@ def complete(value: Any, kind: Any, name: str = "") -> Any:
 
 
 def read_members(path: Path, max_bytes: int) -> Iterator[tuple[str, Iterator[Any] | None]]:
-    """Yield each member of the object in a JSON file: its name, and the entries of its list.
+    """Yield the members of the object in a JSON file: name, and iterator over its list.
 
-    The entries are read when they are asked for; those left over are skipped. They are None where
-    the value is no list. NaN and infinity are accepted.
+    Entries are read lazily, and skipped if not consumed. None if the value is not a list. NaN and
+    infinity are accepted.
 
     Raises:
         OSError: as `regular.open_regular`.
-        ValueError: no JSON object in UTF-8, a name twice, a whole number beyond 64 bits, an entry
-            beyond `MAX_ENTRY`, or nested too deep.
+        ValueError: not a JSON object in UTF-8, a duplicate name, a whole number beyond 64 bits, an
+            entry beyond `MAX_ENTRY`, or nested too deeply.
     """
     with open_regular(path, max_bytes) as file:
         text, seen = _Text(file), set()
         text.take("{")
         for name in text.values("}"):
             if not isinstance(name, str) or name in seen:
-                raise ValueError(f"the key {brief(name)} appears twice, or is no text")
+                raise ValueError(f"the key {brief(name)} appears twice, or is not text")
             seen.add(name)
             text.take(":")
             if text.next_character() == "[":
@@ -158,32 +159,33 @@ def read_members(path: Path, max_bytes: int) -> Iterator[tuple[str, Iterator[Any
 
 
 class _Text:
-    """The text of a file, of which a window is in memory."""
+    """The text of a file, read through a window in memory."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = io.TextIOWrapper(file, "utf-8-sig")
         self._window, self._at = "", 0
 
     def next_character(self) -> str:
-        """Return the next character that is no blank; "" at the end of the file."""
+        """Return the next non-blank character; "" at the end of the file."""
         while True:
             while self._at < len(self._window):
                 if (character := self._window[self._at]) not in _BLANKS:
                     return character
                 self._at += 1
-            if not self._read_on():
+            if not self._read_more():
                 return ""
 
     def take(self, expected: str) -> None:
-        """Pass a character that must come next; "" stands for the end of the file."""
+        """Consume an expected character; "" stands for the end of the file."""
         if self.next_character() != expected:
             found = self._window[self._at :][:20]
-            what = brief(found) if found else "the end of the file"
-            raise ValueError(f"{expected or 'its end'} is needed where {what} follows")
+            end = "the end of the file"
+            what = brief(found) if found else end
+            raise ValueError(f"expected {repr(expected) if expected else end}, found {what}")
         self._at += len(expected)
 
     def values(self, closing: str) -> Iterator[Any]:
-        """Yield values with commas between them, up to a closing character, which is passed."""
+        """Yield comma-separated values, and consume the closing character."""
         if self.next_character() != closing:
             yield self.value()
             while self.next_character() != closing:
@@ -192,15 +194,15 @@ class _Text:
         self.take(closing)
 
     def value(self) -> Any:
-        """Return the value that comes next."""
+        """Parse the next value."""
         self.next_character()
         while True:
-            reason = "a value goes on"
+            reason = "incomplete value"
             try:
                 value, end = _DECODER.raw_decode(self._window, self._at)
-            except json.JSONDecodeError as error:  # perhaps only because the window ends
+            except json.JSONDecodeError as error:  # maybe only because the window ends
                 near = brief(self._window[error.pos :][:20])
-                reason = f"{error.msg.removesuffix(' at')} where {near} follows"
+                reason = f"{error.msg.removesuffix(' at')} at {near}"
             except RecursionError:
                 raise _too_deep() from None
             else:
@@ -208,12 +210,12 @@ class _Text:
                     self._at = end
                     return value
             if len(self._window) - self._at > MAX_ENTRY:
-                raise ValueError(f"{reason}; an entry has at most {MAX_ENTRY:,} characters")
-            if not self._read_on():
-                raise ValueError(f"{reason}, and the file ends")
+                raise ValueError(f"{reason}; an entry may have at most {MAX_ENTRY:,} characters")
+            if not self._read_more():
+                raise ValueError(f"{reason} at the end of the file")
 
-    def _read_on(self) -> bool:
-        """Forget what was read and read at least as much as is left; False at the file's end."""
+    def _read_more(self) -> bool:
+        """Move the window on and at least double what is unread; False at the end of the file."""
         left = self._window[self._at :]
         block = self._file.read(max(_BLOCK_CHARACTERS, len(left)))
         self._window, self._at = left + block, 0

@@ -121,7 +121,7 @@ def run_validation(
     if labels is not None:
         labels.write(folder / "labels")
     say(f"results in {folder}")
-    return Validated(folder, model.head.figures(result), result)
+    return Validated(folder, model.head.metrics(result), result)
 
 
 def find_annotations(
@@ -240,7 +240,7 @@ class _Work(NamedTuple):
                 begin = time.perf_counter()
                 result = sized.validate(model, chosen).result
                 milliseconds = 1000 * (time.perf_counter() - begin) / len(samples)
-                rows.append(StudyRow(path, size, model.head.figures(result), milliseconds))
+                rows.append(StudyRow(path, size, model.head.metrics(result), milliseconds))
                 if is_main:
                     say(rows[-1].line())
                     write_study(rows, folder)  # the largest sizes may not fit into memory

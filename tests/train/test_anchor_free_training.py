@@ -83,9 +83,9 @@ def test_a_compiled_loss_trains_alike(flags, whole, tmp_path):
 @pytest.mark.parametrize(
     ("flag", "reason"),
     [
-        ("--noautoanchor", "an anchor-free model has no anchors"),
-        ("--autobalance", "no objectness to weigh by level"),
-        ("--label-smoothing=0.1", "learns class scores that say how well a box fits"),
+        ("--noautoanchor", "anchor-free models have no anchors"),
+        ("--autobalance", "no objectness loss to balance"),
+        ("--label-smoothing=0.1", "train class scores on box quality instead"),
     ],
 )
 def test_flags_without_a_meaning_are_refused_with_the_reason(flags, flag, reason):
@@ -124,5 +124,5 @@ def test_the_task_decides_on_the_head_of_given_layers():
     assert task_of_model(free) is ANCHOR_FREE
     assert adopted(ANCHOR_FREE, anchored) == free
     assert adopted(DETECTION, free) == anchored
-    with pytest.raises(UserError, match="the model has no anchors.* leave --task out"):
+    with pytest.raises(UserError, match="the model has no anchors.* omit --task"):
         adopted(DETECTION, read_model_yaml("yolov8n.yaml").document)

@@ -131,13 +131,13 @@ def test_weights_of_a_classifier_give_a_detector_its_backbone(tmp_path):
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["--quad"], "--quad: four images would have one class; leave it out"),
-        (["--rect"], "--rect: the images of classification are square"),
+        (["--quad"], "--quad: a combination of four images would have several classes; leave"),
+        (["--rect"], "--rect: classification images are always square"),
         (["--noautoanchor"], "--noautoanchor: classifiers have no anchors"),
-        (["--bbox_iou_optim"], "--bbox_iou_optim: the loss of classification has no boxes"),
-        (["--dropout", "1"], "--dropout 1; a number from 0 to below 1 is needed"),
+        (["--bbox_iou_optim"], "--bbox_iou_optim: the classification loss has no boxes"),
+        (["--dropout", "1"], "--dropout 1; accepted: a number from 0 to below 1"),
         (["--cutoff", "9"], "--cutoff 9; the model has 3 layers"),
-        (["--mask-ratio", "2"], "--mask-ratio is for models to segment"),
+        (["--mask-ratio", "2"], "--mask-ratio applies only to the task segment"),
     ],
 )
 def test_flags_that_mean_nothing_to_a_classifier_are_refused(flags, tmp_path, extra, message):

@@ -1,4 +1,4 @@
-"""How many loader workers suit this process, its GPU driver, and its NUMA node."""
+"""Choose the number of loader workers, load the GPU driver, and bind to a NUMA node."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from duet.backend.cores import cores_of_rank
 from duet.backend.devices import NVIDIA_DRIVER
 from duet.utils.wings import load_wings
 
-MOST_WORKERS = 8  # that are started unasked
-# A mosaic of photographs takes the loader 8 to 10 ms of a core. A step of YOLOv5n takes 7 ms an
-# image at 96 px on one thread, 20 ms at 320 px on four: two processes keep up with four cores.
+MOST_WORKERS = 8  # by default
+# A mosaic of photographs takes the loader 8 to 10 ms of a core. A YOLOv5n step takes 7 ms per image
+# at 96 px on one thread, 20 ms at 320 px on four: two workers keep up with four cores.
 CORES_OF_A_WORKER, FEWEST_WORKERS = 4, 2
 WINGS = ("duet.utils.processes.numa",)  # modules with a `bind_numa(device)`
 
 
 def loader_workers(asked: int | None, device: str) -> int:
-    """Return how many loader workers to start, at most one per core.
+    """Return the number of loader workers, at most one per core.
 
     Args:
-        asked: by the user; None for as many as the cores and the device are for.
-        device: as --device has it: "" is a GPU if there is one.
+        asked: the user's choice; None to choose by cores and device.
+        device: --device; "" is a GPU if available.
     """
     cores = cores_of_rank()
     if asked is not None:
@@ -34,7 +34,7 @@ def loader_workers(asked: int | None, device: str) -> int:
 
 
 def load_driver() -> Any:
-    """Load and initialize CUDA's driver library; None if there is no driver or no GPU."""
+    """Load and initialize the CUDA driver library; None without a driver or GPU."""
     try:
         driver = ctypes.CDLL(NVIDIA_DRIVER)
     except OSError:
@@ -43,7 +43,7 @@ def load_driver() -> Any:
 
 
 def bind_numa(device: str) -> str:
-    """Bind this process to the NUMA node of its --device; return the line for the log."""
+    """Bind this process to the NUMA node of its --device; return a log line."""
     for wing in load_wings(WINGS):
         return str(wing.bind_numa(device))
-    return "--bind-numa binds nothing: this installation lacks utils/processes/numa.py"
+    return "--bind-numa has no effect: this installation lacks utils/processes/numa.py"

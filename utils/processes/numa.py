@@ -1,9 +1,9 @@
-"""--bind-numa: bind a process to the NUMA node of its GPU, or to its share of the nodes.
+"""--bind-numa: bind a process to the NUMA node of its GPU, or to its part of the nodes.
 
-Linux takes new memory from the node of the core that asks for it, so the memory follows. Processes
-that are started later inherit the cores: bind before the loader starts its workers, and before a
-framework sizes its thread pools. So the node of a GPU must be known without a framework: CUDA's
-driver numbers the GPUs as both frameworks do, and sysfs has the node of a PCI address.
+Linux allocates memory on the node of the requesting core, so memory follows. Child processes
+inherit the cores, so bind before the loader starts its workers and a framework sizes its thread
+pools. The node of a GPU is therefore found without a framework: the CUDA driver numbers GPUs as
+both frameworks do, and sysfs has the node of a PCI address.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ Cores = frozenset[int]
 
 
 def bind_numa(device: str, system: Path = SYSTEM) -> str:
-    """Bind this process and its threads; return the line for the log.
+    """Bind this process and its threads; return a log line.
 
-    The rank of a GPU gets the GPU's node. Ranks on the CPU are spread over the nodes, in order; if
-    there are more nodes than ranks, a rank gets several. Ranks of one node share its cores. What
-    cannot be bound stays as it was.
+    A rank with a GPU is bound to the GPU's node. CPU ranks are spread over the nodes in order, with
+    several nodes per rank if there are more nodes than ranks. Ranks on the same node share its
+    cores. If binding is impossible, nothing changes.
 
     Args:
-        device: --device as given: "cpu", "1", "cuda:1", one of each local rank ("0,1"), or ""
-            for the GPU of the local rank if there are GPUs.
-        system: the folder in which sysfs is mounted.
+        device: --device: "cpu", "1", "cuda:1", one per local rank ("0,1"), or "" for the local
+            rank's GPU if there are GPUs.
+        system: mount point of sysfs.
     """
     rank = f"rank {this_process().rank}: " if this_process().world_size > 1 else ""
     try:
         return rank + _bind(device, system)
     except (OSError, ValueError) as error:
-        return f"{rank}--bind-numa binds nothing: {error}"
+        return f"{rank}--bind-numa has no effect: {error}"
 
 
 def _bind(device: str, system: Path) -> str:
@@ -52,18 +52,18 @@ def _bind(device: str, system: Path) -> str:
     index = _gpu_index(device, this_process().local_rank)
     chosen = _nodes_of_rank(sorted(usable)) if index is None else [_gpu_node(index, system)]
     if not usable.keys() >= set(chosen):
-        raise ValueError(f"this process may use no core of node {chosen[0]}")
+        raise ValueError(f"this process is not allowed to use the cores of node {chosen[0]}")
     cores = Cores().union(*(usable[node] for node in chosen))
     os.sched_setaffinity(0, cores)
-    for thread in os.listdir("/proc/self/task"):  # those that NumPy and the driver have started
-        with suppress(ProcessLookupError):  # it has ended meanwhile
+    for thread in os.listdir("/proc/self/task"):  # started by NumPy and the driver
+        with suppress(ProcessLookupError):  # may have ended
             os.sched_setaffinity(int(thread), cores)
     several = "s" if len(chosen) > 1 else ""
     return f"NUMA node{several} {', '.join(map(str, chosen))}, {count(len(cores), 'core')}"
 
 
 def _gpu_index(device: str, local_rank: int) -> int | None:
-    """Return the number of this rank's GPU; None for the CPU."""
+    """Return the index of this rank's GPU; None for the CPU."""
     if device == CPU or (device == "" and load_driver() is None):
         return None
     if device == "":
@@ -77,17 +77,17 @@ def _gpu_index(device: str, local_rank: int) -> int | None:
 
 
 def _nodes_of_rank(nodes: Sequence[int]) -> Sequence[int]:
-    """Return the nodes of this rank on the CPU: at least one, shared if there are more ranks."""
+    """Return this CPU rank's nodes: at least one, shared if there are more ranks."""
     place, ranks = this_process().local_rank, local_world_size()
     first = place * len(nodes) // ranks
     return nodes[first : max(first + 1, (place + 1) * len(nodes) // ranks)]
 
 
 def _gpu_node(index: int, system: Path) -> int:
-    """Return the number of the node of "cuda:<index>"."""
+    """Return the node of "cuda:<index>"."""
     driver = load_driver()
     if driver is None:
-        raise ValueError("CUDA's driver, which knows the node of a GPU, cannot be loaded")
+        raise ValueError("the CUDA driver, needed to find a GPU's node, cannot be loaded")
     device, text = ctypes.c_int(), ctypes.create_string_buffer(PCI_ADDRESS_BYTES)
     if driver.cuDeviceGet(ctypes.byref(device), index) != 0 or (
         driver.cuDeviceGetPCIBusId(text, PCI_ADDRESS_BYTES, device) != 0
@@ -103,7 +103,7 @@ def _gpu_node(index: int, system: Path) -> int:
 
 
 def _read_nodes(system: Path) -> Mapping[int, Cores]:
-    """Return the cores of each node that has some; {} if the system names none."""
+    """Return the cores of each node that has any; {} if the system reports none."""
     files = (system / "devices" / "system" / "node").glob("node*/cpulist")
     cores = {int(file.parent.name.removeprefix("node")): _read_cores(file) for file in files}
     return {number: own for number, own in cores.items() if own}

@@ -66,26 +66,26 @@ def test_training_defaults_are_the_public_ones():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([*MODEL, "--img", "16"], "--img 16; a whole number from 32 to 16384 is needed"),
-        ([*MODEL, "--img", "16385"], "--img 16385; a whole number from 32 to 16384"),
-        ([*MODEL, "--img", str(10**30)], "--img 1000000000000000000000000000000; a whole"),
-        ([*MODEL, "--batch", "0"], "--batch-size 0; a whole number from 1 up, or -1 to measure"),
+        ([*MODEL, "--img", "16"], "--img 16; accepted: a whole number from 32 to 16384"),
+        ([*MODEL, "--img", "16385"], "--img 16385; accepted: a whole number from 32 to 16384"),
+        ([*MODEL, "--img", str(10**30)], "--img 1000000000000000000000000000000; accepted: "),
+        ([*MODEL, "--batch", "0"], "0; accepted: a whole number of at least 1, or -1 to measure"),
         ([*MODEL, "--epochs", "0"], "--epochs 0"),
         ([*MODEL, "--workers", "-1"], "--workers -1"),
         ([*MODEL, "--seed", "-1"], "--seed -1"),
-        ([*MODEL, "--name", ""], "--name ''; the name of one folder"),
+        ([*MODEL, "--name", ""], "--name ''; accepted: a folder name"),
         ([*MODEL, "--name", "a/b"], "--name 'a/b'"),
         ([*MODEL, "--name", ".."], "--name '..'"),
         (
             ["--evolve", "--nosave"],
-            "--evolve with --nosave: a search keeps its best weights; leave",
+            "--evolve with --nosave: a search keeps its best weights; remove",
         ),
         (["--evolve", "--resume"], "--evolve with --resume: the same command continues a search"),
-        (["--image-weights", "--noval"], "--image-weights with --noval: images are weighed by"),
-        (["--rect", "--quad"], "--rect with --quad: .*; leave one of them out"),
-        (["--rect", "--image-weights"], "--rect with --image-weights: .*; leave one of them out"),
-        (["--rect", "--repeat-factor", "0.1"], "--rect with --repeat-factor: .*; leave one"),
-        (["--rect", "--close-mosaic", "5"], "--rect with --close-mosaic: .*; leave one of them"),
+        (["--image-weights", "--noval"], "--image-weights with --noval: images are weighted by"),
+        (["--rect", "--quad"], "--rect with --quad: .*; remove one of them"),
+        (["--rect", "--image-weights"], "--rect with --image-weights: .*; remove one of them"),
+        (["--rect", "--repeat-factor", "0.1"], "--rect with --repeat-factor: .*; remove one"),
+        (["--rect", "--close-mosaic", "5"], "--rect with --close-mosaic: .*; remove one of them"),
         (["--image-weights", "--repeat-factor", "0.1"], "--image-weights with --repeat-factor: "),
         (["--compile", "--multi-scale"], "--multi-scale with --compile: each size would be"),
         (["--compile", "--rect"], "--rect with --compile: each shape would be compiled anew"),
@@ -94,13 +94,13 @@ def test_training_defaults_are_the_public_ones():
             "--batch-size 6 .* by 4 with --quad; use 4 or 8$",
         ),
         (["--quad", "--batch", "1"], "--batch-size 1 must be divisible by 4 with --quad; use 4$"),
-        (["--fraction", "0"], "--fraction 0; a number above 0 and up to 1 is needed"),
-        (["--fraction", "nan"], "--fraction nan; a number above 0"),
-        (["--repeat-factor", "1.5"], "--repeat-factor 1.5; a number from 0 to 1"),
-        (["--repeat-factor", "nan"], "--repeat-factor nan; a number from 0 to 1"),
+        (["--fraction", "0"], "--fraction 0; accepted: a number above 0 and up to 1"),
+        (["--fraction", "nan"], "--fraction nan; accepted: a number above 0"),
+        (["--repeat-factor", "1.5"], "--repeat-factor 1.5; accepted: a number from 0 to 1"),
+        (["--repeat-factor", "nan"], "--repeat-factor nan; accepted: a number from 0 to 1"),
         (["--keep", "0"], "--keep 0"),
         (["--save-steps", "-1"], "--save-steps -1"),
-        (["--time-limit", "0"], "--time-limit 0; a number of minutes above 0"),
+        (["--time-limit", "0"], "--time-limit 0; accepted: a number of minutes above 0"),
         (["--time-limit", "nan"], "--time-limit nan"),
     ],
 )
@@ -137,7 +137,7 @@ def test_quads_need_four_images_of_each_process():
     config = parse_train_flags(["--quad", "--batch", "12"])
     config.check_processes(1)
     config.check_processes(3)
-    with pytest.raises(UserError, match="12 is .* of all 2 .* by 8 with --quad; use 8 or 16$"):
+    with pytest.raises(UserError, match="12 is .* over 2 .* by 8 with --quad; use 8 or 16$"):
         config.check_processes(2)
     parse_train_flags(["--quad", "--batch-size", "-1"]).check_processes(2)
 

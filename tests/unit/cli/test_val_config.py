@@ -46,13 +46,13 @@ def test_the_public_flags_parse_and_have_the_public_defaults(flags, field, value
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([], "--weights is needed"),
+        ([], "--weights is required"),
         (["--weights", "W", "--conf", "2"], "--conf 2"),
         (["--weights", "W", "--max-det", "0"], "--max-det 0"),
         (["--weights", "W", "--single-cls", "--classes", "0"], "--single-cls with --classes: "),
         (["--weights", "W", "--single-cls", "--annotations", "F"], "--single-cls with --annot"),
-        (["--weights", "W", "--task", "study", "--tile", "640"], "--task study with --tile: it"),
-        (["--weights", "W", "--task", "study", "--save-txt"], "--task study with --save-txt: it"),
+        (["--weights", "W", "--task", "study", "--tile", "640"], "--task study with --tile: a"),
+        (["--weights", "W", "--task", "study", "--save-txt"], "--task study with --save-txt: a"),
         (["--weights", "W", "--save-conf"], "--save-conf adds scores to the files of --save-txt"),
     ],
 )
@@ -72,11 +72,11 @@ def test_tiles_are_cut_as_the_flags_say():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--tile 63", "--tile 63; a whole number from 64 up"),
-        ("--tile -640", "--tile -640; a whole number from 64 up"),
-        ("--tile 640 --overlap 0", "--overlap 0; a number from 0.1 to 0.75"),
-        ("--tile 640 --overlap 1", "--overlap 1; a number from 0.1 to 0.75"),
-        ("--tile 640 --overlap nan", "--overlap nan; a number from 0.1 to 0.75"),
+        ("--tile 63", "--tile 63; accepted: 0, or at least 64 pixels"),
+        ("--tile -640", "--tile -640; accepted: 0, or at least 64 pixels"),
+        ("--tile 640 --overlap 0", "--overlap 0; accepted: a number from 0.1 to 0.75"),
+        ("--tile 640 --overlap 1", "--overlap 1; accepted: a number from 0.1 to 0.75"),
+        ("--tile 640 --overlap nan", "--overlap nan; accepted: a number from 0.1 to 0.75"),
         ("--overlap 0.2", "--overlap 0.2 .*--tile"),
         ("--tile 640 --square", "--square .*--tile"),
     ],

@@ -121,16 +121,16 @@ def test_lists_are_read_by_entries_and_other_values_passed_over(path, block):
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("", "{ is needed where the end of the file follows"),
-        ("[1]", r"{ is needed where '\["),
-        ('{"a": [1, 2', "and the file ends"),
-        ('{"a": [1 2]}', ", is needed where '2"),
-        ('{"a": [1,]}', "Expecting value where"),
-        ('{"a" 1}', ": is needed where '1"),
-        ('{"a": 1} {', "its end is needed where '{' follows"),
-        ('{"a": 1,}', "Expecting value where"),
-        ('{"a": [], "a": []}', "'a' appears twice, or is no text"),
-        ("{1: 2}", "1 appears twice, or is no text"),
+        ("", "expected '{', found the end of the file"),
+        ("[1]", r"expected '{', found '\["),
+        ('{"a": [1, 2', "at the end of the file"),
+        ('{"a": [1 2]}', "expected ',', found '2"),
+        ('{"a": [1,]}', "Expecting value at"),
+        ('{"a" 1}', "expected ':', found '1"),
+        ('{"a": 1} {', "expected the end of the file, found '{'"),
+        ('{"a": 1,}', "Expecting value at"),
+        ('{"a": [], "a": []}', "'a' appears twice, or is not text"),
+        ("{1: 2}", "1 appears twice, or is not text"),
         ('{"a": [{"b": 1, "b": 2}]}', "'b' appears twice"),
         ('{"a": [9223372036854775808]}', "beyond 64 bits"),
         ('{"a": [' + "[" * 100_000, "nested deeper"),
@@ -152,5 +152,5 @@ def test_an_entry_is_bounded(path, monkeypatch):
     many = {"a": ["x" * 900] * 50}
     assert read(path, json.dumps(many)) == many
     for entry in ('"' + "x" * 5000 + '"', "[" + "1," * 3000 + "1]", "tru" + "e" * 5000):
-        with pytest.raises(ValueError, match="an entry has at most 1,000 characters"):
+        with pytest.raises(ValueError, match="an entry may have at most 1,000 characters"):
             read(path, '{"a": [' + entry + "]}")

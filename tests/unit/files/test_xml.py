@@ -12,10 +12,10 @@ ENTITIES = "".join(f'<!ENTITY a{i} "{f"&a{i - 1};" * 10}">' for i in range(1, 12
 BOMB = f'<!DOCTYPE l [<!ENTITY a0 "{"x" * 1000}">{ENTITIES}]><l>&a11;</l>'.encode()
 
 HOSTILE = {
-    "nothing": (b"", "line 1: no valid XML: no element found"),
-    "no end": (b"<a>\n<b>", "line 2: no valid XML"),
-    "another end": (b"<a>\n</b>", "line 2: no valid XML: mismatched tag"),
-    "not UTF-8": (b"<a>caf\xe9</a>", "line 1: no valid XML"),
+    "nothing": (b"", "line 1: invalid XML: no element found"),
+    "no end": (b"<a>\n<b>", "line 2: invalid XML"),
+    "another end": (b"<a>\n</b>", "line 2: invalid XML: mismatched tag"),
+    "not UTF-8": (b"<a>caf\xe9</a>", "line 1: invalid XML"),
     "an entity of its own": (b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "DOCTYPE"),
     "entities of entities": (BOMB, "DOCTYPE"),
     "an unknown entity": (b"<a>&b;</a>", "undefined entity"),

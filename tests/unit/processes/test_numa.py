@@ -123,8 +123,8 @@ def test_only_cores_that_the_process_may_use_are_bound(machine):
 @pytest.mark.parametrize(
     ("device", "reason"),
     [
-        ("0", "this process may use no core of node 2"),
-        ("1", "this process may use no core of node 7"),
+        ("0", "this process is not allowed to use the cores of node 2"),
+        ("1", "this process is not allowed to use the cores of node 7"),
         ("2", "the system does not know the node of GPU 2"),
         ("3", "[Errno 2] No such file"),
         ("4", "this process sees no GPU 4"),
@@ -136,7 +136,7 @@ def test_what_cannot_be_bound_is_one_line_and_stays_as_it_was(machine, device, r
     write_gpus(machine.system, 2, 7, -1)
     machine.allowed = {0, 1, 2}
     line = machine.line(device, 2, 3)
-    assert line.startswith(f"rank 2: --bind-numa binds nothing: {reason}") and "\n" not in line
+    assert line.startswith(f"rank 2: --bind-numa has no effect: {reason}") and "\n" not in line
     assert machine.bound is None
 
 
@@ -190,4 +190,4 @@ def test_a_command_binds_before_it_reads_and_only_where_it_is_asked_to(
 
 def test_without_its_file_nothing_is_bound(monkeypatch):
     monkeypatch.setattr(cores, "WINGS", ("duet.utils.processes.absent",))
-    assert cores.bind_numa("cpu").startswith("--bind-numa binds nothing: ")
+    assert cores.bind_numa("cpu").startswith("--bind-numa has no effect: ")

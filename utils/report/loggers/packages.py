@@ -1,4 +1,4 @@
-"""Loggers of known packages: TensorBoard, Weights & Biases, MLflow."""
+"""Loggers for TensorBoard, Weights & Biases and MLflow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOT_IN_TAGS = re.compile(r"[^-/\w.]")
 
 
 class TensorBoardLogger:
-    """Writes event files into the folder tensorboard of a run."""
+    """Writes event files to a run's folder tensorboard."""
 
     def __init__(self) -> None:
         self._package = import_optional("tensorboardX", "--loggers tensorboard")
@@ -29,13 +29,13 @@ class TensorBoardLogger:
         self._writer = self._package.SummaryWriter(
             str(event.folder / "tensorboard"),
             purge_step=event.epochs_done + 1,
-            filename_suffix=f".{event.epochs_done}",  # two parts may begin in one second
+            filename_suffix=f".{event.epochs_done}",  # two parts may start in the same second
         )
 
     def epoch_ends(self, event: EpochEnds) -> None:
         for name, value in event.values.items():
             if math.isfinite(value):
-                # The package replaces other characters too, and says so each time.
+                # The package replaces them too, but logs it each time.
                 self._writer.add_scalar(_NOT_IN_TAGS.sub("_", name), value, event.epoch)
         self._writer.flush()
 
@@ -50,17 +50,17 @@ class TensorBoardLogger:
         self._writer.close()
 
 
-FOLDER = "duet.folder"  # the tag by which the run of a folder is found again
+FOLDER = "duet.folder"  # tag for finding a folder's run again
 STORE = "MLFLOW_TRACKING_URI"
-_NOT_IN_NAMES = re.compile(r"[^\w\-. /]")  # MLflow refuses the colon of mAP_0.5:0.95
+_NOT_IN_NAMES = re.compile(r"[^\w\-. /]")  # MLflow rejects the colon in mAP_0.5:0.95
 
 
 class MlflowLogger:
-    """Writes parameters, metrics and plots; an interrupted run goes on in the same MLflow run."""
+    """Writes parameters, metrics and plots; a resumed run continues the same MLflow run."""
 
     def __init__(self) -> None:
         self._package = import_optional("mlflow", "--loggers mlflow")
-        logging.getLogger("mlflow").setLevel(logging.WARNING)  # it tells of its tables
+        logging.getLogger("mlflow").setLevel(logging.WARNING)  # silence logs about its tables
 
     def run_begins(self, event: RunBegins) -> None:
         project = Path(event.settings["project"]).absolute()
@@ -87,10 +87,10 @@ class MlflowLogger:
         self._client.set_terminated(self._id)
 
     def close(self) -> None:
-        """Do nothing: each call has already written its rows to the store."""
+        """Do nothing: every call writes directly to the store."""
 
     def _experiment(self, project: Path) -> str:
-        """Return the id of the experiment of a project; make it when it is not there."""
+        """Return the ID of a project's experiment, creating it if necessary."""
         found = self._client.get_experiment_by_name(project.name)
         if found is not None:
             return found.experiment_id
@@ -98,7 +98,7 @@ class MlflowLogger:
         return self._client.create_experiment(project.name, artifact_location=place)
 
     def _begun(self, experiment: str, folder: str) -> Any:
-        """Return the id of the newest run of a folder; None if there is none."""
+        """Return the ID of a folder's newest run; None if there is none."""
         runs = self._client.search_runs([experiment], order_by=["attributes.start_time DESC"])
         ids = [run.info.run_id for run in runs if run.data.tags.get(FOLDER) == folder]
         return ids[0] if ids else None
@@ -111,11 +111,11 @@ class MlflowLogger:
 
 OFFLINE = "offline"
 SILENT = {"silent": True, "quiet": True, "console": "off", "disable_git": True}
-_PART = re.compile(r"(?:offline-)?run-\d+_\d+-(\w+)(?:-\d+)?")  # time, id; several in a second
+_PART = re.compile(r"(?:offline-)?run-\d+_\d+-(\w+)(?:-\d+)?")  # time, ID, number within a second
 
 
 class WandbLogger:
-    """Writes into the folder wandb of a run; an interrupted run goes on under its id."""
+    """Writes to a run's folder wandb; a resumed run continues under its ID."""
 
     def __init__(self) -> None:
         self._package = import_optional("wandb", "--loggers wandb")
@@ -148,7 +148,7 @@ class WandbLogger:
 
 
 def _id_of(folder: Path) -> str | None:
-    """Return the id of the run whose parts lie in a folder; None if there is none."""
+    """Return the ID of the wandb run in a folder; None if there is none."""
     names = [path.name for path in (folder / "wandb").glob("*run-*")]
     ids = [found[1] for found in map(_PART.fullmatch, sorted(names)) if found]
     return ids[-1] if ids else None

@@ -207,7 +207,7 @@ BROKEN = [
     *((VOC, voc_box(value, 1, 2, 3), "xmin is ") for value in ("nan", "1e999", "9" * 999, "")),
     (VOC, "<object><name>dog</name></object>", "object 2: it has no bndbox"),
     (VOC, voc_box(1, 1, 2, 3, " "), "it has no name"),
-    (VOC, "<object>", "line .*: no valid XML: mismatched tag"),
+    (VOC, "<object>", "line .*: invalid XML: mismatched tag"),
     (VOC, voc_box(1, 1, 2, 3, more="<polygon><x1>a</x1></polygon>"), "x1 is 'a'"),
     *((LABELME, labelme_shape("polygon", points), "a.json: shape 2: points are")
       for points in ([[1, 2], [3, "x"], [5, 6]], [[1, 2], [3], [5, 6]], [[1, 2, 3]] * 3,
@@ -269,9 +269,9 @@ def test_a_shape_that_cannot_be_read_refuses_its_image_alone(tmp_path, name, sha
 
 # Of a format: the whole of its file, and why it cannot be read.
 BROKEN_FILES = [
-    (CVAT, "<annotations><image", "line 1: no valid XML"),
-    (CVAT, '<annotations><image name="a.jpg"></annotations>', "line 1: no valid XML"),
-    (CVAT, '<!DOCTYPE a [<!ENTITY b "c">]><annotations/>', "document type"),
+    (CVAT, "<annotations><image", "line 1: invalid XML"),
+    (CVAT, '<annotations><image name="a.jpg"></annotations>', "line 1: invalid XML"),
+    (CVAT, '<!DOCTYPE a [<!ENTITY b "c">]><annotations/>', "<!DOCTYPE is not supported"),
     (CVAT, cvat_file(), "has no element <image>"),
     (CVAT, cvat_file('<track id="0" label="car"/>'), "for video.*again, as 'CVAT for images 1.1'"),
     (STUDIO, '[{"annotations": [', "not JSON"),

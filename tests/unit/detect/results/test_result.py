@@ -89,5 +89,5 @@ def test_a_result_as_a_table():
 def test_a_package_that_is_absent_is_named_with_its_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     command = re.escape(install_command("pandas"))
-    with pytest.raises(UserError, match=f"to_pandas needs pandas: {command}"):
+    with pytest.raises(UserError, match=f"to_pandas needs pandas; install it: {command}"):
         result().to_pandas()

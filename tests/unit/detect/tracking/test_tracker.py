@@ -122,7 +122,7 @@ def test_a_box_that_is_not_finite_has_no_id_and_disturbs_no_other(side):
 def test_without_the_package_the_message_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "trackers", None)
     command = re.escape(install_command("trackers"))
-    with pytest.raises(UserError, match=f"--track needs trackers: {command}"):
+    with pytest.raises(UserError, match=f"--track needs trackers; install it: {command}"):
         new_tracker()
 
 
