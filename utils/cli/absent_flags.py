@@ -1,7 +1,4 @@
-"""Flags of YOLOv5 and earlier versions that this one lacks, by name: what to do in their place.
-
-Whoever adds a flag removes its line.
-"""
+"""Flags of YOLOv5 and earlier versions that this one lacks, by name: what to do in their place."""
 
 from __future__ import annotations
 
@@ -74,4 +71,6 @@ EXPORT = {
     "--workspace": "leave it out; TensorRT may use all free memory",
     "--verbose": "changes nothing: differences are always shown",
     "--cache": "leave it out; nothing is kept between two exports",
+    "--letterbox": "leave it out; scale and pad images as docs/examples/export does",
+    "--efficient-nms": "--nms, which TensorRT runs too",
 }

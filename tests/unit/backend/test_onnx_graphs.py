@@ -194,12 +194,6 @@ def test_an_old_opset_takes_a_side_out_of_all_sides() -> None:
     assert np.array_equal(session.run(None, {"images": array})[0], array.reshape(15, 2, 6))
 
 
-def test_a_foreign_operator_has_its_domain() -> None:
-    given = images()
-    model = build_model([apply("Own", (given,), given.shape, "float32", domain="ours")], [given])
-    assert {(x.domain, x.version) for x in model.opset_import} == {("", 17), ("ours", 1)}
-
-
 def test_zeros_around_negative_numbers_are_the_largest_of_a_pooling() -> None:
     given = images(free=False)
     padded = ops.pad_to(given, 5, 7, 0.0)
