@@ -97,7 +97,6 @@ OPENED_ELSEWHERE = {
     ("utils/data/fetch/download.py", "open"): "of a file that is open",
     ("utils/detect/media/video.py", "open"): "of a file that is open",
     ("utils/detect/media/feeds.py", "open"): "a URL",
-    ("utils/processes/numa.py", "read_text"): "/sys",
     ("utils/processes/process_family.py", "read_text"): "/proc",
     ("utils/processes/private_network.py", "open"): "/proc",
     ("utils/processes/start.py", "open"): "the null device",

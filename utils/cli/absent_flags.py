@@ -11,6 +11,7 @@ ACCEPTED = {
 _NO_TRACKER = "--loggers wandb, with its own variables such as WANDB_MODE and WANDB_ENTITY"
 _CLASS_BY_CLASS = "changes nothing: figures are always shown class by class"
 _NO_DNN = "changes nothing: ONNX files run in ONNX Runtime, other weights on --backend"
+_NUMA = "leave it out; start with torchrun --numa-binding=node, or behind numactl"
 _FOLDER = "--project names the folder that holds the runs"
 
 TRAINING = {
@@ -35,12 +36,14 @@ TRAINING = {
     "--artifact-alias": _NO_TRACKER,
     "--resume-evolve": "--evolve continues the search of the same --project and --name",
     "--evolve-population": "--evolve searches with Optuna, which needs no first population",
+    "--bind-numa": _NUMA,
     "--replay": "leave it out; the log names batches whose numbers are not finite",
     "--ndjson-console": "each epoch is a line; results.jsonl has its figures",
     "--ndjson-file": "changes nothing: results.jsonl is always written",
 }
 
 VALIDATION = {
+    "--bind-numa": _NUMA,
     "--merge": "leave it out; NMS keeps the best box and averages none",
     "--dnn": _NO_DNN,
     "--verbose": _CLASS_BY_CLASS,
