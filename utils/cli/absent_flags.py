@@ -11,7 +11,7 @@ ACCEPTED = {
 _NO_TRACKER = "--loggers wandb, with its own variables such as WANDB_MODE and WANDB_ENTITY"
 _CLASS_BY_CLASS = "changes nothing: figures are always shown class by class"
 _NO_DNN = "changes nothing: ONNX files run in ONNX Runtime, other weights on --backend"
-_NUMA = "leave it out; start with torchrun --numa-binding=node, or behind numactl"
+_NUMA = "leave it out; start the processes behind numactl, or bind them with torchrun"
 _FOLDER = "--project names the folder that holds the runs"
 
 TRAINING = {
