@@ -10,10 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import train
-import val
-from duet.models.training import doctor
-from duet.utils.errors import UserError
 from duet.utils.processes import cores
 from duet.utils.processes.numa import bind_numa
 
@@ -170,22 +166,6 @@ def test_earlier_threads_get_the_cores_too(tmp_path):
         env={**os.environ, **dict(zip(RANK_VARIABLES, "0022", strict=True))}, check=False,
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("rank 0: NUMA node 0, 1 core\n", "")
-
-
-@pytest.mark.parametrize("command", [train, val, doctor])
-def test_a_command_binds_before_it_reads_and_only_where_it_is_asked_to(
-    command, monkeypatch, tmp_path
-):
-    bound = []
-    monkeypatch.setattr(command, "bind_numa", lambda device: bound.append(device) or device)
-    (tmp_path / "F").touch()  # is there, and holds no weights
-    flags = ["command", "--weights", str(tmp_path / "F"), "--data", "nowhere", "--device", "cpu"]
-    flags += [] if command is val else ["--task", "detect"]  # else the weights tell it, before that
-    for asked in ([], ["--bind-numa"]):
-        monkeypatch.setattr("sys.argv", [*flags, *asked])
-        with pytest.raises(UserError):
-            command.main()
-        assert bound == (["cpu"] if asked else [])
 
 
 def test_without_its_file_nothing_is_bound(monkeypatch):
