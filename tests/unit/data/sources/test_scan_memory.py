@@ -1,6 +1,5 @@
 """What was read of a dataset is kept: only what changed is read again, and results never differ."""
 
-import errno
 import json
 import logging
 import os
@@ -12,12 +11,10 @@ import numpy as np
 import pytest
 
 from duet.utils import array_cache
-from duet.utils.data.image import header
-from duet.utils.data.sources import annotations, drawn_split, image_source, label_file, scan_memory
+from duet.utils.data.sources import annotations, drawn_split, image_source, scan_memory
 from duet.utils.data.sources.annotations import read_annotations
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.drawn_split import read_fingerprints
-from duet.utils.data.sources.formats import voc
 from duet.utils.data.sources.formats.format import AnnotatedFolder, FileNotes, Format, ImageLabels
 from duet.utils.data.sources.image_files import list_images
 from duet.utils.data.sources.labels import scan_samples
@@ -86,27 +83,6 @@ def test_what_did_not_change_is_not_read_again_and_the_problems_are_reported_aga
     with caplog.at_level(logging.WARNING):
         assert_same_samples(scan(data), first)
     assert sorted(read) == LEFT_OUT and caplog.messages == reported
-
-
-def test_an_image_that_a_disk_could_not_give_once_is_there_in_the_next_run(data, monkeypatch):
-    with monkeypatch.context() as failing:
-        for module, name in ((header, "größe 0.png"), (label_file, "größe 7.txt")):
-            fail_to_open(failing, module, name)
-        assert len(scan(data)) == 7
-    assert len(scan(data)) == 9
-
-
-def fail_to_open(monkeypatch, module, name):
-    """Let a module's reader of files fail with one file, as a network's file system may."""
-    reader = "open_regular" if hasattr(module, "open_regular") else "read_bytes"
-    whole = getattr(module, reader)
-
-    def failing(path, *limits):
-        if Path(path).name == name:
-            raise OSError(errno.ESTALE, "Stale file handle", str(path))
-        return whole(path, *limits)
-
-    monkeypatch.setattr(module, reader, failing)
 
 
 @pytest.mark.parametrize(
@@ -357,37 +333,3 @@ def test_each_file_that_a_reader_sees_counts(annotated, times, changed, times_re
     for _ in range(2):
         read_annotations(annotated)
     assert len(times) == times_read
-
-
-def test_an_annotation_that_a_disk_could_not_give_once_is_read_again(tmp_path, monkeypatch):
-    times, read_xml = [], voc.read_xml
-
-    def failing(path, *limits):
-        times.append(path)
-        if len(times) == 1:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        return read_xml(path, *limits)
-
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "a.jpg").touch()
-    (data / "a.xml").write_text("<annotation><filename>a.jpg</filename></annotation>")
-    monkeypatch.setattr(voc, "read_xml", failing)
-    folder = AnnotatedFolder("Pascal VOC", data, data)
-    assert read_annotations(folder).broken == (f"a.xml: {os.strerror(errno.EIO)}",)
-    for _ in range(2):
-        assert not any(read_annotations(folder).broken)
-    assert len(times) == 2
-
-
-def test_what_was_written_a_moment_ago_is_read_again(
-    data, read, fingerprinted, annotated, times, monkeypatch
-):
-    """Within a tick of the file system's clock a file may change without another time."""
-    monkeypatch.setattr(array_cache, "RECENT_NS", 10**12)
-    images = list_images([data.parent / "images"])
-    for _ in range(2):
-        scan(data)
-        read_fingerprints(images)
-        read_annotations(annotated)
-    assert (len(read), len(fingerprinted), len(times)) == (22, 22, 2)
