@@ -34,11 +34,6 @@ def test_a_detector_is_not_scored_on_class_folders(validate, tmp_path):
         validate(write_tiny_weights(tmp_path), "--img", 64)
 
 
-def test_speed_is_that_of_a_classifier(validate, tmp_path):
-    printed = validate(write_tiny_classifier(tmp_path), "--img", 32, "--task", "speed")
-    assert f"\n{len(CLASS_NAMES)} images in " in printed and " images/s\n" in printed
-
-
 @pytest.mark.parametrize("mode", ["val", "speed"])
 def test_a_threshold_that_is_given_is_refused_for_a_classifier(validate, tmp_path, mode):
     with pytest.raises(UserError, match="--iou: a classifier finds no boxes; leave it out"):

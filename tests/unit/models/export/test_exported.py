@@ -6,9 +6,8 @@ import pytest
 from duet.backend import ops
 from duet.models.export.exported import ExportedPredictor
 from duet.models.inference.image_detector import ImageDetector
-from duet.models.inference.predictor import make_predictor, with_size
-from duet.models.inference.predictors import Augmented, Ensemble
-from duet.utils.detect.config import DetectConfig
+from duet.models.inference.predictor import make_predictor
+from duet.models.inference.predictors import Ensemble
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.export.metadata import DETECTIONS, Metadata
@@ -141,22 +140,6 @@ def test_two_files_need_one_size():
 def test_half_precision_is_that_of_the_file(caplog):
     make_predictor([weights(Runtime(precision="int8"))], "cpu", half=True)
     assert "--half: a.onnx computes in int8, as it was exported" in caplog.text
-
-
-def test_another_size_is_refused_with_that_of_the_file():
-    fixed, free = ExportedPredictor(Runtime()), ExportedPredictor(Runtime(dynamic=True))
-    config = DetectConfig(weights=("a",), image_size=64)
-    with pytest.raises(UserError, match="--img 64: the exported file takes only images of 32 x 48"):
-        with_size(config, fixed, [])
-    assert with_size(config, free, []).image_size == 64
-    config = DetectConfig(weights=("a",), image_size=65)
-    with pytest.raises(UserError, match="--img 65 is no multiple of the model's stride 16"):
-        with_size(config, free, [])
-
-
-def test_a_file_cannot_see_an_image_in_several_sizes():
-    with pytest.raises(UserError, match="--augment: an exported file .*; leave it out"):
-        Augmented(ExportedPredictor(Runtime()))
 
 
 def test_the_limits_of_the_nms_in_a_file_are_logged(caplog):
