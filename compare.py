@@ -1,7 +1,7 @@
 """Compare the epoch times of OneFlow and PyTorch: flags -> plan -> runs of train.py -> report.
 
 Reads as: settings -> cells in turn, A B A B -> a record of each run -> equal work or refusal ->
-compare.json, compare.md. docs/en/compare.md explains every figure.
+compare.json, compare.md, compare.html. docs/en/compare.md explains every figure.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Comparison:
         """Write the final reports; print warnings, pairs, and where the reports are."""
         report = write_reports(self.document(status), self.folder)
         say(*report.warnings, *(x for part in report.sections for x in part.items), wrap=True)
-        say(f"{self.folder / 'compare.md'} has the tables")
+        say(f"{self.folder / 'compare.html'} is the page; compare.md has its rows as text")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ What takes a `str` escapes it and makes it printable; what is `Html` already is 
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
@@ -44,10 +45,22 @@ def paragraph(words: str) -> Html:
     return Html(f"<p>{text(words)}</p>" if words else "")
 
 
+def warning(words: str) -> Html:
+    """Return a paragraph that stands out."""
+    return Html(f'<p class="warning" role="alert">{text(words)}</p>')
+
+
 def bullets(lines: Iterable[str]) -> Html:
     """Return a list; "" of none."""
     items = "".join(f"<li>{text(line)}</li>" for line in lines)
     return Html(f'<ul class="lines">{items}</ul>' if items else "")
+
+
+def svg_image(content: bytes, alternative: str) -> Html:
+    """Return a chart with its alternative text; its background is white on a dark page too."""
+    encoded = base64.b64encode(content).decode()
+    return Html(f'<img style="max-width: 100%; background: white" alt="{text(alternative)}" '
+                f'src="data:image/svg+xml;base64,{encoded}">')  # fmt: skip
 
 
 def section(title: str, *blocks: Html, level: int = 2) -> Html:

@@ -1,4 +1,4 @@
-"""compare.py over both backends as they are: real training, equal work, a report."""
+"""compare.py over both backends as they are: real training, equal work, a page."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def compare_on_small_inputs(tmp_path, *flags):
         capture_output=True, text=True, timeout=400, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Where the seconds went" in (tmp_path / "exp" / "compare.md").read_text()
+    assert "image/svg+xml" in (tmp_path / "exp" / "compare.html").read_text()
     return json.loads((tmp_path / "exp" / "compare.json").read_text())
 
 

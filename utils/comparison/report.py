@@ -1,12 +1,14 @@
-"""The report of a comparison: warnings, what was found, and tables, as Markdown."""
+"""The report of a comparison: warnings, what was found, and tables, as Markdown and as a page."""
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from duet.utils import html as page
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.comparison.statistics import (
     NONE,
@@ -19,13 +21,16 @@ from duet.utils.comparison.statistics import (
 )
 from duet.utils.errors import UserError
 from duet.utils.json_files import read_json
-from duet.utils.text import count, printable_lines
+from duet.utils.report.plots.style import line_colour, new_figure
+from duet.utils.text import count, printable, printable_lines
 
 TITLE = "OneFlow and PyTorch, epoch by epoch"
 RATIO_NOTE = "Time of the first by that of the second, epoch by epoch: above 1 the first is slower."
 TIMES_NOTE = "The median of the counted epochs, and the range from the fastest to the slowest."
 BACKENDS, OPTIONS = "Backends", "Options"
+STAGES = "Where the seconds went"
 NAME_COLUMNS = ("trainer", "variant")
+CHART_WIDTH, BAR_HEIGHT = 9.0, 0.3  # inches
 
 
 class Section(NamedTuple):
@@ -54,7 +59,7 @@ def build_report(document: Document) -> Report:
     sections = [
         *(Section(kind, RATIO_NOTE, items) for kind, items in found.items()),
         Section("Seconds per epoch", TIMES_NOTE, table=table(document, times)),
-        Section("Where the seconds went", table=table(document, stages)),
+        Section(STAGES, table=table(document, stages)),
         Section("What training reached", table=table(document, outcomes)),
     ]
     return Report(list(warnings(document)), head(document), sections)
@@ -230,12 +235,45 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
 
 
+def page_of(report: Report, document: Document) -> str:
+    """Return the whole report as a page, which needs no network and runs no script."""
+    blocks = [*map(page.warning, report.warnings), page.bullets(report.head)]
+    for part in report.sections:
+        shown = [page.bullets(part.items)] if part.items else []
+        if part.title == STAGES and part.table:
+            shown.append(page.svg_image(stage_chart(document), "seconds of an epoch by stage"))
+        shown += [page.table(part.table[0], part.table[1:])] if part.table else []
+        if shown:
+            blocks.append(page.section(part.title, page.paragraph(part.note), *shown))
+    return page.html_page(TITLE, blocks)
+
+
+def stage_chart(document: Document) -> bytes:
+    """Return an SVG image with one bar per cell: the seconds of an epoch, stage by stage."""
+    cells = [cell for cell in document["cells"] if cell["stages"]]
+    rows = range(len(cells))
+    figure, axes = new_figure(1, 1, CHART_WIDTH, 1.2 + BAR_HEIGHT * len(cells))
+    ends = [0.0] * len(cells)
+    for index, stage in enumerate(dict.fromkeys(x for cell in cells for x in cell["stages"])):
+        seconds = [cell["stages"].get(stage, 0.0) for cell in cells]
+        axes.barh(rows, seconds, left=ends, color=line_colour(index), label=stage_name(stage))
+        ends = [end + more for end, more in zip(ends, seconds, strict=True)]
+    axes.set_yticks(rows, [printable(cell["name"]).replace("$", r"\$") for cell in cells])
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds")
+    figure.legend(loc="outside lower center", ncols=5, frameon=False)
+    content = io.BytesIO()
+    figure.savefig(content, format="svg", metadata={"Date": None})
+    return content.getvalue()
+
+
 def write_reports(document: Document, folder: Path) -> Report:
-    """Write compare.json and compare.md into a folder; return the report."""
+    """Write compare.json, compare.md and compare.html into a folder; return the report."""
     report = build_report(document)
     for name, content in (
         ("compare.json", json.dumps(document, indent=1)),
         ("compare.md", printable_lines(markdown(report))),
+        ("compare.html", page_of(report, document)),
     ):
         with atomic_text_file(folder / name) as file:
             file.write(content)

@@ -1,7 +1,10 @@
-"""The report of a comparison, as Markdown: rows, doubts first."""
+"""The report of a comparison, as Markdown and as a page: the same rows, doubts first."""
 
+import base64
+import html.parser
 import json
 import re
+from xml.etree import ElementTree
 
 import pytest
 
@@ -60,24 +63,48 @@ def comparison(backends="torch,oneflow", variants="plain", batch="8,16", changes
     return build_document(chosen, records, MACHINE, "complete", "2030-01-02")
 
 
+class Texts(html.parser.HTMLParser):
+    """Collects texts, addresses and the tags that are open at the end."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.addresses, self.texts = [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.addresses += [value for name, value in attributes if name in ("src", "href")]
+        if tag not in ("meta", "br", "img"):
+            self.open.append(tag)
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
 def written(document, folder):
-    """The report, the text and the rows of compare.md."""
+    """The report, the rows of compare.md, and compare.html."""
     report = write_reports(document, folder)
     text = (folder / "compare.md").read_text().replace("\\|", "|").replace("&lt;", "<")
     rows = [[cell.strip() for cell in line[1:-1].split(" | ")] for line in text.splitlines()]
-    return report, text, rows
+    return report, text, rows, Texts((folder / "compare.html").read_text())
 
 
-def test_the_text_shows_the_rows_of_the_report(tmp_path):
-    report, text, rows = written(comparison(), tmp_path)
+def test_text_and_page_show_the_same_rows(tmp_path):
+    report, text, rows, page = written(comparison(), tmp_path)
     assert ["oneflow", "plain", "8", "41.2", "40.8 to 41.6", "10.8", "160", "800"] in rows
     assert ["torch", "plain", "16", "0.10000", "0.25000"] in rows  # a loss that is NaN has none
     assert "4.00 times the time (4.00 to 4.00 in 4 pairs of epochs): slower" in text
     for section in report.sections:
         for line in section.items:
-            assert line in text
+            assert line in page.texts and line in text
         for row in section.table:
-            assert [*row] in rows
+            assert [*row] in rows and all(cell in page.texts for cell in row)
+    assert page.open == []
+    (chart,) = page.addresses  # nothing to fetch: an image that is part of the page
+    drawn = base64.b64decode(chart.removeprefix("data:image/svg+xml;base64,"))
+    assert ElementTree.fromstring(drawn).tag.endswith("svg")
     assert report.warnings == []
     assert json.loads((tmp_path / "compare.json").read_text()) == comparison()
 
@@ -91,13 +118,15 @@ def test_what_makes_figures_doubtful_comes_first(tmp_path):
         ("torch-plain-b8", 2): {"load": {"others": 2.5}},
     }
     document = comparison(changes=changes, allow_unequal=True)
-    report, text, rows = written(document, tmp_path)
+    report, text, rows, page = written(document, tmp_path)
     diverge, unequal, load = report.warnings
     assert diverge.startswith("LOSSES DIVERGE: oneflow-plain-b8 against torch-plain-b8: a loss of")
     assert unequal.startswith("UNEQUAL WORK: oneflow-plain-b16 against torch-plain-b16: train_im")
     assert load.startswith("UNDER LOAD: 2 runs; beside one of torch-plain-b8 other processes took "
                            "2.5 of 4 cores")  # fmt: skip
+    start = page.texts.index("Backends")
     assert all(text.index(x) < text.index("## Backends") for x in report.warnings)
+    assert all(page.texts.index(x) < start for x in report.warnings)
     marks = {tuple(row[:3]): row[-1] for row in report.sections[2].table}
     assert marks["torch", "plain", "8"] == "under load"
     assert marks["oneflow", "plain", "16"] == "unequal work"
@@ -132,9 +161,11 @@ def test_text_from_outside_is_spelt_out_in_every_report(tmp_path):
         document = comparison(changes={("torch-plain-b8", 1): changes}, data=hostile)
         document["machine"] |= {"processor": hostile, "gpus": [hostile]}
         write_reports(document, tmp_path)
-        text = (tmp_path / "compare.md").read_text("utf-8")
-        assert all(line.isprintable() for line in text.split("\n"))
-        assert "<script>" not in text and r"a\x1b[2J" in text
+        for name in ("compare.md", "compare.html"):
+            text = (tmp_path / name).read_text("utf-8")
+            assert all(line.isprintable() for line in text.split("\n"))
+            assert r"a\x1b[2J" in text
+        assert "<script>" not in (tmp_path / "compare.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize("content", ["[" * 9000, "{", "[]", "{}"])
