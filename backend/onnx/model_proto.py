@@ -102,10 +102,8 @@ def build_model(
     graph = _Graph(inputs, opset)
     for tensor in _in_order(outputs):
         graph.add(tensor)
-    foreign = sorted({node.domain for node in graph.nodes} - {""})
-    versions = [helper.make_opsetid("", opset), *(helper.make_opsetid(x, 1) for x in foreign)]
-    written = graph.written(outputs, inputs)
-    return helper.make_model(written, opset_imports=versions, ir_version=ir_version(opset))
+    written, version = graph.written(outputs, inputs), [helper.make_opsetid("", opset)]
+    return helper.make_model(written, opset_imports=version, ir_version=ir_version(opset))
 
 
 class _Graph:

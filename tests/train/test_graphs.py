@@ -172,15 +172,6 @@ def test_the_trial_finds_what_graphs_overwrite(monkeypatch, left_out, problem):
     assert memory.passes == execution.GRAPH_UPDATES * execution.PASSES
 
 
-def test_a_compiler_that_fails_in_the_trial_is_a_reason_against_graphs(monkeypatch):
-    def fail(*arguments, **options):
-        raise RuntimeError("CUDA error: operation not permitted\nwhen stream is capturing")
-
-    monkeypatch.setattr(execution.autograd, "compiled", fail)
-    problem = "RuntimeError: CUDA error: operation not permitted"
-    assert execution.trial_problem("cpu") == problem
-
-
 @pytest.mark.parametrize(
     ("drops", "device", "ranks", "reason"),
     [

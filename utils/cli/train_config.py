@@ -122,7 +122,7 @@ class TrainConfig(RecipeConfig):
     no_plots: bool = flag("output", "--noplots", default=False, help="draw no plots")  # fmt: skip
     loggers: tuple[str, ...] = flag("output", "--loggers", default=(), type=str, nargs="+",
         metavar="LOGGER",
-        help="log metrics, in addition to results.csv, to tensorboard, wandb, mlflow, or your own "
+        help="log metrics, in addition to results.csv, to tensorboard, wandb, or your own "
         "module:Class")  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -9,25 +9,25 @@ from typing import Any
 
 from duet.utils.cli.absent_flags import VALIDATION
 from duet.utils.cli.detection_config import DetectionConfig
-from duet.utils.cli.flags import add_flags, flag, flags_of, new_parser, read_flags, require_apart
+from duet.utils.cli.flags import add_flags, flag, new_parser, read_flags, require_apart
 from duet.utils.cli.run_config import RunConfig
 from duet.utils.errors import UserError
 
 SPLITS = ("train", "val", "test")
 SPEED, STUDY = "speed", "study"  # both on split val
-NOT_IN_STUDY = ("tile", "annotations", "save_txt", "save_json", "legacy_metric")
-# As in the public val.py: detect.py's thresholds, and the NMS of a study.
-THRESHOLDS = {
-    SPEED: {"confidence_threshold": 0.25, "iou_threshold": 0.45},
-    STUDY: {"iou_threshold": 0.7},
-}
-
-
+# As in the public val.py: the thresholds of detect.py.
+THRESHOLDS = {SPEED: {"confidence_threshold": 0.25, "iou_threshold": 0.45}}
 APART = (
     ("square", "tile", "square batches contain whole images"),
     ("single_class", "annotations", "COCO annotations distinguish classes"),
     ("single_class", "classes", "only one class is left to select"),
 )
+
+
+def _require_task(name: str, value: str) -> None:
+    if value not in (*SPLITS, SPEED):
+        more = ". For a study, run val.py with each --img" if value == STUDY else ""
+        raise UserError(f"{name} {value}; accepted: {', '.join((*SPLITS, SPEED))}{more}")
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,8 @@ class ValConfig(DetectionConfig, RunConfig):
 
     batch_size: int = 32
     project: Path = Path("runs/val")
-    task: str = flag("data", "--task", default="val", choices=(*SPLITS, SPEED, STUDY),
-        help="dataset split; speed: val with the thresholds of detect.py; study: val at sizes "
-        "from 256 to 1536, with metrics and milliseconds for each")  # fmt: skip
+    task: str = flag("data", "--task", default="val", check=_require_task, metavar="T",
+        help="dataset split; speed: val with the thresholds of detect.py")  # fmt: skip
     square: bool = flag("data", "--square", default=False,
         help="square batches of size --img, in dataset order; default: rectangular batches, as in "
         "YOLOv5")  # fmt: skip
@@ -62,10 +61,6 @@ class ValConfig(DetectionConfig, RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = [name for name in NOT_IN_STUDY if self.task == STUDY and getattr(self, name)]
-        if given:
-            word = flags_of(self)[given[0]].names[0]
-            raise UserError(f"--task study with {word}: a study writes only metrics and times")
         require_apart(self, APART)
 
 

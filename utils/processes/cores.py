@@ -1,4 +1,4 @@
-"""Choose the number of loader workers, load the GPU driver, and bind to a NUMA node."""
+"""Choose the number of loader workers, and load the GPU driver."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import Any
 from duet.backend.checks import CPU
 from duet.backend.cores import cores_of_rank
 from duet.backend.devices import NVIDIA_DRIVER
-from duet.utils.wings import load_wings
 
 MOST_WORKERS = 8  # by default
 # A mosaic of photographs takes the loader 8 to 10 ms of a core. A YOLOv5n step takes 7 ms per image
 # at 96 px on one thread, 20 ms at 320 px on four: two workers keep up with four cores.
 CORES_OF_A_WORKER, FEWEST_WORKERS = 4, 2
-WINGS = ("duet.utils.processes.numa",)  # modules with a `bind_numa(device)`
 
 
 def loader_workers(asked: int | None, device: str) -> int:
@@ -40,10 +38,3 @@ def load_driver() -> Any:
     except OSError:
         return None
     return driver if driver.cuInit(0) == 0 else None
-
-
-def bind_numa(device: str) -> str:
-    """Bind this process to the NUMA node of its --device; return a log line."""
-    for wing in load_wings(WINGS):
-        return str(wing.bind_numa(device))
-    return "--bind-numa has no effect: this installation lacks utils/processes/numa.py"

@@ -34,10 +34,10 @@ from duet.utils.yaml_files import read_yaml
 # Settings that may change during a run. `data` may move: `job.py` compares its content.
 FREE = PROCESS_SETTINGS | {
     "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
-    "save_steps", "bind_numa", "micro_batch", "patience", "hours", "save_period", "no_save",
-    "no_plots", "loggers",
+    "save_steps", "micro_batch", "patience", "hours", "save_period", "no_save", "no_plots",
+    "loggers",
 }  # fmt: skip
-GONE = {"replay"}  # settings of earlier versions that are ignored
+GONE = {"replay", "bind_numa"}  # settings of earlier versions that are ignored
 # Behaviour before a flag existed, where it differs from the flag's default.
 BEFORE = {"patience": 0, "amp": "off"}
 

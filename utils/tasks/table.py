@@ -113,8 +113,6 @@ SEGMENTATION = Task(
     },
     refused={
         "tile": "masks from tiles cannot be merged",
-        "letterbox": "masks are relative to the network input, not the image",
-        "efficient_nms": "TensorRT's operator does not support masks; use --nms alone",
     },
     refused_by_val={},
     own_flags=("mask_ratio", "no_overlap"),
@@ -144,7 +142,6 @@ CLASSIFICATION = Task(
         "square": SQUARE,
         "save_crop": NO_BOXES,
         "nms": NO_BOXES,
-        "letterbox": "classifiers use a centre crop, which the graph does not perform",
         "audit": NO_AUDIT,
         "hub": f"hub results are boxes, and {NO_BOXES}; use `duet.load` instead, see "
         "docs/en/api.md",

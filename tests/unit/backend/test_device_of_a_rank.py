@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from types import SimpleNamespace
 
 import pytest
 
@@ -25,13 +24,6 @@ def own(monkeypatch: pytest.MonkeyPatch) -> str:
     return backend.device.resolve("")
 
 
-def test_a_module_is_placed_on_it(own: str) -> None:
-    places: list[str] = []
-    module = SimpleNamespace(to=lambda device, dtype: places.append(device))
-    backend.nn.place(module, own, "float32")
-    assert places == [own] == ["cuda:1"]
-
-
 def test_half_precision_is_asked_of_it(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
     framework, asked = importlib.import_module(backend.use()), list[str]()
 
@@ -43,13 +35,6 @@ def test_half_precision_is_asked_of_it(own: str, monkeypatch: pytest.MonkeyPatch
     assert set(backend.amp.supported(own)) <= {"bfloat16", "float16"}
     assert backend.amp.preferred(own) in ("float32", "bfloat16")
     assert set(asked) <= {own}
-
-
-def test_a_tensor_is_made_on_it(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    framework = importlib.import_module(backend.use())
-    for name in ("zeros", "full", "tensor"):  # OneFlow's own `full` is not used
-        monkeypatch.setattr(framework, name, lambda *_, device, **__: str(device))
-    assert backend.ops.zeros((2,), device=own) == backend.ops.full((2,), 1.0, device=own) == own
 
 
 @pytest.mark.parametrize("device", ["cuda:2", "0", ""])

@@ -105,19 +105,6 @@ def test_the_loss_and_its_gradients_equal_the_plain_ones(targets):
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("targets", [SEVERAL_LEVELS, LARGE_ONLY, NO_TARGETS])
-def test_the_loss_calls_the_iou_once_for_all_levels(targets):
-    calls = []
-
-    def counted(pred, target):
-        calls.append(pred.shape[0])
-        return complete_iou(pred, target)
-
-    make_loss(3, counted)(raw_maps(3), targets)
-    assert len(calls) == 1
-    assert (calls[0] > 0) == (targets is not NO_TARGETS)
-
-
 PLAIN = {"value": np.array([1.0, -200.0]), "gradient": np.zeros((0, 4))}
 
 
