@@ -89,8 +89,6 @@ def test_flags_of_tiles_that_cannot_be_honoured_are_refused(flags, message):
 def test_the_public_timings_take_the_val_split_with_their_own_thresholds():
     speed = parse_val_flags(["--weights", "W", "--task", "speed"])
     assert (speed.split, speed.confidence_threshold, speed.iou_threshold) == ("val", 0.25, 0.45)
-    study = parse_val_flags(["--weights", "W", "--task", "study", "--conf", "0.01"])
-    assert (study.split, study.confidence_threshold, study.iou_threshold) == ("val", 0.01, 0.7)
     given = parse_val_flags(["--weights", "W", "--task", "speed", "--iou", "0.6"])
     assert (given.confidence_threshold, given.iou_threshold) == (0.25, 0.6)
     assert parse_val_flags(["--weights", "W", "--task", "test"]).split == "test"
