@@ -22,7 +22,6 @@ LONGEST_SECONDS = 900  # of a program
 # The extra of pyproject.toml that each belongs to.
 EXTRAS = {
     "av": "media",
-    "mss": "media",
     "onnx": "export",
     "onnxruntime": "export",
     "openvino": "openvino",
