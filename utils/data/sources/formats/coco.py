@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -33,6 +32,7 @@ from duet.utils.data.sources.formats.names import (
     split_of,
 )
 from duet.utils.errors import brief
+from duet.utils.json_files import parse_json
 from duet.utils.text import printable
 
 NAME = "COCO JSON"
@@ -103,7 +103,7 @@ def _image_folder(file: Path, folders: Sequence[Path]) -> Path | None:
     """Return the first folder in which most of a file's first images are; None without any."""
     found = islice(_NAME.finditer(read_head(file, _STARTS[1])), _MOST_PROBED)
     try:
-        names = [parts_of(json.loads(name[1])) for name in found]
+        names = [parts_of(parse_json(name[1])) for name in found]
     except ValueError:  # its reader says what is wrong
         return None
     counts = [_best_skip(folder, names)[1] for folder in folders]
