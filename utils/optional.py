@@ -22,7 +22,6 @@ LONGEST_SECONDS = 900  # of a program
 # The extra of pyproject.toml that each belongs to.
 EXTRAS = {
     "av": "media",
-    "mss": "media",
     "onnx": "export",
     "onnxruntime": "export",
     "openvino": "openvino",
@@ -34,10 +33,9 @@ EXTRAS = {
     "tensorboardX": "loggers",
     "trackers": "track",
 }
-# The command for each of the others: single formats of export.py, large loggers, archived packages.
+# The command for each of the others: single formats of export.py, large loggers.
 INSTALL = {
     "ai_edge_litert": "pip install ai-edge-litert==2.1.2",
-    "albumentations": "pip install albumentations",
     "coremltools": "pip install coremltools==9.0",
     "cuda": "pip install cuda-python==13.4.4",
     "ncnn": "pip install ncnn==1.0.20261020",
@@ -50,18 +48,12 @@ INSTALL = {
 # Variables that keep a package from asking the network for a newer version of itself, or from
 # telling its makers that it runs.
 _QUIET = {
-    "albumentations": {
-        "NO_ALBUMENTATIONS_UPDATE": "1",
-        "ALBUMENTATIONS_NO_TELEMETRY": "1",  # of AlbumentationsX, as the next
-        "ALBUMENTATIONS_OFFLINE": "1",
-    },
     "wandb": {"WANDB_ERROR_REPORTING": "false"},
 }
 
 # Modules that a package does without. OpenVINO and NNCF send their makers an event when they are
-# imported, and no variable stops that. torch would cost a loader's process a second and 180 MB.
+# imported, and no variable stops that.
 _BARRED = {
-    "albumentations": ("torch",),
     "nncf": ("openvino_telemetry",),
     "openvino": ("openvino_telemetry",),
 }

@@ -14,7 +14,7 @@ import numpy as np
 
 from duet.models.graph import ModelSpec, parse_model, plan_layers
 from duet.utils.cli.hyperparameters import Hyperparameters
-from duet.utils.data.anchors.fit import Fit, fit_anchors, label_sizes, measure_fit
+from duet.utils.data.anchors import Fit, fit_anchors, label_sizes, measure_fit
 from duet.utils.errors import UserError
 from duet.utils.json_files import parse_json
 from duet.utils.state.job import Job

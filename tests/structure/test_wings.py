@@ -21,7 +21,7 @@ WINGS = {
     "comparison": ("utils/comparison", "compare.py"),
     "further label formats": ("utils/data/formats",),
     "records": ("utils/data/records",),
-    "check and audit": ("utils/data/check", "utils/data/audit", "models/evaluation/audit"),
+    "check": ("utils/data/check",),
     "fetch": ("utils/data/fetch",),
     "detection": ("utils/detect", "models/detection", "detect.py", "hubconf.py"),
     "export": ("utils/export", "models/export", "backend/onnx", "export.py"),

@@ -28,21 +28,6 @@ TRIAL_PANELS_A_ROW = 6
 LARGEST_RATIO = 30  # of the largest to the smallest value, on an axis that is not logarithmic
 
 
-def plot_learning_rates(epochs: np.ndarray, rates: Mapping[str, np.ndarray], path: Path) -> None:
-    """Draw the learning rate of each group of weights, a panel each.
-
-    Args:
-        epochs: (N,) places in the run, 1.5 in the middle of the second epoch.
-        rates: by title of the group, (N,).
-    """
-    figure, places = panel_grid(len(rates), len(rates), width=5, height=3.75)
-    for axes, colour, (title, values) in zip(places, COLOURS, rates.items(), strict=False):
-        axes.plot(epochs, values, color=colour)
-        axes.set(title=title, xlabel="epochs done", ylim=(0, 1.05 * max(values.max(), 1e-12)))
-        axes.set_xlim(0, max(float(epochs[-1]), 1.0))
-    save_figure(figure, path)
-
-
 def plot_results(csv_path: Path, plot_path: Path) -> None:
     """Draw the losses, metrics and learning rates of results.csv over the epochs.
 

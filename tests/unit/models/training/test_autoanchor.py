@@ -10,7 +10,7 @@ import pytest
 from duet.models.training.autoanchor import choose_anchors, with_anchors
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
-from duet.utils.data.anchors.fit import measure_fit
+from duet.utils.data.anchors import measure_fit
 from duet.utils.errors import UserError
 from tests.shared_files import shared_path
 

@@ -1,1 +1,0 @@
-"""What a trained model says about the labels of a dataset."""
