@@ -34,6 +34,7 @@ OF_NONE = {
         "train/test_compare_command.py",
         "train/test_evolve_command.py",
         "unit/comparison",
+        "unit/data/audit",
         "unit/data/check",
         "unit/detect",
         "unit/evolution",

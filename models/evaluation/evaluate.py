@@ -21,6 +21,7 @@ from duet.utils.data.loading.items import items_of
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.loading.reading import read_ahead
 from duet.utils.data.sources.samples import Sample
+from duet.utils.detections import GroundTruth
 from duet.utils.evaluation.collector import Collector, FoundImage
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.processes import watchdog
@@ -46,6 +47,7 @@ def evaluate(
     suppression: SuppressionSettings = DEFAULT_SUPPRESSION,
     loss: Loss | None = None,
     sinks: Sequence[Sink] = (),
+    objects_of: Callable[[int], GroundTruth] | None = None,
     channels_last: bool | None = None,
     at_a_time: int = 0,
     after_batch: Callable[[], None] | None = None,
@@ -60,12 +62,14 @@ def evaluate(
         suppression: which predictions count as found.
         loss: adds the batches' mean losses, as in training; those of all ranks add up to a batch's.
         sinks: receive what the evaluator receives, by place in samples, on the first rank.
+        objects_of: returns those of the sample at a place, in pixels of its image; None for its
+            labels.
         channels_last: layout of the feature maps; None for the one that the device gains from.
         at_a_time: images that the model computes together; 0: all of a batch.
         after_batch: called after every batch, on all ranks; what it raises ends the validation.
     """
     head, evaluator = model.head, model.head.make_evaluator(class_names)
-    receive = _receiver(head, evaluator, sinks, samples, loader.world)
+    receive = _receiver(head, evaluator, sinks, samples, objects_of, loader.world)
     collector = Collector(head.nothing_found, loader.world, receive)
 
     def finish(batch_index: int, batch: Batch, predictions: Sequence[Any]) -> None:
@@ -108,6 +112,7 @@ def evaluate_tiled(
     class_names: Sequence[str],
     world: World = ALONE,
     sinks: Sequence[Sink] = (),
+    objects_of: Callable[[int], GroundTruth] | None = None,
 ) -> Validation:
     """Detect in every image at its own size, in tiles, and compare with its labels.
 
@@ -120,7 +125,7 @@ def evaluate_tiled(
     assert detector.tiling is not None
     head = detector.predictor.head
     evaluator = head.make_evaluator(class_names)
-    receive = _receiver(head, evaluator, sinks, samples, world)
+    receive = _receiver(head, evaluator, sinks, samples, objects_of, world)
     collector = Collector(head.nothing_found, world, receive)
     shard = world.process.shard(range(len(samples)))
     images = read_ahead([samples[index] for index in shard])
@@ -158,6 +163,7 @@ def _receiver(
     evaluator: Evaluator,
     sinks: Sequence[Sink],
     samples: Sequence[Sample],
+    objects_of: Callable[[int], GroundTruth] | None,
     world: World,
 ) -> Callable[[FoundImage], None]:
     """Return what takes each image and hands it on with its objects: to the sinks on rank 0."""
@@ -165,8 +171,9 @@ def _receiver(
     takers = (evaluator, *sinks) if world.process.is_main else (evaluator,)
 
     def receive(image: FoundImage) -> None:
-        objects = items.ground_truth(samples[image.image_index])
+        index = image.image_index
+        objects = objects_of(index) if objects_of else items.ground_truth(samples[index])
         for taker in takers:
-            taker.add(image.image_index, image.found, objects)
+            taker.add(index, image.found, objects)
 
     return receive

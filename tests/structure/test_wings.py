@@ -21,7 +21,7 @@ WINGS = {
     "comparison": ("utils/comparison", "compare.py"),
     "further label formats": ("utils/data/formats",),
     "records": ("utils/data/records",),
-    "check": ("utils/data/check",),
+    "check and audit": ("utils/data/check", "utils/data/audit", "models/evaluation/audit"),
     "fetch": ("utils/data/fetch",),
     "detection": ("utils/detect", "models/detection", "detect.py", "hubconf.py"),
     "export": ("utils/export", "models/export", "backend/onnx", "export.py"),

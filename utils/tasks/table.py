@@ -13,6 +13,7 @@ from typing import Any
 from duet.utils.image_limits import MAX_IMAGE_SIZE
 from duet.utils.project import PROJECT
 
+NO_AUDIT = "an audit asks a model for the objects of images; give weights of a detector"
 NO_BOXES = "a classifier finds no boxes"
 SQUARE = "the images of classification are square"
 NO_MOSAICS = "the images of classification are no mosaics"
@@ -38,8 +39,8 @@ class Task:
         takes_levels: its head takes the maps of several levels, as detectors have them.
         fitness: the weights of the figures, by the names of `Head.figure_names`, whose sum decides
             which weights, and which hyper-parameters, are best.
-        refused: fields of any configuration that mean nothing to it, and "hub" if it does not
-            serve that, each with the reason.
+        refused: fields of any configuration that mean nothing to it, and the uses "audit" and
+            "hub" if it does not serve them, each with the reason.
         refused_by_val: the same of val.py alone.
         own_flags: fields of `TrainConfig` that only this task uses.
         defaults: fields of `TrainConfig` whose default is another one for this task. Weights of a
@@ -54,7 +55,7 @@ class Task:
     head_args: tuple[Any, ...] = ("nc",)
     takes_levels: bool = True
     fitness: Mapping[str, float] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=lambda: {"audit": NO_AUDIT})
     refused_by_val: Mapping[str, str] = field(default_factory=lambda: NO_FILES)
     own_flags: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -141,6 +142,7 @@ CLASSIFICATION = Task(
         "square": SQUARE,
         "save_crop": NO_BOXES,
         "nms": "a classifier finds no boxes to choose from",
+        "audit": NO_AUDIT,
         "hub": f"the hub's results are boxes, and {NO_BOXES}; `from duet import load` takes its "
         "weights, as docs/en/api.md shows",
         "line_thickness": NO_BOXES,

@@ -1,0 +1,1 @@
+"""What a trained model says about the labels of a dataset."""

@@ -1,0 +1,141 @@
+"""The work of `python -m duet audit`: compare a model's detections with the labels."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from duet import backend
+from duet.backend.checks import CPU
+from duet.models.evaluation.audit.audit_config import AuditConfig
+from duet.models.evaluation.audit.findings import KINDS, LEAST_SCORE, NOTHING, WORTH, Auditor
+from duet.models.evaluation.audit.report import WORDS, Audit, audit_page, summary, write_table
+from duet.models.evaluation.evaluate import evaluate
+from duet.models.inference.predictor import (
+    Weights,
+    accepted_size,
+    class_names_of,
+    make_predictor,
+)
+from duet.utils.atomic_files import atomic_text_file
+from duet.utils.data.loading.items import items_of
+from duet.utils.data.loading.loader import ValLoader
+from duet.utils.data.loading.reading import ground_truth
+from duet.utils.data.sources.dataset_yaml import DatasetSpec
+from duet.utils.data.sources.samples import Sample
+from duet.utils.detections import Detections, GroundTruth
+from duet.utils.errors import UserError, brief
+from duet.utils.evaluation.nms import SuppressionSettings
+from duet.utils.processes.cores import loader_workers
+from duet.utils.run_folder import create_run_folder
+from duet.utils.text import count, say
+
+# What lies far below any confidence counts as evidence too; a box counts for each of its classes.
+EVIDENCE = SuppressionSettings(LEAST_SCORE, max_detections=1000, multi_label=True)
+
+log = logging.getLogger("audit")
+
+
+class _Audited(NamedTuple):
+    """Hands on each image that is evaluated with the classes of the dataset."""
+
+    auditor: Auditor
+    samples: Sequence[Sample]
+    in_dataset: np.ndarray
+
+    def add(self, image_id: int, found: Detections, truth: GroundTruth) -> None:
+        """Take an image, with the classes of the model; its labels are those of the sample."""
+        sample = self.samples[image_id]
+        labels, size = ground_truth(sample), (sample.height, sample.width)
+        class_index = self.in_dataset[found.class_index]
+        known = found._replace(class_index=class_index).take(np.flatnonzero(class_index != NOTHING))
+        self.auditor.add(image_id, known, labels, size)
+
+
+def run_audit(
+    config: AuditConfig,
+    dataset: DatasetSpec,
+    samples: Sequence[Sample],
+    weights: Sequence[Weights],
+) -> None:
+    """Detect in all images, compare with their labels, and write audit.html and audit.csv."""
+    device = backend.device.resolve(config.device)
+    model = make_predictor(weights, device, config.augment, config.half)
+    task = model.head.task
+    if "audit" in task.refused:
+        raise UserError(task.refused["audit"])
+    accepted_size(config.image_size, model)
+    in_dataset, in_model = share_classes(
+        config, dataset.class_names, weights[0].class_names, model.head.num_classes
+    )
+    lowest = WORTH if config.lowest_score is None else dict.fromkeys(KINDS, config.lowest_score)
+    auditor = Auditor(lowest, in_model != NOTHING)
+
+    def labels_of(place: int) -> GroundTruth:
+        truth = items_of(task.name).ground_truth(samples[place])
+        class_index = in_model[truth.class_index]
+        return truth._replace(class_index=class_index).take(np.flatnonzero(class_index != NOTHING))
+
+    workers = loader_workers(config.workers, config.device)
+    with ValLoader(samples, config.image_size, config.batch_size, workers, model.stride) as loader:
+        if device == CPU:
+            model.require_memory(loader.largest_shape, trains=False)
+        validation = evaluate(
+            model, loader, samples, class_names_of(weights[0], model.head.num_classes), device,
+            EVIDENCE, sinks=[_Audited(auditor, samples, in_dataset)], objects_of=labels_of,
+        )  # fmt: skip
+    figures = model.head.figures(validation.result)
+    named = {name: figures[key] for key, name in model.head.figure_names.items()}
+    files = tuple(Path(path).name for path in config.weights)
+    class_names, findings = dataset.class_names, auditor.result()
+    audit = Audit(dataset.name, config.task, files, named, samples, class_names, findings)
+    folder = create_run_folder(config.project, config.name, config.exist_ok)
+    write_table(folder / "audit.csv", audit)
+    with atomic_text_file(folder / "audit.html") as file:
+        file.write(audit_page(audit, config.top))
+    for kind in KINDS:
+        say(f"{WORDS[kind][0]}: {len(audit.of_kind(kind)):,}")
+    say(summary(audit), f"results in {folder}")
+
+
+def share_classes(
+    config: AuditConfig, class_names: Sequence[str], known: Sequence[str], num_known: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the dataset's number of each class of the model, and the other way; NOTHING if none.
+
+    Classes are matched by name; by number where the weights name none.
+
+    Args:
+        class_names: of the dataset.
+        known: of the weights, the first of `num_known` classes; () if they name none.
+
+    Raises:
+        UserError: nothing is shared, or there are neither names nor as many classes.
+    """
+    if not known and len(class_names) == num_known:
+        return np.arange(num_known), np.arange(num_known)
+    data, weights = f"--data {config.data}", f"--weights {config.weights[0]}"
+    if not known:
+        raise UserError(
+            f"{data} has {count(len(class_names), 'class', 'classes')}, {weights} {num_known} "
+            "without names; they must be equal, or convert the weights: docs/en/weights.md"
+        )
+    places = {name: index for index, name in reversed(list(enumerate(known)))}
+    in_model = np.array([places.get(name, NOTHING) for name in class_names], np.int64)
+    (shared,) = np.nonzero(in_model != NOTHING)
+    if not len(shared):
+        raise UserError(
+            f"{data} has the classes {brief(list(class_names))}, {weights} {brief(list(known))}; "
+            "none has the same name in both: rename those of the dataset, or give other weights"
+        )
+    in_dataset = np.full(num_known, NOTHING)
+    in_dataset[in_model[shared]] = shared
+    if unknown := [name for name, index in zip(class_names, in_model, strict=True) if index < 0]:
+        number = count(len(unknown), "class", "classes")
+        text = "%s: not trained for %s of the dataset, whose labels are not judged: %s"
+        log.warning(text, weights, number, brief(unknown))
+    return in_dataset, in_model

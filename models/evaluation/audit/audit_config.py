@@ -1,0 +1,61 @@
+"""The settings of an audit, and the command line of `python -m duet audit`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from duet.utils.cli.detection_config import DetectionConfig
+from duet.utils.cli.flags import (
+    add_flags,
+    flag,
+    new_parser,
+    read_flags,
+    require_fraction,
+    same_flag,
+    whole_from,
+)
+from duet.utils.cli.run_config import CommandConfig, RunConfig
+from duet.utils.cli.val_config import SPLITS
+from duet.utils.errors import UserError
+
+
+@dataclass(frozen=True)
+class AuditConfig(CommandConfig):
+    """The settings of one audit."""
+
+    batch_size: int = 32
+    project: Path = Path("runs/audit")
+    data: str = flag("data", "--data", default="", metavar="D",
+        help="dataset YAML, folder or annotation file, or 'shapes', the built-in one")  # fmt: skip
+    task: str = flag("data", "--task", default="val", choices=SPLITS,
+        help="split to audit; a model that was trained on it has learnt some of its mistakes, and "
+        "doubts those less")  # fmt: skip
+    train_part: float | None = same_flag(RunConfig, "train_part")
+    workers: int | None = same_flag(RunConfig, "workers")
+    weights: tuple[str, ...] = same_flag(DetectionConfig, "weights")
+    augment: bool = same_flag(DetectionConfig, "augment")
+    half: bool = same_flag(DetectionConfig, "half")
+    lowest_score: float | None = flag("detection", "--conf", "--conf-thres", default=None,
+        type=float, metavar="X", check=require_fraction,
+        help="lowest score of a finding; default: for each kind of finding a score measured to be "
+        "worth looking at")  # fmt: skip
+    top: int = flag("output", "--top", default=48, metavar="N", check=whole_from(1),
+        help="crops per kind of finding on the page, the surest first; the CSV has "
+        "all")  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.data:
+            raise UserError("--data is needed: the dataset whose labels are audited")
+        if not any(self.weights):
+            raise UserError("--weights is needed: a file that docs/en/weights.md lists")
+
+
+def parse_audit_flags(arguments: Sequence[str] | None = None) -> AuditConfig:
+    """Parse the command line, by default sys.argv; exit with code 2 on an unknown flag."""
+    about = "What a trained model says about the labels of a dataset."
+    parser = new_parser("python -m duet audit", about)
+    add_flags(parser, AuditConfig)
+    return AuditConfig(**read_flags(parser, arguments)[0])
