@@ -122,6 +122,24 @@ TASK_TOKENS = (
     b'"rotation": ', b'"image": ', b'"id": ', b'"rectanglelabels": ', b"?d=", b"%00", b"../",
 )  # fmt: skip
 
+OPENIMAGES = b"""\
+ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsOccluded,IsTruncated,IsGroupOf,IsDepiction
+a,xclick,/m/0cmf2,1,0.022673031,0.9642005,0.07103825,0.80054647,0,0,0,0
+b,xclick,/m/02xwb,1,0.45655376,0.6097202,0.20399113,0.50554323,0,0,1,0
+a,xclick,/m/04yx4,1,0.5,0.75,0.25,0.5,0,0,-1,0
+"""
+CSV_TOKENS = (
+    b",",
+    b"\n",
+    b'"',
+    b"\r\n",
+    b"a,",
+    b"nan",
+    b"1e999",
+    b"XMin",
+    b"ImageID",
+    b"\xef\xbb\xbf",
+)
 DARKNET = b"classes = 2\nnames = data/obj.names\ntrain = data/train.txt\nvalid = obj.data\n"
 
 
@@ -144,6 +162,12 @@ def read_folder(path: Path) -> object:
     return labels
 
 
+def read_names(path: Path) -> object:
+    """Read class names of OpenImages beside rows that need them."""
+    (path.parent / "train-annotations-bbox.csv").write_bytes(OPENIMAGES)
+    return read_folder(path)
+
+
 def read_yolo(path: Path) -> object:
     """Read a folder whose class names, or settings, are the content."""
     (path.parent / "a.jpg").touch()
@@ -164,6 +188,15 @@ _READERS = {
         lambda: [json.dumps(tasks).encode() for tasks in (TASKS, SMALL_TASKS)],
         "tasks.json",
         (*JSON_TOKENS, *TASK_TOKENS),
+    ),
+    "openimages": Reader(
+        read_folder, lambda: [OPENIMAGES], "train-annotations-bbox.csv", CSV_TOKENS
+    ),
+    "openimages-names": Reader(
+        read_names,
+        lambda: [b"LabelName,DisplayName\n/m/0cmf2,Airplane\n/m/02xwb,Fruit\n"],
+        "class-descriptions-boxable.csv",
+        CSV_TOKENS,
     ),
     "annotated-list": Reader(
         lambda path: listed_in(path, path.parent)(Path("a.jpg")),

@@ -57,6 +57,7 @@ TRIED_BY = {
     "duet.utils.data.sources.formats.names": "annotated-list",
     "duet.utils.data.formats.label_studio": "label-studio",
     "duet.utils.data.formats.labelme": "labelme-annotations",
+    "duet.utils.data.formats.openimages": "openimages",
     "duet.utils.data.sources.annotations": "kept-arrays",
     "duet.utils.data.sources.formats.voc": "voc-annotations",
     "duet.utils.data.sources.image_files": "image-list",

@@ -17,6 +17,7 @@ CVAT_META = """<meta><task><labels><label><name>plate</name><attributes></attrib
 <label><name>dog</name></label><label><name>night</name><type>tag</type></label>
 <label><name>body</name><type>skeleton</type></label>
 <label><name>knee</name><type>points</type><parent>body</parent></label></labels></task></meta>"""
+CSV_HEADER = "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsOccluded,Is,IsGroupOf"
 
 
 def voc(objects: Iterable[str], name: str = "a.jpg", database: str = "Unknown") -> str:
@@ -97,6 +98,11 @@ def coco_object(box: Any, segmentation: Any = (), image: Any = 7, **more: Any) -
     }  # fmt: skip
 
 
+def csv_row(box: Any, label: str = "dog", image: str = "a", group: Any = 0) -> str:
+    left, top, right, bottom = box
+    return f"{image},x,{label},1,{left},{right},{top},{bottom},0,0,{group}"
+
+
 class Case(NamedTuple):
     """How objects of a.jpg become the file of a format; b.jpg has one box of 20, 10, 60, 40."""
 
@@ -125,6 +131,10 @@ CASES = {
     "COCO JSON": Case(
         "a.json",
         lambda objects: json.dumps(coco([*objects, coco_object([20, 10, 40, 30], image=8)])),
+    ),
+    "OpenImages CSV": Case(
+        "train-annotations-bbox.csv",
+        lambda rows: "\n".join([CSV_HEADER, *rows, csv_row((0.1, 0.1, 0.3, 0.4), image="b")]),
     ),
 }
 

@@ -17,6 +17,7 @@ from tests.unit.data.formats.annotation_files import (
     CASES,
     coco,
     coco_object,
+    csv_row,
     cvat,
     cvat_box,
     cvat_file,
@@ -31,9 +32,11 @@ from tests.unit.data.formats.annotation_files import (
     write,
 )
 
-VOC, LABELME, CVAT, STUDIO, COCO = CASES
+VOC, LABELME, CVAT, STUDIO, COCO, CSV = CASES
 BOX = voc([voc_box(20, 10, 60, 40)], "none.png")
 SHAPE = labelme([labelme_shape("rectangle", [[1, 2], [9, 9]])], "none.png")
+CSV_TEXT = f"ImageID,,LabelName,,XMin,XMax,YMin,YMax,,,IsGroupOf\n{csv_row((0.1, 0.1, 0.3, 0.4))}"
+NAMES = "LabelName,DisplayName\ndog,Dog\n"
 
 
 def splits_in(folder: Path) -> list[Splits]:
@@ -109,6 +112,14 @@ LAYOUTS = [
      {"train": ["train/images/a.jpg"], "val": ["valid/images/a.jpg"]}),
     ({"images/a.jpg": "", "train.json": [task([])], "val.json": [task([])]},
      {"train": ["images/a.jpg"], "val": ["images/a.jpg"]}),
+    ({"train/a.jpg": "", "oidv6-train-annotations-bbox.csv": CSV_TEXT,
+      "class-descriptions-boxable.csv": NAMES}, {"train": ["train/a.jpg"]}),
+    ({"Dataset/validation/Dog/a.jpg": "", "csv_folder/validation-annotations-bbox.csv": CSV_TEXT,
+      "csv_folder/class-descriptions-boxable.csv": NAMES},
+     {"val": ["Dataset/validation/Dog/a.jpg"]}),
+    ({"test/data/a.jpg": "", "test/labels/detections.csv": CSV_TEXT,
+      "test/metadata/classes.csv": NAMES}, {"test": ["test/data/a.jpg"]}),
+    ({"images/a.JPG": "", "boxes.csv": CSV_TEXT}, {"": ["images/a.JPG"]}),
 ]  # fmt: skip
 
 
@@ -144,6 +155,7 @@ def test_two_files_or_lists_for_one_split_are_an_error(tmp_path):
         ("annotations/train.json", coco([], ["a.jpg"]), "."),
         ("my-test.xml", cvat_file(cvat([])), "test"),
         ("tasks.json", [task([studio_box(1, 1, 9, 9)])], "images"),
+        ("boxes.csv", CSV_TEXT, "deep/folder"),
     ],
 )
 def test_a_file_finds_its_images_and_is_not_divided(tmp_path, file, text, images):
@@ -319,8 +331,9 @@ def test_two_images_on_one_file_are_both_refused(tmp_path, name, text, reason):
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [(STUDIO, [task([], "c.jpg")]), (CVAT, cvat_file(cvat([], "c.jpg")))],
-)
+    [(STUDIO, [task([], "c.jpg")]), (CVAT, cvat_file(cvat([], "c.jpg"))),
+     (CSV, CSV_TEXT.replace("\na,", "\nc,"))],
+)  # fmt: skip
 def test_a_name_that_several_files_have_is_refused(tmp_path, name, text):
     touch(tmp_path, "one/c.jpg", "two/c.jpg")
     found = read_text(tmp_path, name, text)
@@ -332,6 +345,7 @@ def test_a_list_names_some_of_the_images(tmp_path, name):
     objects = {
         VOC: voc_box(1, 1, 9, 9), LABELME: labelme_shape("rectangle", [[1, 1], [9, 9]]),
         CVAT: cvat_box(1, 1, 9, 9), STUDIO: studio_box(1, 1, 9, 9), COCO: coco_object([1, 1, 9, 9]),
+        CSV: csv_row((0.1, 0.1, 0.3, 0.4)),
     }  # fmt: skip
     case = CASES[name]
     touch(tmp_path, "a.jpg", "b.jpg", "cam/b.jpg")

@@ -23,6 +23,7 @@ from tests.unit.data.formats.annotation_files import (
     CATEGORIES,
     coco,
     coco_object,
+    csv_row,
     cvat,
     cvat_box,
     cvat_file,
@@ -37,7 +38,7 @@ from tests.unit.data.formats.annotation_files import (
     voc_box,
 )
 
-VOC, LABELME, CVAT, STUDIO, COCO = CASES
+VOC, LABELME, CVAT, STUDIO, COCO, CSV = CASES
 TRIANGLE = [[20, 10], [40, 10], [30, 30]]
 SAME_BOX = {
     VOC: voc_box(20, 20, 80, 60),
@@ -45,6 +46,7 @@ SAME_BOX = {
     CVAT: cvat_box(20, 20, 80, 60),
     STUDIO: studio_box(10, 20, 30, 40),
     COCO: coco_object([20, 20, 60, 40]),
+    CSV: csv_row((0.1, 0.2, 0.4, 0.6)),
 }
 FLAT = [number for point in TRIANGLE for number in point]
 SAME_OUTLINE = {
@@ -182,6 +184,7 @@ LEFT_OUT = [
       "regions outside the image, or of fewer than 3 points": 2}),
     (COCO, [coco_object([0, 0, 9, 9], {"size": [1, 1], "counts": "damaged"}, iscrowd=1),
             coco_object([0, 0, 9, 9], image=99)], {"crowds": 1, "objects of unknown images": 1}),
+    (CSV, [csv_row((0.1, 0.2, 0.4, 0.6), group=group) for group in (1, "true")], {"crowds": 2}),
 ]  # fmt: skip
 
 
@@ -251,6 +254,7 @@ BROKEN = [
         ({"segmentation": [[1, 2, 3, 4, 5, math.nan], [0, 0, 1, 1, 2, 2]]}, ".*far beyond"),
         ({"segmentation": {"size": [4, 4], "counts": [1]}}, ".*do not fill 4x4 px"))),
     (COCO, coco_object([], id="seven"), "entry 1 of 'annotations': bbox"),
+    *((CSV, row, "line 3: no box in 'a,x") for row in ("a,x,dog,1,0.1,abc,0,1", "a,x")),
 ]  # fmt: skip
 
 
@@ -455,8 +459,20 @@ def test_roboflows_first_category_is_no_class(tmp_path, supercategory, object_of
     assert found.class_names[found.class_index[0]] == ("pets" if object_of == 0 else "dog")
 
 
-def test_cvat_labels_give_the_classes(tmp_path):
+def test_cvat_labels_and_openimages_names_give_the_classes(tmp_path, caplog):
     assert read_case(tmp_path / "cvat", CVAT, []).class_names == ("plate", "dog")
+    rows = [csv_row((0, 0, 0.5, 0.5), label) for label in ("/m/1", "/m/2", "/m/3")]
+    assert read_case(tmp_path, CSV, rows).class_names == ("/m/1", "/m/2", "/m/3", "dog")
+    names = tmp_path / "class-descriptions-boxable.csv"
+    names.write_text("LabelName,DisplayName\n/m/1,Man\n/m/2,Man\n/m/3,Fruit\n")
+    found = read_case(tmp_path, CSV, rows)
+    assert (found.class_names, found.class_index.tolist()) == (
+        ("Fruit", "Man", "dog"),
+        [1, 1, 0, 2],
+    )
+    names.write_bytes(b"/m/1,\xff\n")
+    with pytest.raises(DatasetError, match="class names cannot be read"):
+        read_case(tmp_path, CSV, rows)
 
 
 INSIDE = (20, 30)  # height, width

@@ -155,7 +155,7 @@ def test_a_folder_without_any_dataset_says_what_was_looked_for(tmp_path):
     text = error_of(tmp_path)
     for part in (
         str(tmp_path), "data.yaml", "dataset.yaml", "CVAT for images 1.1", "Label Studio JSON",
-        "Pascal VOC", "classes.txt", "obj.names",
+        "OpenImages CSV", "Pascal VOC", "classes.txt", "obj.names",
     ):  # fmt: skip
         assert part in text
     assert len(text) < 1000
@@ -210,22 +210,22 @@ def test_pipes_and_broken_links_are_passed_over(tmp_path):
     assert load_dataset(tmp_path).class_names == ("a",)
 
 
-def text_of_voc(tmp_path: Path, *objects: str) -> str:
+def text_of_csv(tmp_path: Path, *rows: str) -> str:
     write(tmp_path, **images("a.jpg"))
-    size = "<size><width>9</width><height>9</height></size>"
-    text = f"<annotation><filename>a.jpg</filename>{size}{''.join(objects)}</annotation>"
-    write(tmp_path, **{"xml/a.xml": text})
-    entry = {"images": ".", "annotations": "xml"}
+    table = "\n".join(["ImageID,LabelName,XMin,YMin,XMax,YMax,IsGroupOf", *rows])
+    write(tmp_path, **{"train-annotations-bbox.csv": table, "b/validation-bbox.csv": table})
+    entry = {"images": ".", "annotations": "train-annotations-bbox.csv"}
     write(tmp_path, **{"data.yaml": json.dumps({"train": entry, "val": entry})})
     return error_of(tmp_path)
 
 
 def test_annotations_without_a_class_say_why(tmp_path):
-    text = text_of_voc(tmp_path, "<object><name>cat</name></object>")
-    assert "its annotations name no class: a.jpg: " in text
+    text = text_of_csv(tmp_path, "a,cat,wide,0,.2,.3,0")
+    assert "its annotations name no class: a.jpg: line 2: no box in " in text
     assert "correct that" in text and "'names'" in text
-    hard = "<object><name>cat</name><difficult>1</difficult></object>"
-    assert "left out: difficult objects (2)" in text_of_voc(tmp_path, hard, hard)
+    assert "left out: crowds (2)" in text_of_csv(tmp_path, *["a,cat,.1,0,.2,.3,1"] * 2)
+    assert "images without a row (1)" in text_of_csv(tmp_path, "other,cat,.1,0,.2,.3,0")
+    assert len(text_of_csv(tmp_path, f"a,cat,{'x' * 1000},0,.2,.3,0")) < 1000
 
 
 def test_a_yaml_of_a_usual_name_must_be_that_of_a_dataset(tmp_path):
