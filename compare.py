@@ -12,30 +12,38 @@ if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import datetime
+import shlex
 import signal
 import sys
 from collections import defaultdict
 from pathlib import Path
 
+from duet.utils.atomic_files import remove_unfinished
 from duet.utils.comparison import document as documents
-from duet.utils.comparison.load import describe_machine, load_average
+from duet.utils.comparison.load import describe_machine, load_average, require_same_machine
 from duet.utils.comparison.plan import PLAIN, Cell, turns
-from duet.utils.comparison.report import head, run_lines, write_reports
-from duet.utils.comparison.runs import carry_out, refusal_of
+from duet.utils.comparison.report import head, read_document, run_lines, write_reports
+from duet.utils.comparison.runs import carry_out, load_record, refusal_of
 from duet.utils.comparison.settings import Settings, parse_flags
 from duet.utils.comparison.statistics import Document
 from duet.utils.errors import UserError
 from duet.utils.processes.command import run_command
 from duet.utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
-from duet.utils.run_folder import create_run_folder
+from duet.utils.processes.start import program_words
+from duet.utils.run_folder import RunLock, create_run_folder
 from duet.utils.text import say
 
 
 def main() -> None:
-    settings, wanted = parse_flags()
+    settings, resumed, wanted = parse_flags()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the run in progress too
-    folder = create_run_folder(wanted.parent, wanted.name, exist_ok=False)
-    sys.exit(Comparison(settings, folder).run())
+    folder = resumed or create_run_folder(wanted.parent, wanted.name, exist_ok=False)
+    with RunLock() as lock:
+        lock.take(folder)
+        remove_unfinished(folder)
+        comparison = Comparison(settings, folder)
+        settings.save(folder)
+        sys.exit(comparison.run())
 
 
 class Comparison:
@@ -46,6 +54,9 @@ class Comparison:
         self.machine = describe_machine()
         self.created = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         self.records: dict[Cell, list[Document]] = defaultdict(list)
+        if before := read_document(folder):
+            require_same_machine(before["machine"], self.machine, folder)
+            self.created = before["created"]
 
     def run(self) -> int:
         """Carry out all runs and report; return the exit code."""
@@ -55,7 +66,8 @@ class Comparison:
             self.take_turns()
         except KeyboardInterrupt:
             self.conclude("interrupted")
-            say("interrupted; what was measured is in the report")
+            resume = shlex.join([sys.executable, *program_words(), "--resume", str(self.folder)])
+            say(f"interrupted; what was measured is kept: continue with {resume}")
             return EXIT_INTERRUPTED
         except documents.UnequalWorkError:
             self.conclude("refused")
@@ -71,12 +83,13 @@ class Comparison:
             runs = self.records[turn.cell]
             if any(run["failure"] for run in runs):
                 continue
+            kept = load_record(self.folder, turn)
             say(f"{turn.name} ({number} of {len(planned)}) ...")
             sys.stdout.flush()  # it may be a pipe, and a run takes minutes
-            runs.append(carry_out(self.settings, turn, self.folder))
+            runs.append(kept or carry_out(self.settings, turn, self.folder))
             if number == 1 and turn.cell.variant == PLAIN and (reason := refusal_of(runs[-1])):
                 raise UserError(reason)  # every other run has these flags too
-            say(*run_lines(runs[-1]))
+            say(*run_lines(runs[-1], kept is not None))
             write_reports(self.document("running"), self.folder)
             documents.require_equal_work(turn.cell, self.records, self.settings)
 

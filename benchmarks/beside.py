@@ -222,7 +222,7 @@ def measure(flags: argparse.Namespace, folder: Path) -> tuple[Runs, Work]:
             said = f"    processor {processor} s, load {number(load['before'])} to "
             said += f"{number(load['after'])}, others {number(load['others'])}"
             mark = "  UNDER LOAD" if busy else ""
-            print("\n".join([*run_lines(run), said + mark]), flush=True)
+            print("\n".join([*run_lines(run, False), said + mark]), flush=True)
             if run["failure"]:
                 sys.exit(EXIT_FAILED)
             runs[side].append(run)

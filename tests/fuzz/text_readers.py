@@ -14,6 +14,8 @@ import yaml
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.utils.cli.hyperparameters import read_hyperparameters
+from duet.utils.comparison.settings import FILE as COMPARISON
+from duet.utils.comparison.settings import load_settings, parse_flags
 from duet.utils.data.check.inspection import read_rows
 from duet.utils.data.masks.runs import iou
 from duet.utils.data.sources.annotated_images import annotated_images
@@ -166,6 +168,14 @@ LABEL_TOKENS = (
 )  # fmt: skip
 
 
+def comparison_settings() -> list[bytes]:
+    """Return what compare.py writes for --resume."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings, _, _ = parse_flags(["--backends", "torch", "--project", folder])
+        settings.save(Path(folder))
+        return [Path(folder, COMPARISON).read_bytes()]
+
+
 def read_search(path: Path) -> SearchStudy:
     return SearchStudy(path, {"lr0": 0.01}, {"lr0": Range(0.0, 1.0)}, epochs=2, seed=0, flags={})
 
@@ -237,6 +247,9 @@ _READERS = {
         lambda: [json.dumps(COCO_MASKS).encode(), json.dumps(COCO_MASKS, indent=1).encode()],
         "instances.json",
         (*JSON_TOKENS, b'"counts": ', b'"size": [32, 48]', b"null", b"1e10", b"4294967296", b"-1"),
+    ),
+    "comparison": Reader(
+        lambda path: load_settings(path.parent), comparison_settings, COMPARISON, JSON_TOKENS
     ),
     "search-trials": Reader(
         read_search,

@@ -11,6 +11,7 @@ import pytest
 
 import compare
 from duet.utils.comparison.load import LoadWatch
+from duet.utils.run_folder import LOCK_FILE, RunLock
 from tests.train.stub_trainer import write_stub
 
 
@@ -21,7 +22,9 @@ def run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(LoadWatch, "others", lambda watch: 0.0)  # whatever this machine does
 
     def run(*flags):
-        arguments = [*common_flags(tmp_path), *map(str, flags)]
+        arguments = [*map(str, flags)]
+        if "--resume" not in arguments:
+            arguments = [*common_flags(tmp_path), *arguments]
         monkeypatch.setattr("sys.argv", ["compare.py", *arguments])
         code = 0
         try:
@@ -46,6 +49,10 @@ def stubs(folder, torch=None, oneflow=None):
     write_stub(folder, "oneflow", [40.0, 4.0, 4.4], **(oneflow or {}))
 
 
+def reports(folder):
+    return [(folder / "out" / "exp" / f"compare.{kind}").read_text() for kind in ("md", "html")]
+
+
 def test_equal_work_is_compared_pair_by_pair(run, tmp_path):
     stubs(tmp_path)
     code, printed, document = run("--variants", "plain,fused")
@@ -66,8 +73,7 @@ def test_equal_work_is_compared_pair_by_pair(run, tmp_path):
     assert fused["verdict"] == "no difference beyond noise"
     assert "4.00 times the time (4.00 to 4.00 in 4 pairs of epochs): slower" in printed
     assert "oneflow-plain-b8-round1: 4.20 s/epoch" in printed and "\033" not in printed
-    text = (tmp_path / "out" / "exp" / "compare.md").read_text()
-    assert "| oneflow | plain | 8 | 4.20 | 4.00 to 4.40 |" in text
+    assert "| oneflow | plain | 8 | 4.20 | 4.00 to 4.40 |" in reports(tmp_path)[0]
     assert not list((tmp_path / "out" / "exp").rglob("weights"))
 
 
@@ -99,7 +105,54 @@ def test_what_train_refuses_of_every_run_ends_the_comparison_with_its_message(ru
     assert "oneflow" not in printed
 
 
-def test_an_interrupt_keeps_what_was_measured(tmp_path):
+def test_a_resumed_comparison_keeps_what_is_done_and_tries_failures_again(run, tmp_path):
+    stubs(tmp_path, oneflow={"refuses": {"--backend": "out of memory"}})
+    assert run()[0] == 1
+    path = tmp_path / "out" / "exp" / "compare.json"
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(document | {"created": "2030-01-02T03:04:05+00:00"}))
+    stubs(tmp_path, torch={"refuses": {"--backend": "must not run again"}})
+    code, printed, document = run("--resume", path.parent)
+    assert code == 0, printed
+    kept = [line.partition(":")[0] for line in printed.splitlines() if line.endswith("(kept)")]
+    assert kept == ["torch-plain-b8-round1", "torch-plain-b8-round2"]
+    assert document["pairs"][0]["ratio"]["count"] == 4
+    assert document["created"] == "2030-01-02T03:04:05+00:00"
+
+
+def test_a_comparison_that_another_process_writes_is_refused_and_untouched(run, tmp_path):
+    stubs(tmp_path)
+    folder = tmp_path / "out" / "exp"
+    assert run()[0] == 0
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    with RunLock() as lock:
+        lock.take(folder)
+        before[folder / LOCK_FILE] = (folder / LOCK_FILE).stat().st_mtime_ns
+        code, printed, _ = run("--resume", folder)
+    assert code == 2 and f"error: {folder} is being written by process {os.getpid()} on" in printed
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+@pytest.mark.parametrize("changed", ["code", "weights_sha1", "compiled"])
+def test_what_changed_before_a_resume_is_unequal_work(run, tmp_path, changed):
+    stubs(tmp_path)
+    path = tmp_path / "file"
+    path.write_text("nc: 1")
+    flag = f"--{changed.removesuffix('_sha1')}"
+    assert run(*([flag, path] if changed.endswith("_sha1") else []))[0] == 0
+    runs = tmp_path / "out" / "exp" / "runs"
+    record = json.loads((runs / "torch-plain-b8-round1.json").read_text())
+    if changed == "code":  # as if another version of the source had made the first run
+        record["work"]["code"] = "another"
+        (runs / "torch-plain-b8-round1.json").write_text(json.dumps(record))
+    path.write_text("nc: 2")
+    (runs / "torch-plain-b8-round2.json").unlink()
+    stubs(tmp_path, torch={"means": {"compiled": True}} if changed == "compiled" else None)
+    code, printed, _ = run("--resume", runs.parent)
+    assert code == 2 and f"  {changed}: " in printed
+
+
+def test_an_interrupt_keeps_what_was_measured_and_says_how_to_go_on(tmp_path):
     stubs(tmp_path, oneflow={"sleeps": 100})
     command = [sys.executable, "compare.py", *common_flags(tmp_path)]
     process = subprocess.Popen(
@@ -115,7 +168,7 @@ def test_an_interrupt_keeps_what_was_measured(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     printed, _ = process.communicate(timeout=60)
     assert process.returncode == 130, printed
-    assert "what was measured is in the report" in printed
+    assert f"{sys.executable} compare.py --resume {tmp_path}/out/exp" in printed
     assert "Traceback" not in printed
     document = json.loads(record.read_text())
     assert document["status"] == "interrupted"

@@ -12,10 +12,12 @@ import platform
 import shutil
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from duet.backend.cores import THREADS, WAITING
+from duet.utils.errors import UserError
 from duet.utils.processes.process_family import descendants
 
 STAT = Path("/proc/stat")
@@ -95,6 +97,16 @@ def describe_machine() -> dict[str, Any]:
         "gpus": gpus(),
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
+
+
+def require_same_machine(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
+    """Raise UserError if the figures in a folder were measured on another machine."""
+    changed = [name for name in now if now[name] != before.get(name)]
+    if changed:
+        listed = "; ".join(f"{name} was {before.get(name)}, is {now[name]}" for name in changed)
+        raise UserError(
+            f"--resume {folder}: begun on another machine ({listed}); start a new comparison"
+        )
 
 
 def processor() -> str:

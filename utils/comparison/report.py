@@ -19,6 +19,8 @@ from duet.utils.comparison.statistics import (
     spread,
     stage_name,
 )
+from duet.utils.errors import UserError
+from duet.utils.json_files import read_json
 from duet.utils.text import count, printable_lines
 
 TITLE = "OneFlow and PyTorch, epoch by epoch"
@@ -200,7 +202,7 @@ def outcomes(document: Document, cell: Document) -> dict[str, str]:
     }
 
 
-def run_lines(run: Document) -> list[str]:
+def run_lines(run: Document, kept: bool) -> list[str]:
     """Return the figures of a run, or why it has none, for the terminal."""
     name = f"{run['cell']}-round{run['round']}"
     if run["failure"]:
@@ -209,7 +211,7 @@ def run_lines(run: Document) -> list[str]:
     seconds = spread([epoch["seconds"] for epoch in counted_epochs(run)])
     epoch = f"{number(seconds['median'])} s/epoch, " if seconds else ""
     whole = f"{number(run['process_seconds'])} s in all, {number(run['peak_host_mib'], 1)} MiB"
-    return [f"{name}: {epoch}{whole}"]
+    return [f"{name}: {epoch}{whole}{' (kept)' if kept else ''}"]
 
 
 def markdown(report: Report) -> str:
@@ -275,3 +277,21 @@ def write_reports(document: Document, folder: Path) -> Report:
         with atomic_text_file(folder / name) as file:
             file.write(content)
     return report
+
+
+def read_document(folder: Path) -> Document | None:
+    """Return the compare.json of a comparison that is resumed; None if its first run has not ended.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    path = folder / "compare.json"
+    if not path.exists():
+        return None
+    try:
+        document = read_json(path)
+        if not isinstance(document, dict) or not {"machine", "created"} <= document.keys():
+            raise ValueError("it holds no comparison")
+    except (OSError, ValueError) as error:
+        raise UserError(f"--resume {folder}: compare.json: {error}; remove that file") from error
+    return document

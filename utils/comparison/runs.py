@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from duet.utils.atomic_files import atomic_text_file
+from duet.utils.atomic_files import atomic_text_file, remove_unfinished
 from duet.utils.comparison.load import LoadWatch
 from duet.utils.comparison.plan import VARIANTS, Turn
 from duet.utils.comparison.runner import Outcome, run_process
@@ -24,6 +24,7 @@ from duet.utils.processes.start import EXIT_USER_ERROR
 from duet.utils.project import PROJECT, from_here, script
 from duet.utils.regular_files import open_regular, read_bytes
 from duet.utils.report.results import read_results
+from duet.utils.run_folder import RunLock
 
 RUNS = "runs"
 LOG_LINES = 15
@@ -31,10 +32,30 @@ MAX_BYTES = 1 << 35  # of a weights file
 SAYS_ERROR = re.compile(r"(rank \d+: )?error: ")
 
 
+def record_path(folder: Path, turn: Turn) -> Path:
+    return folder / RUNS / f"{turn.name}.json"
+
+
+def load_record(folder: Path, turn: Turn) -> Document | None:
+    """Return the record of a successful run; None if it has to run (again)."""
+    path = record_path(folder, turn)
+    try:
+        record = read_json(path) if path.exists() else None
+    except (OSError, ValueError):
+        return None
+    good = isinstance(record, dict) and record.get("failure", "damaged") is None
+    return record if good else None
+
+
 def carry_out(settings: Settings, turn: Turn, folder: Path) -> Document:
     """Run a cell once, and write its record to disk before returning it."""
     run_folder = folder / RUNS / turn.name
+    if run_folder.exists():  # of an aborted attempt
+        with RunLock() as lock:
+            lock.take(run_folder)  # its process may not have ended yet
+            shutil.rmtree(run_folder, ignore_errors=True)
     run_folder.mkdir(parents=True)
+    remove_unfinished(run_folder.parent)
     log, load = run_folder.with_name(f"{run_folder.name}.log"), LoadWatch()
     command = train_command(settings, turn, run_folder)
     try:
@@ -47,7 +68,7 @@ def carry_out(settings: Settings, turn: Turn, folder: Path) -> Document:
         add_what_train_wrote(record, run_folder, settings)
     record["load"] = load.document()
     shutil.rmtree(run_folder / "weights", ignore_errors=True)  # of no use, and large
-    with atomic_text_file(run_folder.with_name(f"{turn.name}.json")) as file:
+    with atomic_text_file(record_path(folder, turn)) as file:
         json.dump(record, file, indent=1)
     return record
 
@@ -79,7 +100,7 @@ def devices_of(settings: Settings) -> str:
 def digests(settings: Settings) -> dict[str, str]:
     """Return digests of --cfg and --weights, and of the source of training.
 
-    The settings hold only names, and a file may change while the runs are under way.
+    The settings hold only names, and a resumed comparison must not mix two versions.
     """
     folders = [PROJECT / name for name in ("backend", "models", "utils")]
     source = [path for folder in folders for path in folder.rglob("*.py")]

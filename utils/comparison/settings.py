@@ -1,29 +1,30 @@
-"""compare.py's flags as one checked object."""
+"""compare.py's flags as one checked object, which --resume reads back from JSON."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from duet.backend.devices import check_device
 from duet.backend.select import FRAMEWORKS
+from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import add_flags, check_flags, flag, new_parser, same_flag, whole_from
 from duet.utils.cli.recipe_config import RecipeConfig
 from duet.utils.cli.run_config import require_folder_name
 from duet.utils.comparison.plan import ABLATION, PLAIN, VARIANTS
 from duet.utils.errors import UserError
+from duet.utils.json_files import Default, complete, read_json
 from duet.utils.processes.launch import wanted_processes
 from duet.utils.project import PROJECT
 from duet.utils.text import count
 
+FILE = "settings.json"
 BESIDE = "python -m benchmarks.beside times another trainer beside ours, and compares their work"
-ABSENT = {
-    "--external": BESIDE,
-    "--external-results": BESIDE,
-    "--resume": "leave it out; what an ended comparison measured is in its report",
-}
+ABSENT = {"--external": BESIDE, "--external-results": BESIDE}
 TRAINERS = tuple(name for name, framework in FRAMEWORKS.items() if framework.trains)
 
 
@@ -109,16 +110,51 @@ class Settings:
         """How many processes each run has."""
         return wanted_processes(self.device, self.nproc)
 
+    def save(self, folder: Path) -> None:
+        """Write the settings into the output folder, for --resume."""
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        with atomic_text_file(folder / FILE) as file:
+            json.dump(given, file, indent=1)
 
-def parse_flags(arguments: Sequence[str] | None = None) -> tuple[Settings, Path]:
-    """Return the settings on the command line, by default sys.argv, and --project/--name."""
+
+def load_settings(folder: Path) -> Settings:
+    """Load the settings of a comparison that was begun; UserError if there is none."""
+    kinds = {
+        field.name: type(field.default) if field.default is not None else Default([str], None)
+        for field in fields(Settings)
+    }
+    kinds["train_part"] = Default(float, None)
+    try:
+        return Settings(**complete(read_json(folder / FILE), kinds))
+    except UserError:
+        raise
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"--resume {folder}: no comparison was begun there ({error!s:.200}); name the "
+            "folder that compare.py printed, as runs/compare/exp"
+        ) from error
+
+
+def parse_flags(arguments: Sequence[str] | None = None) -> tuple[Settings, Path | None, Path]:
+    """Read the command line, by default sys.argv.
+
+    Returns:
+        The settings, the folder of --resume (None for a new comparison), and --project/--name.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
     given = vars(compare_parser().parse_args(arguments))
-    project, name = (given.pop(key) for key in ("project", "name"))
+    project, name, resume = (given.pop(key) for key in ("project", "name", "resume"))
+    if resume is not None:
+        if len(arguments) > (1 if arguments[0].startswith("--resume=") else 2):
+            raise UserError(
+                "--resume takes every setting from the folder it names; leave out the other flags"
+            )
+        return load_settings(resume), resume, resume
     settings = Settings(**given)
     find_pythons(settings.all_backends, settings.python)
     require_folder_name("--name", name)
     check_device(settings.device)
-    return settings, project / name
+    return settings, None, project / name
 
 
 def compare_parser() -> argparse.ArgumentParser:
@@ -129,6 +165,7 @@ def compare_parser() -> argparse.ArgumentParser:
     add("--project", type=Path, default=Path("runs/compare"), metavar="P",
         help="folder that holds the comparisons")  # fmt: skip
     add("--name", default="exp", metavar="N", help="folder of this comparison inside --project")
+    add("--resume", type=Path, metavar="FOLDER", help="continue the comparison in this folder")
     return parser
 
 

@@ -6,9 +6,10 @@ import sys
 import pytest
 
 from duet.backend.select import BackendError
+from duet.utils.comparison.document import cells_of
 from duet.utils.comparison.plan import VARIANTS, Cell, Pair, Turn, make_cells, make_pairs, turns
-from duet.utils.comparison.runs import devices_of, train_command
-from duet.utils.comparison.settings import parse_flags
+from duet.utils.comparison.runs import devices_of, load_record, record_path, train_command
+from duet.utils.comparison.settings import load_settings, parse_flags
 from duet.utils.errors import UserError
 
 
@@ -52,15 +53,26 @@ def test_variants_may_differ_in_what_their_flags_change_and_backends_in_nothing(
         assert Pair(plain, Cell("torch", variant, 8)).by_design == names
 
 
-def test_settings_are_read_from_the_flags(flags, tmp_path):
-    settings, folder = parse_flags(
+def test_settings_are_read_from_the_flags_and_back_from_their_file(flags, tmp_path):
+    settings, resumed, folder = parse_flags(
         [*flags, "--batch", "4,8", "--variants", "plain,fused", "--name", "one", "--timeout", "3"]
     )
-    assert folder == tmp_path / "out" / "one"
+    assert (resumed, folder) == (None, tmp_path / "out" / "one")
     assert (settings.batches, settings.all_backends) == ((4, 8), ("torch", "oneflow"))
-    ablated, _ = parse_flags([flags[0], *flags[2:], "--backends", "torch", "--ablate"])
+    settings.save(tmp_path)
+    assert load_settings(tmp_path) == settings
+    assert parse_flags(["--resume", str(tmp_path)]) == (settings, tmp_path, tmp_path)
+    ablated, _, _ = parse_flags([flags[0], *flags[2:], "--backends", "torch", "--ablate"])
     assert ablated.all_variants[0] == "plain"
     assert set(ablated.all_variants) == VARIANTS.keys() - {"fused"}
+
+
+@pytest.mark.parametrize("content", ["[" * 9000, "{", "[]", "{}", '{"failure": "x"}'])
+def test_a_damaged_record_is_measured_again(flags, tmp_path, content):
+    turn = next(iter(turns(cells_of(parse_flags(flags)[0]), 1)))
+    record_path(tmp_path, turn).parent.mkdir()
+    record_path(tmp_path, turn).write_text(content)
+    assert load_record(tmp_path, turn) is None
 
 
 @pytest.mark.parametrize(
@@ -77,7 +89,7 @@ def test_settings_are_read_from_the_flags(flags, tmp_path):
 def test_processes_are_asked_for_by_their_number_or_by_their_devices(
     flags, tmp_path, wanted, processes, measured
 ):
-    settings, _ = parse_flags([*flags, *wanted, "--batch", "4"])
+    settings, _, _ = parse_flags([*flags, *wanted, "--batch", "4"])
     assert (settings.processes, devices_of(settings)) == (processes, measured)
     command = train_command(settings, Turn(Cell("torch", "plain", 4), 1), tmp_path)
     given = command[command.index("--nproc") + 1] if "--nproc" in command else "1"
@@ -102,7 +114,7 @@ def test_processes_are_asked_for_by_their_number_or_by_their_devices(
         (["--backends", "torch,jax"], "--backends jax: unknown; accepted: torch, oneflow"),
         (["--ablate"], "--ablate takes one backend"),
         (["--python", "oneflow=/absent"], "torch=PATH or oneflow=PATH is needed, once"),
-        (["--resume", "runs/compare/exp"], "leave it out; what an ended comparison measured"),
+        (["--resume", "runs/compare/exp"], "leave out the other flags"),
         (["--timeout", "nan"], "--timeout nan"),
         (["--device", "gpu"], "--device 'gpu'"),
         (["--name", "../x"], "--name '../x'; the name of one folder"),
@@ -118,5 +130,7 @@ def test_what_is_not_there_is_named_with_the_remedy(monkeypatch, tmp_path):
     monkeypatch.setattr("duet.utils.comparison.settings.PROJECT", tmp_path)
     with pytest.raises(UserError, match="make setup BACKEND=torch"):
         parse_flags([])
+    with pytest.raises(UserError, match="no comparison was begun there"):
+        parse_flags(["--resume", str(tmp_path)])
     with pytest.raises(UserError, match="python -m benchmarks.beside times another trainer"):
         parse_flags(["--external", "mine=tool"])
