@@ -80,16 +80,6 @@ def test_equal_scores_keep_the_order_of_their_rows():
     assert not found[4:].any()  # of two boxes with one score the earlier one stayed
 
 
-@pytest.mark.parametrize("free", [(), FREE])
-def test_fewer_rows_than_detections_are_filled_up(free):
-    rows = np.array([[row(A, 0.5, 1.0), row(APART, 0.75, 1.0)]], np.float32)
-    model = nms_graph(rows.shape, free, max_detections=7)
-    (found,) = run_graph(model)(rows)
-    assert found.shape == (1, 7, 6)
-    np.testing.assert_array_equal(found[0, :2], [[*APART, 0.75, 0], [*A, 0.5, 0]])
-    assert not found[0, 2:].any()
-
-
 def crowded_rows(images: int, number: int, num_classes: int, seed: int) -> np.ndarray:
     """Return rows (B, N, 5 + C) that overlap a lot, with few different scores."""
     rng = np.random.default_rng(seed)

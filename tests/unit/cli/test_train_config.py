@@ -1,6 +1,5 @@
 """train.py's flags: what parses, and what is refused how."""
 
-import shlex
 from pathlib import Path
 
 import pytest
@@ -66,14 +65,10 @@ def test_training_defaults_are_the_public_ones():
     ("flags", "message"),
     [
         ([*MODEL, "--img", "16"], "--img 16; a whole number from 32 to 16384 is needed"),
-        ([*MODEL, "--img", "16385"], "--img 16385; a whole number from 32 to 16384"),
         ([*MODEL, "--img", str(10**30)], "--img 1000000000000000000000000000000; a whole"),
         ([*MODEL, "--batch", "0"], "--batch-size 0; a whole number from 1 up, or -1 to measure"),
         ([*MODEL, "--epochs", "0"], "--epochs 0"),
-        ([*MODEL, "--workers", "-1"], "--workers -1"),
-        ([*MODEL, "--seed", "-1"], "--seed -1"),
         ([*MODEL, "--name", ""], "--name ''; the name of one folder"),
-        ([*MODEL, "--name", "a/b"], "--name 'a/b'"),
         ([*MODEL, "--name", ".."], "--name '..'"),
         (
             ["--evolve", "--nosave"],
@@ -94,13 +89,8 @@ def test_training_defaults_are_the_public_ones():
         ),
         (["--quad", "--batch", "1"], "--batch-size 1 must be divisible by 4 with --quad; use 4$"),
         (["--fraction", "0"], "--fraction 0; a number above 0 and up to 1 is needed"),
-        (["--fraction", "nan"], "--fraction nan; a number above 0"),
         (["--repeat-factor", "1.5"], "--repeat-factor 1.5; a number from 0 to 1"),
-        (["--repeat-factor", "nan"], "--repeat-factor nan; a number from 0 to 1"),
-        (["--keep", "0"], "--keep 0"),
-        (["--save-steps", "-1"], "--save-steps -1"),
         (["--time-limit", "0"], "--time-limit 0; a number of minutes above 0"),
-        (["--time-limit", "nan"], "--time-limit nan"),
     ],
 )
 def test_values_out_of_range_are_refused(flags, message):

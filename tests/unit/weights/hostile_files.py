@@ -115,8 +115,6 @@ PICKLES: dict[str, Callable[[int], Any]] = {
     "modules inside one another": lambda size: nested(size // 40),
     "one such list for many modules": hidden_buffers_of_many,
     "keys of one hash": colliding_keys,
-    "a long line": lambda size: Raw(b"c" + b"m" * size),
-    "a long stacked name": lambda size: Raw(emit("m" * size) + emit("a") + b"\x93"),
     "a long key of a dict": lambda size: {"k" * size: None},
     "tuples as keys": lambda size: Raw(b"}" + b"N" + b"\x85" * size + b"Ns"),
     "lists that double": lambda size: [doubling(), "x" * size],
@@ -127,13 +125,11 @@ PICKLES: dict[str, Callable[[int], Any]] = {
     "fetched entries": lambda size: Raw(b"]q\x00(" + b"h\x00" * (size // 2) + b"t"),
     "marks": lambda size: Raw(b"(" * size),
     "lists": lambda size: Raw(b"(" + b"]" * size + b"t"),
-    "dicts": lambda size: Raw(b"(" + b"}" * size + b"t"),
     "nested tuples": lambda size: Raw(b")" + b"\x85" * size),
     "doubling tuples": lambda size: Raw(b"N" + b"q\x00h\x00\x86" * (size // 5)),
     "records": lambda size: Raw(b"cmodels.yolo\nModel\nq\x00(" + b"h\x00)R" * (size // 4) + b"t"),
     "frames": lambda size: Raw(b"N" + (b"\x95" + bytes(8)) * (size // 9)),
     "claimed text": lambda size: Raw(b"X" + b"\xff" * size),
-    "claimed bytes": lambda size: Raw(b"\x8e" + struct.pack("<Q", 2**62) + bytes(size)),
     "a claimed bytearray": lambda size: Raw(b"\x96" + struct.pack("<Q", 2**40) + bytes(size)),
 }
 
@@ -289,9 +285,6 @@ FILES: dict[str, Callable[[Path, int], None]] = {
     "one small tensor under many names": lambda path, size: tensors(
         path, size, np.ones(1, np.float32), False
     ),
-    "the same in a legacy file": lambda path, size: tensors(
-        path, size, np.ones(1, np.float32), True
-    ),
     "one large tensor under many names": lambda path, size: tensors(
         path, size, np.ones(size // 4, np.float32), False
     ),
@@ -308,7 +301,6 @@ FILES: dict[str, Callable[[Path, int], None]] = {
     "one long class name many times": lambda path, size: small_models(
         path, "n" * (size // 2), names=many(FIRST, size // 4)
     ),
-    "many class names": lambda path, size: small_models(path, "n", names=many(FIRST, size // 2)),
     "one long text many times in a description": lambda path, size: described(
         path, "n" * (size // 2), unused=many(FIRST, size // 4)
     ),
@@ -316,13 +308,7 @@ FILES: dict[str, Callable[[Path, int], None]] = {
     "a line that doubles": lambda path, size: described(
         path, "x" * size, backbone=[[-1, 1, doubling(), [doubling()]]]
     ),
-    "a multiple that doubles": lambda path, size: described(
-        path, "x" * size, depth_multiple=doubling()
-    ),
-    "classes that double": lambda path, size: small_models(path, "x" * size, nc=doubling()),
     "names that double": lambda path, size: small_models(path, "x" * size, names=doubling()),
-    "an eps that doubles": lambda path, size: small_models(path, "x" * size, eps=doubling()),
-    "an eps of a long text": lambda path, size: small_models(path, "x" * size, eps=FIRST),
     "a long hyper-parameter": lambda path, size: small_models(path, {"k" * size: 1}, hyp=FIRST),
     "storages of a claimed size": claimed_storages,
     "one storage listed many times": repeated_keys,

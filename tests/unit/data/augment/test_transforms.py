@@ -165,20 +165,6 @@ def test_a_result_is_a_function_of_the_seed_and_objects_stay():
     assert len({one.image.tobytes() for one in first}) > 10
 
 
-def test_draws_depend_on_the_place_in_the_list_alone():
-    """What comes before changes the image, not what is drawn for the rest."""
-    rest = {"MedianBlur": {}, "CLAHE": {}}
-    blurred = cv2.blur(NOISE, (3, 3))
-    for seed in range(20):
-        after = changed({"Blur": {"p": 1, "blur_limit": [3, 3]}, **rest}, seed=seed)
-        without = changed({"Blur": {"p": 0}, **rest}, blurred, seed)
-        np.testing.assert_array_equal(after, without)
-        np.testing.assert_array_equal(
-            changed({"MedianBlur": {}}, seed=seed),
-            changed({"MedianBlur": {}, "CLAHE": {"p": 0}}, seed=seed),
-        )
-
-
 ALONE = """
 import socket, sys
 def refuse(*arguments, **named): raise AssertionError(f"network: {arguments}")

@@ -312,34 +312,6 @@ def test_a_task_without_the_name_of_a_file_is_refused(tmp_path, image):
     assert "the name of a file is needed" in reason and len(reason) < 300
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "reason"),
-    [
-        (CVAT, cvat_file(cvat([], "1/a.jpg"), cvat([], "2/a.jpg")), "'2/a.jpg' are both"),
-        (
-            STUDIO,
-            [task([], f"s3://x/{n}/a.jpg", id=n) for n in (1, 2)],
-            "task 1 and task 2 are both",
-        ),
-        (COCO, coco([], ["a.jpg", "./a.jpg"]), "'a.jpg' and './a.jpg' are both this file"),
-    ],
-)
-def test_two_images_on_one_file_are_both_refused(tmp_path, name, text, reason):
-    found = read_text(tmp_path, name, text)
-    assert reason in found.broken[0] == found.broken[1]
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [(STUDIO, [task([], "c.jpg")]), (CVAT, cvat_file(cvat([], "c.jpg"))),
-     (CSV, CSV_TEXT.replace("\na,", "\nc,"))],
-)  # fmt: skip
-def test_a_name_that_several_files_have_is_refused(tmp_path, name, text):
-    touch(tmp_path, "one/c.jpg", "two/c.jpg")
-    found = read_text(tmp_path, name, text)
-    assert "2 files have its name" in found.broken[0] and not any(found.broken[1:])
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_a_list_names_some_of_the_images(tmp_path, name):
     objects = {

@@ -11,7 +11,6 @@ import pytest
 from duet.utils.boxes import pairwise_iou
 from duet.utils.data.masks.runs import mask_of_runs, runs_of_polygons
 from duet.utils.data.randomness import sample_generator
-from duet.utils.data.shapes import dataset as shapes
 from duet.utils.data.shapes.dataset import (
     CLASSES,
     HUES,
@@ -76,18 +75,6 @@ def test_the_same_seed_draws_the_same_files_and_others_are_left_alone(tmp_path, 
     for name, text in (("theirs", "move it away"), ("a", f"'num_train': {config.num_train}")):
         with pytest.raises(DatasetError, match=text):
             draw(tmp_path / name, dataclasses.replace(config, seed=2))
-
-
-def test_an_interrupted_drawing_leaves_nothing_and_is_redone(tmp_path, monkeypatch):
-    def interrupt(generator, size):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shapes, "draw_scene", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            draw_dataset(tmp_path / "shapes", SMALL)
-    assert list(tmp_path.iterdir()) == []
-    assert draw_dataset(tmp_path / "shapes", SMALL).is_file()
 
 
 def test_processes_that_draw_at_once_end_with_one_set(tmp_path):

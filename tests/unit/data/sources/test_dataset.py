@@ -309,14 +309,3 @@ def test_images_come_in_the_order_of_their_paths(folder, monkeypatch):
     assert [str(path) for path in list_images([Path("images")])] == [
         f"images/{x}" for x in IN_ORDER
     ]
-
-
-def test_linked_images_are_listed_and_linked_folders_are_not_searched(folder, tmp_path):
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other/u.jpg").touch()
-    (folder / "link").symlink_to(tmp_path / "other")
-    (folder / "loop").symlink_to(folder)
-    (folder / "one.jpg").symlink_to(tmp_path / "other/u.jpg")
-    found = [path.relative_to(folder).as_posix() for path in list_images([folder])]
-    assert sorted(found) == sorted([*IN_ORDER, "one.jpg"])
-    assert list_images([folder / "link"]) == [folder / "link/u.jpg"]
