@@ -1,4 +1,4 @@
-"""What a run writes into its folder and prints, from its first line to its last."""
+"""Files and log lines of a run."""
 
 from __future__ import annotations
 
@@ -46,38 +46,38 @@ log = logging.getLogger("train")
 
 
 class BestEpoch(NamedTuple):
-    """The epoch whose weights are the best."""
+    """The epoch with the best weights."""
 
     epoch: int  # from 1
-    result: Any  # of its validation, as `Head.figures` reads it
+    result: Any  # validation result, read by `Head.metrics`
 
 
 class Trained(NamedTuple):
-    """What a training leaves."""
+    """Result of a training."""
 
     folder: Path
-    weights: Path  # best.safetensors, or last.safetensors where no epoch is the best
-    epoch: int | None  # the best one, from 1
-    metrics: Mapping[str, float]  # its metrics, by the names of results.csv without "metrics/"
+    weights: Path  # best.safetensors, or last.safetensors without a best epoch
+    epoch: int | None  # best epoch, from 1
+    metrics: Mapping[str, float]  # its metrics, named as in results.csv without "metrics/"
 
 
 def trained(run: Run, state: TrainState, best: BestEpoch | None) -> Trained:
-    """Return what a run leaves."""
+    """Return the result of a run."""
     name = "last" if run.job.config.no_save or best is None else "best"
-    metrics = state.model.head.figures(best.result) if best is not None else {}
+    metrics = state.model.head.metrics(best.result) if best is not None else {}
     weights = run.folder / "weights" / f"{name}.safetensors"
     return Trained(run.folder, weights, best and best.epoch, metrics)
 
 
 @on_main
 def describe_run(run: Run, state: TrainState) -> None:
-    """Write the settings into the folder and, in a few words, on screen."""
+    """Write the settings to the folder, and log a summary."""
     job, names = run.job, run.job.data.class_names
     write_yaml(run.folder / "opt.yaml", run_settings(job.config))
     write_yaml(run.folder / "hyp.yaml", as_document(job.hyp))
     write_yaml(run.folder / "classes.yaml", {"names": dict(enumerate(names))})
     for alike in similar_names(names):
-        log.warning("classes %s: names that are nearly equal; are they one class?", brief(alike))
+        log.warning("classes %s have nearly equal names; are they the same class?", brief(alike))
     if not job.config.no_plots:
         plot_labels(job.data.train, names, run.folder / "labels.jpg")
     for line in summary_lines(run, state):
@@ -85,7 +85,7 @@ def describe_run(run: Run, state: TrainState) -> None:
 
 
 def summary_lines(run: Run, state: TrainState) -> list[str]:
-    """Return the summary of a run in lines of 80 columns: data, model, device, recipe, results."""
+    """Return a run's summary in lines of 80 columns: data, model, device, recipe, results."""
     config, hyp, data = run.job.config, run.job.hyp, run.job.data
     model, execution = state.model, state.execution
     num_objects = table_of(data.train).num_objects
@@ -101,7 +101,7 @@ def summary_lines(run: Run, state: TrainState) -> list[str]:
         "data": [
             f"{config.data}: {count(len(data.train), 'image')} with "
             f"{count(labels, 'label')}{without}; "
-            f"{count(len(data.val), 'image')} to validate with"
+            f"{count(len(data.val), 'image')} for validation"
         ],
         "model": [
             Path(config.cfg or config.weights or model.head.task.model).name,
@@ -130,69 +130,69 @@ def summary_lines(run: Run, state: TrainState) -> list[str]:
 
 
 def plotted_batches(no_plots: bool) -> int:
-    """Return how many batches are drawn, from the first."""
+    """Return the number of first batches to plot."""
     return 0 if no_plots else PLOTTED_BATCHES
 
 
 @on_main
 def plot_trained_batch(run: Run, number: int, batch: Batch) -> None:
-    """Draw the first rank's shard of a batch, with its boxes."""
+    """Plot rank 0's shard of a batch with its boxes."""
     path = run.folder / f"train_batch{number}.jpg"
     plot_batch(batch.images, batch.targets, run.job.data.class_names, path)
 
 
 @on_main
 def write_results(run: Run) -> None:
-    """Write results.csv and results.jsonl, as far as the run has come."""
+    """Write results.csv and results.jsonl up to the current epoch."""
     run.results.write(run.folder / "results.csv")
     run.results.write_lines(run.folder / "results.jsonl")
 
 
 def columns_of(head: Head) -> list[str]:
-    """Return the columns of results.csv for a task."""
+    """Return the columns of results.csv for a head."""
     return result_columns(head.loss_names.values(), head.figure_names)
 
 
 @on_main
 def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
-    """Draw the curves; print what the best epoch reached, and where everything lies."""
+    """Plot the curves; print the best epoch's metrics and the paths of the results."""
     head, config = state.model.head, run.job.config
-    figures = head.figures(best.result) if best is not None else {}
+    metrics = head.metrics(best.result) if best is not None else {}
     if not config.no_plots:
         plot_results(run.folder / "results.csv", run.folder / "results.png")
         if best is not None:
             REPORTS[head.task.name].plot(best.result, run.job.data.val, run.folder)
     if best is not None:
         say(*REPORTS[head.task.name].table(best.result).splitlines())
-        if not any(figures.values()):
+        if not any(metrics.values()):
             say(NOTHING_YET)
     early = why_run_ended(run, state)
     if early and state.epoch < config.epochs:
-        say(f"ended after epoch {state.epoch} of {config.epochs}: {early}")
+        say(f"stopped early after epoch {state.epoch} of {config.epochs}: {early}")
     took = f"{count(state.epoch, 'epoch')} in {clock(run.results.seconds)}"
-    say(f"{took}, counted from 1 here and from 0 in results.csv")
+    say(f"{took} (numbered from 1 here, from 0 in results.csv)")
     if best is not None:
         title = f"best: epoch {best.epoch} of {config.epochs}"
-        shown = [f"{short} {figures[name]:.3f}" for name, short in head.row_names().items()]
+        shown = [f"{short} {metrics[name]:.3f}" for name, short in head.row_names().items()]
         say("  ".join([title, *shown]))
     elif state.best_epoch:
-        say(f"epoch {state.best_epoch} was the best, but its weights are not here")
-    run.log_end(best.epoch if best else None, figures)
+        say(f"epoch {state.best_epoch} was the best, but its weights were not kept")
+    run.log_end(best.epoch if best else None, metrics)
     folder = from_here(run.folder)
     say(f"results{'' if config.no_plots else ' and plots'} in {folder}")
     names = ["last"] if config.no_save or not best else ["last", "best"]
     files = ", ".join(f"{name}.safetensors" for name in names)
-    say(f"weights in {folder / 'weights'}: {files}; check with")
+    say(f"weights in {folder / 'weights'}: {files}; validate them with")
     say(shlex.join(validation_command(run, state.device, names[-1])))
 
 
 def why_run_ended(run: Run, state: TrainState) -> str:
-    """Return why a run ends early, after the epoch that was counted last; "" if it goes on."""
+    """Return why the run ends early after the last counted epoch; "" if it continues."""
     return why_ended(run.limits, state.epoch, state.best_epoch, run.results.seconds)
 
 
 def validation_command(run: Run, device: str, name: str) -> list[str]:
-    """Return the command that validates weights of a run, from the folder where it was started."""
+    """Return the command that validates a run's weights, relative to the working directory."""
     config = run.job.config
     weights = from_here(run.folder / "weights" / f"{name}.safetensors")
     words = [
@@ -207,11 +207,11 @@ def validation_command(run: Run, device: str, name: str) -> list[str]:
 
 @on_main
 def write_work(
-    run: Run, state: TrainState, of_loaders: Mapping[str, Any], suppression: Mapping[str, Any]
+    run: Run, state: TrainState, loader_work: Mapping[str, Any], suppression: Mapping[str, Any]
 ) -> None:
-    """Write work.json: what another run must have done too for compare.py to compare their times.
+    """Write work.json: the work that compare.py requires to be equal before comparing times.
 
-    of_loaders, suppression: the work of the loaders, and the settings of NMS.
+    loader_work, suppression: work of the loaders, and NMS settings.
     """
     config = run.job.config
     every = state.epoch if config.no_val else 1
@@ -225,7 +225,7 @@ def write_work(
         "accumulate": state.schedule.accumulate,
         "optimizer_steps": state.ema.updates,
         "parameters": count_parameters(state.model),
-        **of_loaders,
+        **loader_work,
         "epochs": state.epoch,
         "plotted_batches": plotted_batches(config.no_plots),
         "validation": {"images": len(run.job.data.val), "every": every, **suppression},

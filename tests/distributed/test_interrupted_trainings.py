@@ -137,7 +137,7 @@ def test_control_c_saves_the_state_and_ends_all_ranks(runs):
     assert (code, text.count("interrupted")) == (EXIT_INTERRUPTED, 1), text
     state = load_checkpoint(runs.folder / "cut" / "weights" / "last.safetensors")
     line = f"{sys.executable} {SCRIPT} --nproc 2 --resume {runs.folder / 'cut'}\n"
-    assert f"interrupted after {state.header.batch_number} batches; go on with {line}" in text
+    assert f"interrupted after {state.header.batch_number} batches; continue with {line}" in text
     assert state.header.batch_number > 10, text  # which the test before left
     assert "Traceback" not in text and "the job ends" not in text
 

@@ -118,7 +118,7 @@ def test_a_requeued_run_ends_as_one_that_was_never_interrupted(flags, run_here, 
         assert code == (-9 if number == signal.SIGKILL else 75), errors
         if code == 75:
             assert errors == ""
-            assert f"batches: {number.name}; go on with --resume {folder}" in printed
+            assert f"batches: {number.name}; continue with --resume {folder}" in printed
     before = {path: path.read_bytes() for path in states(folder)}
     with no_large_files():
         code, printed, errors = run_here(flags(*job, "--workers", 0, "--save-steps", 1))

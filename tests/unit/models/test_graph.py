@@ -72,9 +72,12 @@ def test_width_multiple_rounds_up_to_eight(channels, multiple, expected):
         (lambda d: d["head"][2].__setitem__(0, [-1, 4]), "strides [16, 8]"),
         (
             lambda d: d["head"].pop(),
-            "layers [] are Classify or Detect or DetectAnchorFree or Segment; the",
+            "heads (Classify or Detect or DetectAnchorFree or Segment) at layers []",
         ),
-        (lambda d: d["head"].append(d["head"][-1]), "layers [24, 25] are Classify or Detect"),
+        (
+            lambda d: d["head"].append(d["head"][-1]),
+            "at layers [24, 25]; exactly the last layer must",
+        ),
         (lambda d: d["head"][-1].__setitem__(3, [80, "anchors"]), "first arg must be nc, 3"),
         (lambda d: d["head"][-1].__setitem__(3, ["nc", "foo"]), "accepted args: [nc, anchors]"),
         (lambda d: d["backbone"][1].__setitem__(3, [128, 3, 2, 1, 5]), "5 groups do not divide"),
@@ -82,11 +85,11 @@ def test_width_multiple_rounds_up_to_eight(channels, multiple, expected):
         (lambda d: d["backbone"][1].__setitem__(3, [128, 3, 0]), "stride is 0"),
         (
             lambda d: d["backbone"][1].__setitem__(1, 3),
-            "layer 1: number 3; a layer has only one Conv",
+            "layer 1: number 3; Conv cannot repeat: use 1",
         ),
-        (lambda d: d["backbone"][2].__setitem__(0, [-1, 0]), "C3 takes one source"),
+        (lambda d: d["backbone"][2].__setitem__(0, [-1, 0]), "C3 takes exactly one source"),
         (lambda d: d["backbone"][2].__setitem__(3, [128, "yes"]), "shortcut is 'yes'"),
-        (lambda d: d["backbone"][9].__setitem__(3, [1024, 4]), "kernel_size is 4; an odd"),
+        (lambda d: d["backbone"][9].__setitem__(3, [1024, 4]), "kernel_size is 4; accepted: odd"),
         (
             lambda d: d["backbone"].__setitem__(0, [-1, 1, "nn.Upsample", [None, 2, "nearest"]]),
             "1;",
@@ -101,7 +104,10 @@ def test_width_multiple_rounds_up_to_eight(channels, multiple, expected):
         (lambda d: d.__setitem__("act", "nn.ELU()"), "act: 'nn.ELU()'; accepted: nn.SiLU(), nn."),
         (lambda d: d.__setitem__("act", "nn.LeakyReLU(1.5)"), "a SLOPE from 0 to 1"),
         (lambda d: d.__setitem__("act", "a" * 9999), "act: 'aaa"),
-        (lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.MaxPool2d", [2, 1]]), "gives no map"),
+        (
+            lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.MaxPool2d", [2, 1]]),
+            "not give a map",
+        ),
         (
             lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.MaxPool2d", []]),
             "kernel_size is None",
@@ -225,17 +231,17 @@ DOUBLING = [[]]
 for _ in range(40):
     DOUBLING = [DOUBLING, DOUBLING]
 HOSTILE = {
-    "many layers": ({"backbone": [LAYER] * 2000}, "2,003 layers; at most 1,000"),
-    "many sources": ({"head": [[[0] * 2000, 1, "Concat", [1]]]}, "2,000 sources; at most 1,000"),
-    "many repeats": ({"backbone": [[-1, 10**9, "C3", [64]]]}, "a count from 1 to 1,000"),
+    "many layers": ({"backbone": [LAYER] * 2000}, "2,003 layers; accepted: at most 1,000"),
+    "many sources": ({"head": [[[0] * 2000, 1, "Concat", [1]]]}, "2,000 sources; accepted: at"),
+    "many repeats": ({"backbone": [[-1, 10**9, "C3", [64]]]}, "accepted: 1 to 1,000"),
     "repeats in sum": ({"backbone": [[-1, 600, "C3", [8]]] * 2}, "1,200 blocks up to here"),
     "deep": ({"depth_multiple": 10.0, "backbone": [[-1, 999, "C3", [8]]]}, "9,990 blocks"),
     "wide": ({"backbone": [[-1, 1, "Conv", [10**30, 3]]]}, "a whole number from 1 to 65536"),
     "wide by multiple": ({"backbone": [[-1, 1, "Conv", [65_536, 3, 8]]], "width_multiple": 2.0},
-                         "131,072 channels; at most 65,536"),
-    "wide maps": ({"backbone": [[-1, 1, "Conv", [8_000]]]}, "8,000 numbers a pixel in all maps"),
-    "maps in sum": ({"backbone": [[-1, 1, "Conv", [3_000]]] * 2}, "6,000 numbers a pixel"),
-    "joined maps": ({"head": [[[0] * 999, 1, "Concat", [1]]]}, "numbers a pixel in all maps"),
+                         "131,072 channels; accepted: at most 65,536"),
+    "wide maps": ({"backbone": [[-1, 1, "Conv", [8_000]]]}, "8,000 values per pixel in all maps"),
+    "maps in sum": ({"backbone": [[-1, 1, "Conv", [3_000]]] * 2}, "6,000 values per pixel"),
+    "joined maps": ({"head": [[[0] * 999, 1, "Concat", [1]]]}, "values per pixel in all maps"),
     "large": ({"backbone": [[-1, 1, "Conv", [60_000, 3, 8]], [-1, 1, "Conv", [60_000, 3]]]},
               "32,402,100,000 numbers up to here"),
     "a large kernel": ({"backbone": [[-1, 1, "Conv", [8, 10**6]]]}, "from 1 to 32 is needed"),

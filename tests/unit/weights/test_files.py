@@ -220,25 +220,25 @@ def described(**changes):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"without": ["bn"]}, "takes 248 numbers, and the file has 216 for it"),
+        ({"without": ["bn"]}, "needs 248 weights, but the file has 216"),
         (described(width_multiple=1e9), "width_multiple: 1000000000.0"),
-        (described(width_multiple=4.0), "takes 992 numbers, and the file has 248 for it"),
+        (described(width_multiple=4.0), "needs 992 weights, but the file has 248"),
         (described(width_multiple=-1.0), "width_multiple: -1.0"),
         (described(depth_multiple=1e9), "depth_multiple: 1000000000.0"),
-        (described(backbone=[[-1, 9, "C3", [8]]]), "layer 0, C3 .8., takes 1,"),
+        (described(backbone=[[-1, 9, "C3", [8]]]), "layer 0, C3 .8., needs 1,"),
         (described(backbone=[[-1, 1, "Conv", [8, 999]]]), "kernel_size is 999"),
-        (described(backbone=[[-1, 1, "Conv", [8, 31, 2]]]), "takes 23,096 numbers"),
+        (described(backbone=[[-1, 1, "Conv", [8, 31, 2]]]), "needs 23,096 weights"),
         (described(backbone=[7]), "layer 0: 7"),
         (described(backbone=[[-1, 1, "Conv", [10**6]]]), "channels is 1000000"),
         (described(backbone=[[-1, 1, "CrossConv", [8, 3, 2]]]), "unknown block 'CrossConv'; known"),
         ({"nc": 10**9}, "nc: 1000000000"),
         ({"nc": "2"}, "nc: '2'"),
-        ({"nc": 3}, "layer 1, Detect .3, .* numbers, and the file has 130 for it"),
+        ({"nc": 3}, "layer 1, Detect .3, .* weights, but the file has 130"),
     ],
 )
 def test_a_description_of_another_model_is_neither_built_nor_converted(tmp_path, changes, reason):
     path = write_small(tmp_path / "other.pt", **changes)
-    with pytest.raises(UserError, match=f"--weights .*: .* cannot be built here: .*{reason}"):
+    with pytest.raises(UserError, match=f"--weights .*: .* cannot be built: .*{reason}"):
         load_detector(load_weights(path), "cpu")
     out = tmp_path / "out.safetensors"
     with pytest.raises(UserError, match=reason):

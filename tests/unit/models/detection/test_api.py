@@ -159,7 +159,7 @@ def test_a_file_that_cannot_be_read_names_itself(detector, tmp_path):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"size": 100}, "--img 100 is no multiple of the model's stride 16; use 112"),
+        ({"size": 100}, "--img 100 is not a multiple of the model's stride 16; use 112"),
         ({"size": 16}, "--img 16; a whole number from 32"),
         ({"size": True}, "size True; a whole number"),
         ({"conf": 2}, "--conf 2"),

@@ -88,5 +88,5 @@ def test_what_masks_cannot_do_is_refused_before_anything_is_read(detector, weigh
         detector("absent.jpg", size=SIZE, tile=64)
     with pytest.raises(UserError, match="--augment|augment"):
         detector(IMAGES[0], size=SIZE, augment=True)
-    with pytest.raises(UserError, match="together"):
+    with pytest.raises(UserError, match="cannot be combined"):
         load([weights, weights], device="cpu")

@@ -79,13 +79,13 @@ def test_only_a_head_with_anchors_asks_for_them():
     [
         (
             [[-1, 1, "Conv", [8]]],
-            r"layers \[\] are .*Detect or DetectAnchorFree or Presence or Segment; the last layer",
+            r"heads \(.*Detect or DetectAnchorFree or Presence or Segment\) at layers \[\];",
         ),
         (
             [[-1, 1, "Presence", ["nc"]]] * 2,
-            r"layers \[2, 3\] are .*Detect or .*Presence",
+            r"heads \(.*Detect or .*Presence.* at layers \[2, 3\]",
         ),
-        ([[-1, 1, "Presence", [4]]], r"Presence \[4\]: its first arg must be nc, 5"),
+        ([[-1, 1, "Presence", [4]]], r"Presence \[4\]: the first arg must be nc, 5"),
     ],
 )
 def test_a_graph_has_one_head_of_any_kind_as_its_last_layer(lines, message):

@@ -75,7 +75,7 @@ def test_a_path_that_fails_is_not_proved_and_the_line_says_why(caplog, error):
 
 def test_the_fused_box_loss_is_proved_here(caplog):
     assert choose_box_iou("cpu") is fused.complete_iou
-    assert caplog.messages == ["--bbox_iou_optim on cpu: gradient in closed form"]
+    assert caplog.messages == ["--bbox_iou_optim on cpu: closed-form gradient"]
 
 
 def wrong_for_wide_boxes(pred, target, eps=1e-7):
