@@ -21,7 +21,8 @@ from duet.utils.comparison.statistics import (
 )
 from duet.utils.errors import UserError
 from duet.utils.json_files import read_json
-from duet.utils.text import count, printable_lines
+from duet.utils.report.plots.style import line_colour, new_figure
+from duet.utils.text import count, printable, printable_lines
 
 TITLE = "OneFlow and PyTorch, epoch by epoch"
 RATIO_NOTE = "Time of the first by that of the second, epoch by epoch: above 1 the first is slower."

@@ -1,5 +1,6 @@
 """train.py's flags: what parses, and what is refused how."""
 
+import shlex
 from pathlib import Path
 
 import pytest
