@@ -89,12 +89,9 @@ def machine(monkeypatch, tmp_path):
     ("device", "rank", "ranks", "cores", "line"),
     [
         ("2", 0, 1, {4, 5}, "NUMA node 2, 2 cores"),
-        ("cuda:2", 0, 1, {4, 5}, "NUMA node 2, 2 cores"),
         ("", 1, 2, {2, 3}, "rank 1: NUMA node 1, 2 cores"),
         ("0,3", 1, 2, {6, 7}, "rank 1: NUMA node 3, 2 cores"),
         ("cpu", 0, 1, set(range(8)), "NUMA nodes 0, 1, 2, 3, 8 cores"),
-        ("cpu", 0, 2, {0, 1, 2, 3}, "rank 0: NUMA nodes 0, 1, 4 cores"),
-        ("cpu", 3, 4, {6, 7}, "rank 3: NUMA node 3, 2 cores"),
         ("cpu", 3, 8, {2, 3}, "rank 3: NUMA node 1, 2 cores"),
     ],
 )
@@ -124,7 +121,6 @@ def test_only_cores_that_the_process_may_use_are_bound(machine):
         ("2", "the system does not know the node of GPU 2"),
         ("3", "[Errno 2] No such file"),
         ("4", "this process sees no GPU 4"),
-        ("gpu", "--device gpu names no GPU for local rank 2"),
         ("0,1", "--device 0,1 names no GPU for local rank 2"),
     ],
 )

@@ -1,7 +1,6 @@
 """val.py of a segmentation model: boxes and masks, from flags to figures and files."""
 
 import contextlib
-import csv
 import io
 import json
 
@@ -129,18 +128,6 @@ def test_pycocotools_finds_in_the_files_what_was_measured(validate, inputs, tmp_
     np.testing.assert_allclose(masks, by_pycocotools(file, found, "segm"), **EXACT)
 
 
-def test_crowds_and_areas_of_annotations_count_for_masks(validate, inputs, tmp_path):
-    labels = as_coco(inputs)
-    for row in labels["annotations"]:
-        row["iscrowd"] = int(row["id"] % 3 == 0)
-    file, found = tmp_path / "instances.json", tmp_path / "exp" / "predictions.json"
-    file.write_text(json.dumps(labels))
-    result, _, _ = validate("--annotations", file, "--save-json", "--square")
-    number = len(labels["annotations"])
-    assert result.masks.num_ground_truth.sum() == number - number // 3
-    np.testing.assert_allclose(summaries(result)[0], by_pycocotools(file, found, "bbox"), **EXACT)
-
-
 def test_label_files_hold_outlines_that_count_as_labels_do(validate):
     _, _, folder = validate("--save-txt", "--save-conf", "--conf", "0.1")
     lines = [line.split() for path in (folder / "labels").glob("*.txt")
@@ -193,14 +180,3 @@ def test_labels_of_boxes_alone_are_refused_unless_annotations_have_the_masks(
 def test_several_weights_are_refused(validate, inputs):
     with pytest.raises(UserError, match="(?i)mask|boxes"):
         validate("--weights", inputs[3], inputs[3])
-
-
-def test_a_study_has_the_figures_of_boxes_and_masks(validate, monkeypatch):
-    monkeypatch.setattr(validation, "study_sizes", lambda stride: [64])
-    monkeypatch.setattr(validation, "plot_study", lambda *arguments: None)
-    _, _, folder = validate("--task", "study", "--iou", "0.6")
-    (row,) = csv.DictReader((folder / "study.csv").read_text().splitlines())
-    result = validate()[0]
-    names = ("precision", "recall", "mAP_0.5", "mAP_0.5:0.95")
-    assert list(row)[2:-1] == [f"{name}({of})" for of in "BM" for name in names]
-    assert float(row["mAP_0.5(B)"]) == pytest.approx(result.boxes.map50, abs=1e-5)
