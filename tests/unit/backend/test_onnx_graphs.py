@@ -92,14 +92,14 @@ def test_sizes_follow_the_sides_that_are_free(name: str) -> None:
 
 def test_a_resize_of_free_sides_in_float64_is_refused() -> None:
     given = images()
-    with pytest.raises(ValueError, match="float64 images of free sizes"):
+    with pytest.raises(ValueError, match="float64 images of dynamic size"):
         ops.resize_bilinear(ops.cast(given, "float64"), 2, 3)
-    with pytest.raises(ValueError, match="float64 images of free sizes"):
+    with pytest.raises(ValueError, match="float64 images of dynamic size"):
         ops.resize_bilinear(constant(np.ones((1, 3, 4, 4))), given.shape[2], 3)
 
 
 def test_a_free_side_is_not_padded_to_a_number() -> None:
-    with pytest.raises(ValueError, match="a side of free size cannot be padded to 9"):
+    with pytest.raises(ValueError, match="a dynamic size cannot be padded to 9"):
         ops.pad_to(images(), 9, 6, 0.5)
 
 
@@ -115,7 +115,7 @@ def test_a_free_side_is_not_padded_to_a_number() -> None:
     ids=["rest", "both", "part", "power", "abs"],
 )
 def test_what_would_freeze_a_free_size_is_refused(compute) -> None:
-    with pytest.raises(ValueError, match=r"a free size has only \+, -, \* and //"):
+    with pytest.raises(ValueError, match=r"a dynamic size supports only \+, -, \* and //"):
         compute(images().shape[2])
 
 
@@ -126,7 +126,7 @@ def test_an_index_is_no_free_size(part) -> None:
     free = slice(*(one if x == 1 else x for x in (part.start, part.stop, part.step))) if (
         isinstance(part, slice)
     ) else one  # fmt: skip
-    with pytest.raises(ValueError, match="a free size cannot be an index"):
+    with pytest.raises(ValueError, match="a dynamic size cannot be an index"):
         given[:, :, free]
 
 

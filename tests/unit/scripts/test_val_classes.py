@@ -34,7 +34,7 @@ def test_a_detector_is_not_scored_on_class_folders(validate, tmp_path):
         validate(write_tiny_weights(tmp_path), "--img", 64)
 
 
-@pytest.mark.parametrize("mode", ["val", "speed", "study"])
+@pytest.mark.parametrize("mode", ["val", "speed"])
 def test_a_threshold_that_is_given_is_refused_for_a_classifier(validate, tmp_path, mode):
     with pytest.raises(UserError, match="--iou: a classifier finds no boxes; leave it out"):
         validate(write_tiny_classifier(tmp_path), "--task", mode, "--iou", 0.5)

@@ -10,7 +10,7 @@ from duet.models.inference.predictor import make_predictor
 from duet.models.inference.predictors import Ensemble
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
-from duet.utils.export.metadata import DETECTIONS, PIXELS, Metadata
+from duet.utils.export.metadata import DETECTIONS, Metadata
 from duet.utils.weights.detecting import ExportedWeights
 from tests.tiny_weights import tiny_checkpoint
 
@@ -30,7 +30,6 @@ class Runtime:
 
     def __call__(self, images):
         self.seen.append(images)
-        images = images[None] if images.ndim == 3 else images
         rows = np.zeros((len(images), 1, self.columns), np.float32)
         rows[:, 0, :5] = 16, 12, 8, 4, 0
         rows[:, 0, 4] = images.reshape(len(images), -1).mean(axis=1)
@@ -86,15 +85,6 @@ def test_every_image_is_letterboxed_into_the_fixed_size_and_boxes_come_back():
     )
     np.testing.assert_allclose(found.boxes_xyxy, [[8, 20, 24, 28]], atol=1e-4)
     assert found.class_index.tolist() == [2]
-
-
-def test_a_file_that_letterboxes_sees_an_image_of_its_size():
-    runtime = Runtime(image=PIXELS)
-    (found,) = detector(runtime).detect([np.full((64, 64, 3), 255, np.uint8)])
-    (image,) = runtime.seen
-    assert image.shape == (32, 48, 3) and image.dtype == np.uint8
-    assert image[0, [0, 8]].tolist() == [[114] * 3, [255] * 3]
-    np.testing.assert_allclose(found.boxes_xyxy, [[8, 20, 24, 28]], atol=1e-4)
 
 
 @pytest.mark.parametrize("number", [5, -1, 1e9, np.nan, np.inf])
