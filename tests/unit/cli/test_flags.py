@@ -78,11 +78,6 @@ def test_a_subclass_may_change_a_default_and_keeps_the_flag():
         Pots(0)
 
 
-def test_values_are_checked_however_settings_are_built():
-    with pytest.raises(UserError, match="--cups 0; a whole number from 1 up is needed"):
-        Cups(number=0)
-
-
 def test_help_shows_the_groups_in_their_order(capsys):
     with pytest.raises(SystemExit):
         read(Cups, "--help")

@@ -68,7 +68,6 @@ INNER = helper.make_graph([NODE("Evil", ["images"], ["x"], domain="com.evil")], 
         (NODE("EfficientNMS_TRT", ["images"], ["out0"], domain="TRT"), "is of 'TRT'; only ONNX's"),
         (NODE("If", ["n"], ["out0"], then_branch=INNER), "'Evil' is of 'com.evil'"),
         (NODE("Relu", ["absent"], ["out0"]), "ONNX Runtime does not take it"),
-        (NODE("Conv", ["images"], ["out0"]), "ONNX Runtime does not take it"),
     ],
 )
 def test_operators_that_are_not_onnx_own_are_named(tmp_path, node, text):
@@ -163,10 +162,8 @@ def test_a_dynamic_file_of_the_public_exporter_is_dynamic(tmp_path):
     ("texts", "text"),
     [
         ({"names": "{0: 'a', 2: 'b'}"}, "a name for each class is needed"),
-        ({"names": "__import__('os').system('true')"}, "a name for each class is needed"),
         ({"names": "!!python/object/apply:os.system ['true']"}, "its metadata has names"),
         ({"names": "[" * 100_000}, "its metadata has names"),
-        ({"stride": "os.system('true')"}, "its metadata has stride"),
         ({"stride": "5"}, "no multiples of its stride 5"),
         ({"task": "pose"}, "it is for the task 'pose', and its graph is made to detect"),
     ],

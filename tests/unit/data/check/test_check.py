@@ -204,21 +204,16 @@ def kinds(rows):
     [
         ("0 0.5 0.5 0.2 0.2", "", True),
         ("1 0.1 0.1 0.9 0.1 0.5 0.9", "", True),
-        ("0 0.5 0.5 1.00005 1", "", True),
         ("0 0.1 0.5 0.215 0.2", "overshoot", True),  # 0.0075 over the edge
         ("0 -0.005 0.5 0.2 0.5 0.1 0.9", "overshoot", True),
         ("0 0.1 0.5 0.4 0.2", "out_of_range", True),  # 0.1 over the edge, as numbers it is right
         ("0 1.2 0.5 0.2 0.2", "out_of_range", False),
-        ("0 64 32 20 10", "out_of_range", False),
         ("0 inf 0.5 0.2 0.2", "out_of_range", False),
-        ("0 nan 0.5 0.2 0.2 0.1 0.1", "out_of_range", False),
         ("0 0.5 0.5 0 0.2", "zero_area", False),
         ("0 0.5 0.1 0.5 0.2 0.5 0.9", "zero_area", False),
         ("2 0.5 0.5 0.2 0.2", "unknown_class", False),
         ("0.5 0.5 0.5 0.2 0.2", "unknown_class", False),
-        ("inf 0.5 0.5 0.2 0.2", "unknown_class", False),
         ("0 0.5 0.5 0.2", "broken_label", False),
-        ("0 0.5 0.5 0.2 0.2 0.9", "broken_label", False),
         ("dog 0.5 0.5 0.2 0.2", "broken_label", False),
     ],
 )
