@@ -34,7 +34,7 @@ DEFAULT_SUPPRESSION = SuppressionSettings()
 class Validation(NamedTuple):
     """Result of `evaluate`."""
 
-    result: Any  # from the head's evaluator; read by `Head.figures`
+    result: Any  # from the head's evaluator; read by `Head.metrics`
     losses: np.ndarray  # float64 means in `Head.loss_names` order; zeros without a loss
 
 

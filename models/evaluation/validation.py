@@ -117,7 +117,7 @@ def run_validation(
     if labels is not None:
         labels.write(folder / "labels")
     say(f"results in {folder}")
-    return Validated(folder, model.head.figures(result), result)
+    return Validated(folder, model.head.metrics(result), result)
 
 
 def find_annotations(

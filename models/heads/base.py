@@ -173,7 +173,7 @@ class Evaluator(Sink, Protocol):
     """Scores a set of images, added one at a time."""
 
     def result(self) -> Any:
-        """Return the metrics over all images, as read by `Head.figures`."""
+        """Return the metrics over all images, as read by `Head.metrics`."""
 
 
 class Head(nn.Module, ABC):
@@ -185,7 +185,7 @@ class Head(nn.Module, ABC):
     Attributes:
         task: the framework-independent part of the task.
         loss_names: losses in order, with their short names: NAME_loss in results.csv.
-        figure_names: validation metrics in order, named as in results.csv after metrics/, with
+        metric_names: validation metrics in order, named as in results.csv after metrics/, with
             their names in tables.
         target_fields: fields of `Targets` that the loss reads.
         nothing_found: result of `finish` for an image without detections.
@@ -200,7 +200,7 @@ class Head(nn.Module, ABC):
 
     task: ClassVar[Task]
     loss_names: ClassVar[Mapping[str, str]]
-    figure_names: ClassVar[Mapping[str, str]]
+    metric_names: ClassVar[Mapping[str, str]]
     target_fields: ClassVar[tuple[str, ...]]
     nothing_found: Any
     passes: ClassVar[Sequence[Pass]] = ()
@@ -218,7 +218,7 @@ class Head(nn.Module, ABC):
 
         Together with the losses they must fit into 80 columns (`utils/report/console.py`).
         """
-        return cls.figure_names
+        return cls.metric_names
 
     @classmethod
     def yaml_values(cls, document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -288,14 +288,14 @@ class Head(nn.Module, ABC):
         """Return a new evaluator."""
 
     @classmethod
-    def figures(cls, result: Any) -> dict[str, float]:
-        """Return the metrics in an evaluator's result, named as in `figure_names`."""
-        return dict(zip(cls.figure_names, result.means, strict=True))
+    def metrics(cls, result: Any) -> dict[str, float]:
+        """Return the metrics in an evaluator's result, named as in `metric_names`."""
+        return dict(zip(cls.metric_names, result.means, strict=True))
 
     @classmethod
     def fitness(cls, result: Any) -> float:
         """Return the fitness that selects the best weights; higher is better."""
-        figures = cls.figures(result)
+        figures = cls.metrics(result)
         return sum(weight * figures[name] for name, weight in cls.task.fitness.items())
 
     @staticmethod

@@ -27,7 +27,7 @@ SCORE_ROUNDING = 1e-6  # upper bound for the error of a float32 sigmoid
 class BoxHead(Head):
     """Head whose maps yield separate rows, so that views and models can be combined."""
 
-    figure_names = {
+    metric_names = {
         "precision": "P", "recall": "R", "mAP_0.5": "mAP50", "mAP_0.5:0.95": "mAP50-95",
     }  # fmt: skip
     target_fields = ("image_index", "class_index", "boxes_cxcywh_norm")

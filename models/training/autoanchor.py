@@ -36,7 +36,7 @@ def fit_to_labels(spec: ModelSpec, job: Job) -> ModelSpec:
     fitted, world = "", job.session.world
     if world.process.is_main:  # one process decides, because CPUs may round differently
         fitted = json.dumps(with_anchors(spec, job))
-    document = parse_json(world.of_main(fitted))
+    document = parse_json(world.broadcast_text(fitted))
     return spec if document == spec.document else parse_model(document)
 
 

@@ -82,7 +82,7 @@ def has_ended(run: Run, state: TrainState, world: World) -> bool:
         return True
     if state.batch_number > state.epoch * state.schedule.batches_per_epoch:
         return False  # suspended within an epoch, which is finished regardless of limits
-    return bool(world.of_main(why_run_ended(run, state)))
+    return bool(world.broadcast_text(why_run_ended(run, state)))
 
 
 def is_last_epoch(run: Run, state: TrainState, world: World) -> bool:
@@ -90,7 +90,7 @@ def is_last_epoch(run: Run, state: TrainState, world: World) -> bool:
     if state.epoch + 1 >= state.schedule.epochs:
         return True
     seconds = run.results.seconds + state.timer.total()
-    return bool(world.of_main("over" if is_over(run.limits, seconds) else ""))
+    return bool(world.broadcast_text("over" if is_over(run.limits, seconds) else ""))
 
 
 def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
@@ -181,11 +181,11 @@ def report_epoch(
     settings = state.schedule.at(state.batch_number - 1)
     rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
     head = state.model.head
-    found = dict.fromkeys(head.figure_names, math.nan)
+    found = dict.fromkeys(head.metric_names, math.nan)
     val_losses = [math.nan] * len(head.loss_names)
     if validation is not None:
         found, val_losses = head.metrics(validation.result), validation.losses.tolist()
-    metrics = [found[name] for name in head.figure_names]
+    metrics = [found[name] for name in head.metric_names]
     columns, epoch = columns_of(head), state.epoch - 1
     row = result_row(columns, epoch, losses, metrics, val_losses, rates, state.timer)
     if validation is None:
@@ -213,7 +213,7 @@ def stop(run: Run, state: TrainState) -> None:
     save_state(run, state)
     done = count(state.batch_number, "batch", "batches")
     if requests.interrupted:
-        text = f"interrupted after {done}; continue with {run.line_to_go_on()}"
+        text = f"interrupted after {done}; continue with {run.resume_command()}"
         raise Suspended(text, by_hand=True)
     raise Suspended(f"suspended after {done}: {cause}; continue with --resume {run.folder}")
 

@@ -150,7 +150,7 @@ def write_results(run: Run) -> None:
 
 def columns_of(head: Head) -> list[str]:
     """Return the columns of results.csv for a head."""
-    return result_columns(head.loss_names.values(), head.figure_names)
+    return result_columns(head.loss_names.values(), head.metric_names)
 
 
 @on_main

@@ -59,7 +59,7 @@ def test_an_exception_of_one_rank_is_seen_and_ends_the_job(running):
 def test_what_all_ranks_find_wrong_is_reported_once(running):
     code, text = running["mistake of all"].result()
     assert code == 1
-    assert text.count("error: --batch-size 5 is the number of images of all 2") == 1, text
+    assert text.count("error: --batch-size 5 is the total over 2") == 1, text
     assert "rank 1: error" not in text
 
 

@@ -118,7 +118,7 @@ def test_a_segmenter_is_asked_for_boxes_and_scored_by_masks_too(monkeypatch, tmp
 
 def test_a_classifier_is_refused(monkeypatch, tmp_path):
     data = write_dataset(tmp_path / "data", [CORNER, CORNER, []])
-    with pytest.raises(UserError, match="give weights of a detector"):
+    with pytest.raises(UserError, match="use weights of a detector"):
         run(monkeypatch, write_tiny_classifier(tmp_path), data, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 

@@ -202,7 +202,7 @@ def test_ctrl_c_saves_the_state_names_the_line_to_go_on_and_ends_the_workers(inp
     # Returns when no process that it started can write there any more.
     printed, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert errors == "\nCtrl-C: the state is saved after this batch; once more ends at once\n"
+    assert errors == "\nCtrl-C: saving the state after this batch; press again to quit now\n"
     state = load_checkpoint(tmp_path / "exp" / "weights" / "last.safetensors")
     line = f"{sys.executable} train.py --resume {tmp_path / 'exp'}"
     number = state.header.batch_number

@@ -104,7 +104,7 @@ def test_a_run_in_parts_ends_early_as_the_one_without_interruption(
     assert finish(run, boundaries=4) == 5  # 15 boundaries, and two validations that begin anew
     assert_equal_runs(folder_of(run, "parts"), whole)
     shown = capsys.readouterr().out
-    reason = "stopped early after epoch 5 of 6: 2 epochs without a better one (--patience 2)"
+    reason = "stopped early after epoch 5 of 6: 2 epochs without improvement (--patience 2)"
     assert shown.count(reason) == 1 and "\nbest: epoch 3 of 6  P " in shown
     assert "last.safetensors, best.safetensors; validate them with\n" in shown
 
@@ -125,9 +125,7 @@ def test_hours_count_over_all_parts_and_without_validations_the_last_epoch_has_o
     assert [line["val/box_loss"] is None for line in lines] == [True, False]
     assert load_checkpoint(folder / "weights" / "best.safetensors").header.epoch == 2
     shown = capsys.readouterr().out
-    assert (
-        "stopped early after epoch 2 of 5: --time 0.5: the limit of 0.5 hours is reached" in shown
-    )
+    assert "stopped early after epoch 2 of 5: --time 0.5: reached the limit of 0.5 hours" in shown
     assert "\nbest: epoch 2 of 5  P " in shown
     with pytest.raises(UserError, match=r"is finished.*--time 0\.5"):
         start([*run, "--resume", str(folder)])
@@ -161,5 +159,5 @@ def test_nosave_leaves_the_last_weights_and_noplots_no_image(flags, monkeypatch,
     (folder / "work.json").unlink()  # killed just before its end
     start([*run, "--resume", "auto"])
     assert weights(folder) == ["last"] and (folder / "work.json").exists()
-    with pytest.raises(UserError, match="is finished, nothing is left to resume$"):
+    with pytest.raises(UserError, match="is already finished$"):
         start([*run, "--resume", str(folder)])

@@ -30,7 +30,7 @@ def test_an_absent_package_is_named_with_the_command_that_installs_it(monkeypatc
     without(monkeypatch, "pandas")
     with pytest.raises(UserError) as error:
         import_optional("pandas", "--some-flag")
-    assert str(error.value) == f"--some-flag needs pandas: {install_command('pandas')}"
+    assert str(error.value) == f"--some-flag needs pandas; install it: {install_command('pandas')}"
 
 
 @pytest.mark.parametrize("name", ["oneflow", "oneflow-3.10.13-47e19f80"])

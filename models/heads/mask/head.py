@@ -67,7 +67,7 @@ class MaskHead(CellHead):
 
     task = SEGMENTATION
     loss_names = {"box": "box", "mask": "seg", "objectness": "obj", "classification": "cls"}
-    figure_names = {
+    metric_names = {
         "precision(B)": "P(B)", "recall(B)": "R(B)",
         "mAP_0.5(B)": "mAP50(B)", "mAP_0.5:0.95(B)": "mAP50-95(B)",
         "precision(M)": "P(M)", "recall(M)": "R(M)",

@@ -74,7 +74,7 @@ def test_defaults_are_those_of_the_dataclass():
 def test_a_subclass_may_change_a_default_and_keeps_the_flag():
     assert read(Pots)[0]["number"] == 1
     assert read(Pots, "--cups", "4")[0]["number"] == 4
-    with pytest.raises(UserError, match="--cups 0; a whole number from 1 up is needed"):
+    with pytest.raises(UserError, match="--cups 0; accepted: a whole number of at least 1"):
         Pots(0)
 
 
@@ -98,27 +98,27 @@ def refusal(capsys, *arguments: str) -> list[str]:
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [
-        (["--cubs", "3"], "--cubs is no flag of cups; did you mean --cups?"),
-        (["-cups", "3"], "-cups is no flag of cups; did you mean --cups?"),
-        (["--sugra=yes"], "--sugra is no flag of cups; did you mean --sugar?"),
-        (["--xyz"], "--xyz is no flag of cups"),
+        (["--cubs", "3"], "unknown flag --cubs for cups; did you mean --cups?"),
+        (["-cups", "3"], "unknown flag -cups for cups; did you mean --cups?"),
+        (["--sugra=yes"], "unknown flag --sugra for cups; did you mean --sugar?"),
+        (["--xyz"], "unknown flag --xyz for cups"),
         (
             ["green"],
-            "'green' belongs to no flag; give the flag that it is for before it",
+            "unexpected argument 'green'; put its flag before it",
         ),
-        (["--mugs", "3", "4"], "--mugs takes one value, and '4' is one more: of tea"),
-        (["--mugs=3", "4"], "--mugs takes one value, and '4' is one more: of tea"),
+        (["--mugs", "3", "4"], "--mugs takes one value; unexpected argument '4': of tea"),
+        (["--mugs=3", "4"], "--mugs takes one value; unexpected argument '4': of tea"),
         (
             ["--milk", "b c.jpg", "d.jpg", "e.jpg"],
-            "--milk takes one value, and 'd.jpg' is one more: whose; a pattern such as "
+            "--milk takes one value; unexpected argument 'd.jpg': whose; a pattern such as "
             "'images/*.jpg' needs quotes",
         ),
         (
             ["--sugar", "b c.jpg"],
-            "'b c.jpg' belongs to no flag: --sugar is a switch and takes no value",
+            "unexpected argument 'b c.jpg': --sugar is a switch and takes no value",
         ),
-        (["--cups", "two"], "argument --cups/--mugs: 'two'; a whole number is needed"),
-        (["--strength", "x"], "argument --strength: 'x'; a number is needed"),
+        (["--cups", "two"], "argument --cups/--mugs: 'two'; accepted: a whole number"),
+        (["--strength", "x"], "argument --strength: 'x'; accepted: a number"),
         (["--cups"], "argument --cups/--mugs: expected one argument"),
     ],
 )

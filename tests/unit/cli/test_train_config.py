@@ -29,7 +29,7 @@ def test_training_defaults_are_the_public_ones():
         ([*MODEL, "--name", ""], "--name ''; the name of one folder"),
         (
             ["--evolve", "--nosave"],
-            "--evolve with --nosave: a search keeps its best weights; leave",
+            "--evolve with --nosave: a search keeps its best weights; remove",
         ),
         (["--evolve", "--resume"], "--evolve with --resume: the same command continues a search"),
         (["--image-weights", "--noval"], "--image-weights with --noval: images are weighed by"),
@@ -68,7 +68,7 @@ def test_quads_need_four_images_of_each_process():
     config = parse_train_flags(["--quad", "--batch", "12"])
     config.check_processes(1)
     config.check_processes(3)
-    with pytest.raises(UserError, match="12 is .* of all 2 .* by 8 with --quad; use 8 or 16$"):
+    with pytest.raises(UserError, match="12 is .* over 2 .* by 8 with --quad; use 8 or 16$"):
         config.check_processes(2)
     parse_train_flags(["--quad", "--batch-size", "-1"]).check_processes(2)
 

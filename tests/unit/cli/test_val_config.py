@@ -20,7 +20,7 @@ def test_the_defaults_are_the_public_ones():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([], "--weights is needed"),
+        ([], "--weights is required"),
         (["--weights", "W", "--conf", "2"], "--conf 2"),
         (["--weights", "W", "--max-det", "0"], "--max-det 0"),
         (["--weights", "W", "--single-cls", "--classes", "0"], "--single-cls with --classes: "),
@@ -46,11 +46,11 @@ def test_tiles_are_cut_as_the_flags_say():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--tile 63", "--tile 63; a whole number from 64 up"),
-        ("--tile -640", "--tile -640; a whole number from 64 up"),
-        ("--tile 640 --overlap 0", "--overlap 0; a number from 0.1 to 0.75"),
-        ("--tile 640 --overlap 1", "--overlap 1; a number from 0.1 to 0.75"),
-        ("--tile 640 --overlap nan", "--overlap nan; a number from 0.1 to 0.75"),
+        ("--tile 63", "--tile 63; accepted: 0, or at least 64 pixels"),
+        ("--tile -640", "--tile -640; accepted: 0, or at least 64 pixels"),
+        ("--tile 640 --overlap 0", "--overlap 0; accepted: a number from 0.1 to 0.75"),
+        ("--tile 640 --overlap 1", "--overlap 1; accepted: a number from 0.1 to 0.75"),
+        ("--tile 640 --overlap nan", "--overlap nan; accepted: a number from 0.1 to 0.75"),
         ("--overlap 0.2", "--overlap 0.2 .*--tile"),
         ("--tile 640 --square", "--square .*--tile"),
     ],

@@ -105,7 +105,7 @@ def test_plain_yaml_is_what_pyyaml_makes_of_it(tmp_path):
 
 @pytest.mark.parametrize("content", ["", "# nothing", "[1]", "text", "3"])
 def test_what_is_no_mapping_is_refused(content, tmp_path):
-    with pytest.raises(UserError, match="a mapping of names to values is needed; see the shipped"):
+    with pytest.raises(UserError, match="not a mapping of names to values; see the shipped"):
         read(tmp_path, content)
 
 

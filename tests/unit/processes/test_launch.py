@@ -57,7 +57,7 @@ def test_a_rank_that_a_cluster_started_without_a_launcher_is_not_started_anew(st
         monkeypatch.setenv(name, value)
     launch_train("--batch", "4")
     assert started == []
-    with pytest.raises(UserError, match="--batch-size 5 is the number of images of all 2"):
+    with pytest.raises(UserError, match="--batch-size 5 is the total over 2"):
         launch_train("--batch", "5")
 
 
@@ -139,7 +139,7 @@ def test_what_several_processes_cannot_honour_is_refused(started, flags, message
     [
         (1, ["--nproc", "2"], "--nproc 2, but a launcher started 1"),
         (2, ["--device", "0,1,2"], "names 3 devices, but a launcher started 2"),
-        (2, ["--batch", "7"], "--batch-size 7 is the number of images of all 2"),
+        (2, ["--batch", "7"], "--batch-size 7 is the total over 2"),
     ],
 )
 def test_flags_that_differ_from_the_launcher_are_refused(rank, world_size, flags, message):

@@ -171,9 +171,9 @@ time.sleep(100)
 @pytest.mark.parametrize(
     ("end", "code", "line"),
     [
-        ("sys.exit(3)", 3, "\nerror: rank 1 ended with exit code 3; the job ends\n"),
+        ("sys.exit(3)", 3, "\nerror: rank 1 ended with exit code 3; ending the job\n"),
         ("sys.exit(2)", 2, ""),  # a mistake of the user's, which the rank has reported
-        ("os.kill(os.getpid(), 9)", 1, "\nerror: rank 1 was killed by SIGKILL; the job ends\n"),
+        ("os.kill(os.getpid(), 9)", 1, "\nerror: rank 1 was killed by SIGKILL; ending the job\n"),
     ],
 )
 def test_the_others_end_soon_after_one_has_failed_which_is_named(capfd, end, code, line):

@@ -89,7 +89,7 @@ def test_figures_stand_under_their_names_in_80_columns():
 def test_rows_of_every_task_fit_into_80_columns(task):
     head = find_block(task.head).kind
     names = head.row_names()
-    assert names.keys() <= head.figure_names.keys() and set(task.fitness) & names.keys()
+    assert names.keys() <= head.metric_names.keys() and set(task.fitness) & names.keys()
     numbers = [0.5] * (len(head.loss_names) + len(names))
     for line in EpochTable(head.loss_names, names).lines(1000, 1000, numbers, 9999.9, 9999.9):
         assert len(line) <= 80

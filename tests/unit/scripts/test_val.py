@@ -119,7 +119,7 @@ def test_a_coco_dataset_has_the_figures_of_pycocotools_on_its_file(
     monkeypatch.setattr(validation, "evaluate", noted)
     data = as_dataset(inputs[0], file)
     validate(monkeypatch, (inputs[0], data, 0), tmp_path, "--save-json")
-    assert "crowds" in caplog.text and f"are those of {file}" in caplog.text
+    assert "crowds" in caplog.text and f"are taken from {file}" in caplog.text
     with contextlib.redirect_stdout(io.StringIO()):
         truth = COCO(str(file))
         found = truth.loadRes(str(tmp_path / "exp" / "predictions.json"))

@@ -38,8 +38,8 @@ def bomb(width: int, height: int) -> bytes:
         ("model=masks&max_det=1001", "max_det 1001 is too large; accepted: up to 1,000"),
         ("classes=1,x", "classes '1,x'; numbers as in 0,2 are needed"),
         ("agnostic=maybe", "agnostic 'maybe'; accepted: true, false"),
-        ("conf=0.1&conf=0.2", "conf stands twice"),
-        ("size=3", "'size' is no query parameter; accepted: model, conf"),
+        ("conf=0.1&conf=0.2", "the query parameter conf appears twice"),
+        ("size=3", "unknown query parameter 'size'; accepted: model, conf"),
         ("model=kinds&conf=0.5", "--conf"),
     ],
 )

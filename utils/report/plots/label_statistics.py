@@ -28,10 +28,10 @@ BINS = 50  # of a histogram, a side
 
 
 def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Path) -> None:
-    """Draw how often each class occurs, the shapes of boxes, where they lie and how large they are.
+    """Plot class frequencies, box shapes, positions and sizes.
 
-    Of more than 1,000 boxes, outlines of an evenly spaced selection are drawn. If all boxes fill
-    their images, the plot shows how often each class occurs, and how large the images are.
+    For more than 1,000 boxes, the outlines of an evenly spaced selection are drawn. If all boxes
+    fill their images, the plot shows class frequencies and image sizes.
     """
     table = table_of(samples)
     if fill_images(table):
@@ -47,7 +47,7 @@ def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Pat
         mesh = _draw_density(axes, *boxes_cxcywh_norm.T[first : first + 2])
         figure.colorbar(mesh, ax=axes, label="boxes", shrink=0.85, ticks=whole_numbers())
         axes.set(title=title, xlabel=names[0], ylabel=names[1])
-    centres.invert_yaxis()  # as in the image, the top is above
+    centres.invert_yaxis()  # top of the image at the top
     save_figure(figure, path)
 
 
@@ -63,7 +63,7 @@ def _plot_classes(table: SampleTable, class_names: Sequence[str], path: Path) ->
 
 
 def _draw_class_counts(axes: Any, class_index: np.ndarray, class_names: Sequence[str]) -> None:
-    """Draw a bar per class, the most frequent on top; of more than 30 classes the first 30."""
+    """Draw a bar per class, most frequent on top, for at most 30 classes."""
     counts = np.bincount(class_index, minlength=len(class_names))
     shown = np.argsort(-counts, kind="stable")[:MAX_BARS]
     positions = np.arange(len(shown))
@@ -83,7 +83,7 @@ def _draw_class_counts(axes: Any, class_index: np.ndarray, class_names: Sequence
 
 
 def _draw_outlines(axes: Any, class_index: np.ndarray, boxes_cxcywh_norm: np.ndarray) -> None:
-    """Draw boxes one over the other, all with their centre in the middle."""
+    """Draw boxes on top of each other, all centred."""
     from matplotlib.collections import PolyCollection
 
     rows = np.arange(0, len(class_index), max(-(-len(class_index) // MAX_OUTLINES), 1))
@@ -102,7 +102,7 @@ def _draw_outlines(axes: Any, class_index: np.ndarray, boxes_cxcywh_norm: np.nda
 
 
 def _draw_density(axes: Any, x: np.ndarray, y: np.ndarray) -> Any:
-    """Draw points (M,) and (M,) in [0, 1] counted in squares, dark where there are most."""
+    """Draw a 2-d histogram of points (M,) and (M,) in [0, 1], darkest for the highest counts."""
     from matplotlib.colors import PowerNorm
 
     counts, *_ = np.histogram2d(y, x, BINS, ((0, 1), (0, 1)))

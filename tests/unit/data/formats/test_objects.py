@@ -207,7 +207,7 @@ BROKEN = [
     *((VOC, voc_box(value, 1, 2, 3), "xmin is ") for value in ("nan", "1e999", "9" * 999, "")),
     (VOC, "<object><name>dog</name></object>", "object 2: it has no bndbox"),
     (VOC, voc_box(1, 1, 2, 3, " "), "it has no name"),
-    (VOC, "<object>", "line .*: no valid XML: mismatched tag"),
+    (VOC, "<object>", "line .*: invalid XML: mismatched tag"),
     (VOC, voc_box(1, 1, 2, 3, more="<polygon><x1>a</x1></polygon>"), "x1 is 'a'"),
     *((LABELME, labelme_shape("polygon", points), "a.json: shape 2: points are")
       for points in ([[1, 2], [3, "x"], [5, 6]], [[1, 2], [3], [5, 6]], [[1, 2, 3]] * 3,

@@ -179,7 +179,7 @@ def test_without_the_decoder_each_reader_names_the_command(monkeypatch, tmp_path
     monkeypatch.setitem(sys.modules, "pi_heif", None)
     path = tmp_path / "IMG_0001.HEIC"
     path.write_bytes(HEIC)
-    command = f"a HEIC image needs pi_heif: {install_command('pi_heif')}"
+    command = f"a HEIC image needs pi_heif; install it: {install_command('pi_heif')}"
     with pytest.raises(DatasetError) as none_usable:
         scan_samples([path], 1)
     with pytest.raises(BrokenSourceError) as undetected:

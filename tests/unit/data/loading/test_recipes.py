@@ -199,7 +199,7 @@ def test_a_window_without_mosaics_is_told(samples, caplog, flags, told):
     job = Job(config, hyp, TrainData((), samples, samples))
     with caplog.at_level(logging.INFO):
         train_loader(job).close()
-    reason = "it changes only mosaics, and there are none (mosaic: 0)"
+    reason = "it applies only to mosaics, which are off (mosaic: 0)"
     assert caplog.messages == [f"{name} has no effect: {reason}" for name in told]
 
 

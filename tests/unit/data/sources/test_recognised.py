@@ -233,4 +233,4 @@ def test_a_yaml_of_a_usual_name_must_be_that_of_a_dataset(tmp_path):
     write(tmp_path, **{"dataset.yml": "names: [cat]"})
     assert "dataset.yml: key 'train' is missing" in error_of(tmp_path)
     write(tmp_path, **{"data.yaml": "train: ["})  # whatever it was meant to be
-    assert "data.yaml: line 2: no valid YAML" in error_of(tmp_path)
+    assert "data.yaml: line 2: invalid YAML" in error_of(tmp_path)

@@ -189,7 +189,7 @@ def test_drawn_images_are_returned_and_saved(tmp_path):
         assert names == ["image0.jpg", "image1.jpg", "image2.jpg"]
     with Image.open(tmp_path / "exp" / "image0.jpg") as saved:
         assert saved.size == (160, 120) and np.asarray(saved).any()
-    with pytest.raises(UserError, match="file --name exp: no folder can be .*: File exists"):
+    with pytest.raises(UserError, match="file --name exp: could not create .*: File exists"):
         (tmp_path / "file").touch()
         results.save(save_dir=tmp_path / "file" / "exp")
 

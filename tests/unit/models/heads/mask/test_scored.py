@@ -27,15 +27,15 @@ def result():
 
 def test_the_columns_are_those_of_the_public_results():
     stored = json.loads(shared_path("golden/segment/info.json").read_text())
-    columns = result_columns(["box", "seg", "obj", "cls"], MaskHead.figure_names)
+    columns = result_columns(["box", "seg", "obj", "cls"], MaskHead.metric_names)
     public = stored["results_csv_header"]
     assert columns[: len(public)] == public
-    assert [f"best/{name}" for name in MaskHead.figure_names] == stored["best_keys"][1:]
+    assert [f"best/{name}" for name in MaskHead.metric_names] == stored["best_keys"][1:]
 
 
 def test_figures_are_those_of_boxes_and_then_of_masks(result):
-    figures = MaskHead.figures(result)
-    assert list(figures) == list(MaskHead.figure_names)
+    figures = MaskHead.metrics(result)
+    assert list(figures) == list(MaskHead.metric_names)
     # Of two classes one is found: its box at all ten thresholds, its mask at the first of them.
     assert list(figures.values()) == pytest.approx([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.05])
 
