@@ -52,9 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> Any:
             if point.is_finished:
                 return log.info("%s is already finished", point.folder)
         check_device(config.device, choose(config.backend, trains=True))
-        # One shape represents all rectangles of --rect.
-        height = config.image_size // 2 if config.rect else config.image_size
-        require_transforms(config.albumentations, (height, config.image_size))
+        require_transforms(config.albumentations)
         if config.evolve:
             task = task_of_flags(vars(config), stored_model)
             jobs.check_inputs(config)

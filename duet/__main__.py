@@ -27,7 +27,6 @@ COMMANDS = {
     "compare": ("duet.commands.compare", "time OneFlow and PyTorch on equal work"),
     "check": ("duet.utils.data.check", "find what is wrong with a dataset"),
     "audit": ("duet.utils.data.audit", "find doubtful labels with a trained model"),
-    "anchors": ("duet.utils.data.anchors", "fit anchors to a dataset"),
     "records": ("duet.utils.data.records", "pack a dataset into record files, and unpack it"),
     "fetch": ("duet.utils.data.fetch", "download public datasets and weights"),
     "serve": ("duet.utils.serve", "serve detections over HTTP"),

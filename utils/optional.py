@@ -22,7 +22,6 @@ TIMEOUT_SECONDS = 900  # for a program
 # The extra in pyproject.toml that installs each package.
 EXTRAS = {
     "av": "media",
-    "mss": "media",
     "onnx": "export",
     "onnxruntime": "export",
     "openvino": "openvino",
@@ -34,10 +33,9 @@ EXTRAS = {
     "tensorboardX": "loggers",
     "trackers": "track",
 }
-# Commands for packages outside the extras: single export formats, large loggers, archived ones.
+# The command for each of the others: single formats of export.py, large loggers.
 INSTALL = {
     "ai_edge_litert": "pip install ai-edge-litert==2.1.2",
-    "albumentations": "pip install albumentations",
     "coremltools": "pip install coremltools==9.0",
     "cuda": "pip install cuda-python==13.4.4",
     "ncnn": "pip install ncnn==1.0.20261020",
@@ -49,18 +47,12 @@ INSTALL = {
 
 # Environment variables that disable update checks and telemetry.
 _QUIET = {
-    "albumentations": {
-        "NO_ALBUMENTATIONS_UPDATE": "1",
-        "ALBUMENTATIONS_NO_TELEMETRY": "1",  # AlbumentationsX, like the next
-        "ALBUMENTATIONS_OFFLINE": "1",
-    },
     "wandb": {"WANDB_ERROR_REPORTING": "false"},
 }
 
-# Modules to hide from a package. OpenVINO and NNCF send telemetry on import, and no variable
-# disables it. torch would cost a loader process a second and 180 MB.
+# Modules that a package does without. OpenVINO and NNCF send their makers an event when they are
+# imported, and no variable stops that.
 _BARRED = {
-    "albumentations": ("torch",),
     "nncf": ("openvino_telemetry",),
     "openvino": ("openvino_telemetry",),
 }

@@ -56,15 +56,16 @@ def read_yaml(flag: str, path: str | Path, known: str) -> Mapping[Any, Any]:
     return document
 
 
-def find_yaml(argument: str, *folders: str) -> Path:
-    """Return the file as given or, if it does not exist, by name from the project's folders.
+def find_yaml(argument: str, *folders: str, prefix: str = "") -> Path:
+    """Return the file as given; if there is none, the one of its name in the project's folders.
 
-    The suffix .yaml may be omitted; a folder of that name is ignored.
+    The name may lack its .yaml and the prefix, and a folder of that name is no such file.
     """
     given, name = Path(argument), Path(argument).name
     if not name or (given.exists() and not given.is_dir()):
         return given
-    shipped = (PROJECT / folder / f"{name}{end}" for folder in folders for end in ("", ".yaml"))
+    names = [f"{start}{name}{end}" for start in ("", prefix) for end in ("", ".yaml")]
+    shipped = (PROJECT / folder / name for folder in folders for name in names)
     return next((path for path in shipped if path.is_file()), given)
 
 

@@ -114,7 +114,7 @@ def measured_state(job: Job, device: str) -> TrainState:
     level = log.level
     log.setLevel(logging.WARNING)  # the run's own model logs the same lines again
     try:
-        model = build_model(config, job.start, job.data.class_names)
+        model = build_model(config, job.hyp, job.start, job.data.class_names)
         return build_state(config, job.hyp, model, 1, device)
     finally:
         log.setLevel(level)

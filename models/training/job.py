@@ -47,7 +47,8 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
             state.model.require_memory(shape, trains=True)
     run = begin_run(job, columns_of(state.model.head))
     describe_run(run, state)
-    recommend(config.precise_bn, len(train_loader))
+    if not job.hyp.ema_share:  # such an EMA forgets old statistics by itself
+        recommend(config.precise_bn, len(train_loader))
     if checkpoint is not None:
         restore(run, state, checkpoint)
         del checkpoint  # free its arrays

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from duet import backend
 from duet.backend.processes import this_process
 from duet.models.blocks.registry import count_gflops
@@ -22,7 +20,7 @@ from duet.models.training.state import GRADIENT_NORM_LIMIT, TrainState
 from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import run_settings
 from duet.utils.data.loading.batch import Batch
-from duet.utils.data.sources.class_folders import fill_images, similar_names
+from duet.utils.data.sources.class_folders import similar_names
 from duet.utils.data.sources.samples import table_of
 from duet.utils.errors import brief
 from duet.utils.processes.cores import loader_workers
@@ -30,8 +28,8 @@ from duet.utils.processes.ranks import on_main
 from duet.utils.progress import clock
 from duet.utils.project import from_here, script
 from duet.utils.report.plots.images import plot_batch
-from duet.utils.report.plots.label_statistics import plot_correlogram, plot_labels
-from duet.utils.report.plots.results import plot_learning_rates, plot_results
+from duet.utils.report.plots.label_statistics import plot_labels
+from duet.utils.report.plots.results import plot_results
 from duet.utils.report.results import result_columns
 from duet.utils.report.task_reports import REPORTS
 from duet.utils.state.progress import why_ended
@@ -40,10 +38,9 @@ from duet.utils.text import count, say
 from duet.utils.yaml_files import write_yaml
 
 PLOTTED_BATCHES = 3
-PLOTTED_RATES = 2000  # batches of the schedule in the plot
-COLUMNS, NAME_WIDTH = 80, 9  # widths of the summary
-NOTHING_YET = "no objects detected yet, which is normal in the first epochs: train longer"
-MEANS = {"box_iou": "box IoU", "optimizer": "optimizer", "average": "EMA"}  # names in the summary
+COLUMNS, NAME_WIDTH = 80, 9  # of the summary
+NOTHING_YET = "nothing was found yet: this is normal in the first epochs, so train longer"
+MEANS = {"box_iou": "box IoU", "optimizer": "optimizer", "average": "EMA"}  # its words
 
 log = logging.getLogger("train")
 
@@ -82,7 +79,7 @@ def describe_run(run: Run, state: TrainState) -> None:
     for alike in similar_names(names):
         log.warning("classes %s have nearly equal names; are they the same class?", brief(alike))
     if not job.config.no_plots:
-        plot_start(run, state)
+        plot_labels(job.data.train, names, run.folder / "labels.jpg")
     for line in summary_lines(run, state):
         log.info("%s", line)
 
@@ -130,22 +127,6 @@ def summary_lines(run: Run, state: TrainState) -> list[str]:
     wrapper.break_long_words = wrapper.break_on_hyphens = False
     texts = [f"{name:<{NAME_WIDTH}}{', '.join(words)}" for name, words in parts.items()]
     return [line for text in texts for line in wrapper.wrap(text)]
-
-
-def plot_start(run: Run, state: TrainState) -> None:
-    """Plot the labels and the learning rates."""
-    data, schedule = run.job.data, state.schedule
-    plot_labels(data.train, data.class_names, run.folder / "labels.jpg")
-    if not fill_images(table_of(data.train)):  # otherwise all boxes are equal
-        plot_correlogram(data.train, run.folder / "labels_correlogram.jpg")
-    last = schedule.epochs * schedule.batches_per_epoch - 1
-    batches = np.unique(np.linspace(0, last, PLOTTED_RATES).astype(np.int64))
-    settings = [schedule.at(number) for number in batches.tolist()]
-    rates = {
-        "Learning rate of weights": np.array([step.weight_rate for step in settings]),
-        "Learning rate of biases": np.array([step.bias_rate for step in settings]),
-    }
-    plot_learning_rates(batches / schedule.batches_per_epoch, rates, run.folder / "LR.png")
 
 
 def plotted_batches(no_plots: bool) -> int:

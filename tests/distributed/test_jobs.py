@@ -34,7 +34,6 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "killed": Case("kill", 1, "training"),
     "defect": Case("raise", 1, "training"),
     "mistake of all": Case(flags=(*FLAGS, "--batch", "5")),
     "hang": Case("stand still", 1, "validation", IMPATIENT),
@@ -49,11 +48,6 @@ def running(tmp_path_factory) -> Iterator[dict[str, Future[tuple[int, str]]]]:
             name: pool.submit(case.run, tmp_path_factory.mktemp("job"))
             for name, case in CASES.items()
         }
-
-
-def test_a_killed_rank_ends_the_job(running):
-    code, text = running["killed"].result()
-    assert code == 1, text
 
 
 def test_an_exception_of_one_rank_is_seen_and_ends_the_job(running):

@@ -20,7 +20,7 @@ from tests.train.test_resume import die
 EPOCHS, BOUNDARIES = 5, 3  # of two batches and one of the validation an epoch
 # Epoch 3 is as good as the one before, and nothing is better after it.
 FITNESS = (0.1, 0.3, 0.3, 0.2, 0.1)
-PLOTS = ("plot_batch", "plot_start", "plot_results")
+PLOTS = ("plot_batch", "plot_labels", "plot_results")
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ head:
 def no_pictures():
     """Drawing takes longer than training these."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("plot_start", "plot_batch", "plot_results"):
+        for name in ("plot_labels", "plot_batch", "plot_results"):
             patch.setattr(outputs, name, lambda *arguments: None)
         patch.setitem(REPORTS, "detect", REPORTS["detect"]._replace(plot=lambda *arguments: None))
         yield

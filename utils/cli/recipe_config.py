@@ -42,7 +42,7 @@ class RecipeConfig(RunConfig):
     """How a model learns, apart from the hyper-parameters of a file."""
 
     hyp: Path = flag("recipe", "--hyp", default=DEFAULT_HYPERPARAMETERS,
-        help="hyper-parameter YAML")  # fmt: skip
+        help="hyper-parameter YAML, or a name in data/hyps such as small")  # fmt: skip
     epochs: int = flag("recipe", "--epochs", "--epoch", default=100, metavar="N",
         check=whole_from(1), help="number of epochs")  # fmt: skip
     seed: int = flag("recipe", "--seed", default=0, check=require_seed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 
 import pytest
@@ -20,8 +21,11 @@ from duet.utils.cli.flags import (
 from duet.utils.cli.train_config import TrainConfig, parse_train_flags, train_parser
 from duet.utils.cli.val_config import ValConfig, parse_val_flags
 from duet.utils.comparison.settings import compare_parser
+from duet.utils.detect.config import DetectConfig
 from duet.utils.errors import UserError
+from duet.utils.export.config import ExportConfig
 from duet.utils.project import PROJECT
+from duet.utils.serve.config import ServeConfig
 from duet.utils.weights.__main__ import main as convert_weights
 
 
@@ -72,11 +76,6 @@ def test_a_subclass_may_change_a_default_and_keeps_the_flag():
     assert read(Pots, "--cups", "4")[0]["number"] == 4
     with pytest.raises(UserError, match="--cups 0; accepted: a whole number of at least 1"):
         Pots(0)
-
-
-def test_values_are_checked_however_settings_are_built():
-    with pytest.raises(UserError, match="--cups 0; accepted: a whole number of at least 1"):
-        Cups(number=0)
 
 
 def test_help_shows_the_groups_in_their_order(capsys):
@@ -167,6 +166,18 @@ def test_every_setting_of_a_command_has_a_flag_of_its_own(settings):
     names = [name for found in flags.values() for name in found.names]
     assert len(names) == len(set(names))
     assert {found.group for found in flags.values()} <= set(GROUPS)
+
+
+@pytest.mark.parametrize(
+    "settings", [TrainConfig, ValConfig, DetectConfig, ExportConfig, ServeConfig]
+)
+def test_every_number_of_a_command_has_bounds(settings):
+    for name, found in flags_of(settings).items():
+        kind = found.options.get("type")
+        if kind in (int, float) and name not in ("classes", "sizes"):  # checked with the model
+            for value in (-(10**9), *([math.nan, math.inf] if kind is float else [])):
+                with pytest.raises(UserError, match=f"{found.names[0]} .* is needed"):
+                    found.check(found.names[0], value)
 
 
 def test_a_command_line_without_flags_gives_the_default_settings():

@@ -77,13 +77,10 @@ def test_ranks_that_do_not_know_where_the_others_are_do_not_wait_for_them(
     ("flags", "launched", "number"),
     [
         ([], 0, 0),
-        (["--device", "cpu"], 0, 0),
         (["--device", "0"], 0, 0),
-        (["--nproc", "1"], 0, 0),
         (["--device", "0,1", "--batch", "16"], 0, 2),
         (["--nproc", "3", "--device", "cpu", "--batch", "6"], 0, 3),
         ([], 2, 0),
-        (["--device", "0,1"], 2, 0),
         (["--nproc", "2"], 2, 0),
     ],
 )
@@ -125,13 +122,10 @@ def test_several_run_the_same_command_line_and_share_the_cores(started, monkeypa
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--device", "0,0"], "--device 0,0: use different GPUs"),
-        (["--device", "cpu,0"], "--device cpu,0: use different GPUs"),
+        (["--device", "0,0"], "--device 0,0: give different GPUs"),
         (["--device", "0", "--nproc", "2"], "2 processes need 2 devices, not 1"),
-        (["--device", "0,1,2", "--nproc", "2"], "2 processes need 2 devices, not 3"),
         (["--nproc", "2", "--device", "cpu", "--batch", "5"], "use 4 or 6"),
-        (["--nproc", "4", "--batch", "2"], "use 4$"),
-        (["--nproc", "2", "--compile", "--sync-bn"], "remove one of them"),
+        (["--nproc", "2", "--compile", "--sync-bn"], "leave one of them out"),
     ],
 )
 def test_what_several_processes_cannot_honour_is_refused(started, flags, message):

@@ -165,21 +165,6 @@ def test_annotations_of_another_dataset_are_refused(monkeypatch, inputs, tmp_pat
     assert not (tmp_path / "runs").exists()
 
 
-def test_square_is_passed_to_the_loader(monkeypatch, inputs, tmp_path):
-    shapes = []
-
-    def evaluate(model, loader, *others, **more):
-        shapes.append([batch.images.shape[2:] for batch in loader])
-        raise UserError("enough")
-
-    monkeypatch.setattr(validation, "evaluate", evaluate)
-    for flags in ((), ("--square",)):
-        with pytest.raises(UserError, match="enough"):
-            validate(monkeypatch, inputs, tmp_path, *flags)
-    rectangular, square = shapes
-    assert square == [(64, 64)] and rectangular != square  # half a stride of margin
-
-
 def test_a_rank_that_fails_while_it_validates_is_said_to_validate(monkeypatch, inputs, tmp_path):
     evaluate, phases = validation.evaluate, []
 

@@ -1,4 +1,4 @@
-"""Label statistics: classes, positions and sizes of boxes, and their correlation."""
+"""Statistics of labels: classes, places and sizes of boxes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from duet.utils.colours import COLOURS
 from duet.utils.data.sources.class_folders import fill_images
 from duet.utils.data.sources.samples import Sample, SampleTable, table_of
 from duet.utils.report.plots.style import (
-    INK,
     colour_of,
-    empty_figure,
     figure_name,
     new_figure,
     save_figure,
@@ -26,8 +24,7 @@ from duet.utils.text import count
 
 MAX_BARS = 30
 MAX_OUTLINES = 1000
-BINS = 50  # per side of a histogram
-MEASURES = ("x", "y", "width", "height")
+BINS = 50  # of a histogram, a side
 
 
 def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Path) -> None:
@@ -62,35 +59,6 @@ def _plot_classes(table: SampleTable, class_names: Sequence[str], path: Path) ->
     longest = 1.05 * table.sizes.max()
     sizes.set(xlim=(0, longest), ylim=(0, longest), aspect="equal")
     sizes.set(title="Image sizes", xlabel="width, pixels", ylabel="height, pixels")
-    save_figure(figure, path)
-
-
-def plot_correlogram(samples: Sequence[Sample], path: Path) -> None:
-    """Plot the distributions of x, y, width and height of the boxes, alone and in pairs."""
-    boxes_cxcywh_norm = table_of(samples).boxes_cxcywh_norm
-    columns = boxes_cxcywh_norm.T
-    figure = empty_figure(9, 9)
-    panels = figure.subplots(4, 4, sharex="col")
-    for row, column in np.ndindex(4, 4):
-        axes = panels[row, column]
-        if column > row:
-            axes.set_visible(False)
-        elif column == row:
-            _draw_distribution(axes, columns[row])
-        else:
-            _draw_density(axes, columns[column], columns[row])
-        axes.set_xlim(0, 1)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-        if column < row:
-            axes.set_yticks([0, 0.5, 1], ["0", "0.5", "1"] if column == 0 else [])
-            if row == 1:
-                axes.invert_yaxis()
-        if column == 0 and row:
-            axes.set_ylabel(MEASURES[row])
-        if row == 3:
-            axes.set_xlabel(MEASURES[column])
-    figure.suptitle(f"{count(len(boxes_cxcywh_norm), 'box', 'boxes')}, in fractions of the image")
     save_figure(figure, path)
 
 
@@ -145,11 +113,3 @@ def _draw_density(axes: Any, x: np.ndarray, y: np.ndarray) -> Any:
         cmap="viridis_r",
         norm=PowerNorm(0.5, vmin=0, vmax=max(counts.max(), 1)),
     )
-
-
-def _draw_distribution(axes: Any, x: np.ndarray) -> None:
-    axes.hist(x, BINS, range=(0, 1), color=COLOURS[0])
-    axes.set_yticks([])
-    axes.spines["left"].set_visible(False)
-    axes.set_box_aspect(1)
-    axes.spines["bottom"].set_color(INK)

@@ -28,21 +28,6 @@ TRIAL_PANELS_A_ROW = 6
 LARGEST_RATIO = 30  # largest to smallest value, above which an axis is logarithmic
 
 
-def plot_learning_rates(epochs: np.ndarray, rates: Mapping[str, np.ndarray], path: Path) -> None:
-    """Plot the learning rate of each parameter group, one panel each.
-
-    Args:
-        epochs: (N,) positions in the run; 1.5 is the middle of the second epoch.
-        rates: (N,) by group title.
-    """
-    figure, places = panel_grid(len(rates), len(rates), width=5, height=3.75)
-    for axes, colour, (title, values) in zip(places, COLOURS, rates.items(), strict=False):
-        axes.plot(epochs, values, color=colour)
-        axes.set(title=title, xlabel="epochs done", ylim=(0, 1.05 * max(values.max(), 1e-12)))
-        axes.set_xlim(0, max(float(epochs[-1]), 1.0))
-    save_figure(figure, path)
-
-
 def plot_results(csv_path: Path, plot_path: Path) -> None:
     """Plot the losses, metrics and learning rates of results.csv over the epochs.
 

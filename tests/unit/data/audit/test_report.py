@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import html
 import os
 from pathlib import Path
 
@@ -97,12 +96,3 @@ def test_the_page_has_the_first_crops_of_each_kind(tmp_path, audit):
     audit.samples[0].image_path.unlink()
     text = audit_page(audit, top=8)
     assert text.count("<figure ") == 4 and text.count("no image") == 2
-
-
-def test_the_page_asks_about_each_finding(audit):
-    page = html.unescape(audit_page(audit, top=8))
-    for words in (
-        "cat (0.75): add it?", "score 0.75", "<i>ü.png", f"cat, or {SHOWN_NAME} (0.88)?",
-        "mAP50 0.500", "Checked 4 labels on 2 images: 4 findings on 2 images are worth a look.",
-    ):  # fmt: skip
-        assert words in page

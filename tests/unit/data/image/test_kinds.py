@@ -164,13 +164,10 @@ def file_type(brand: bytes, *compatible: bytes) -> bytes:
     [
         (file_type(b"heic", b"mif1", b"heic"), "HEIC"),
         (file_type(b"mif1", b"heic"), "HEIC"),
-        (file_type(b"msf1", b"hevc"), "HEIC"),
         (file_type(b"avif", b"mif1"), "AVIF"),
         (file_type(b"mif1", b"miaf", b"avif"), "AVIF"),
-        (file_type(b"isom", b"mp42"), ""),
         (file_type(b"isom") + b"heic", ""),
         (b"\xff\xff\xff\xffftypmif1" + bytes(4) + b"avif", "AVIF"),
-        (b"\0\0\0\0ftypisom" + bytes(60), ""),
         (b"\0\0\0\x18ftyp", ""),
     ],
 )

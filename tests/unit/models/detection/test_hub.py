@@ -1,8 +1,6 @@
 """hubconf.py: what programs written for the public YOLOv5's hub models find here."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.result import Result
 from duet.utils.detections import Detections
 from duet.utils.errors import UserError
-from duet.utils.project import PROJECT
 from tests.shared_files import shared_path
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 
@@ -230,16 +227,3 @@ def test_a_public_name_without_pretraining_is_a_model_of_so_many_classes():
     assert model.names == {0: "class0", 1: "class1", 2: "class2"} and model.stride == 32
     assert model(IMAGE, size=SIZE).s == (1, 3, 64, 64)
     assert hubconf.yolov5n6(pretrained=False, device="cpu").stride == 64
-
-
-@pytest.mark.skipif(backend.use() != "torch", reason="torch.hub is PyTorch's")
-def test_torch_hub_loads_from_the_folder(weights, tmp_path):
-    code = f"""
-import numpy, torch
-model = torch.hub.load({str(PROJECT)!r}, "custom", path={str(weights)!r}, source="local")
-print(model(numpy.full((64, 96, 3), 114, numpy.uint8), size=64))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
-    assert done.stdout.startswith("image 1/1: 64x96 "), done.stderr

@@ -10,7 +10,7 @@ import pytest
 from duet.models.training.autoanchor import choose_anchors, with_anchors
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
-from duet.utils.data.anchors.fit import measure_fit
+from duet.utils.data.anchors import measure_fit
 from duet.utils.errors import UserError
 from tests.shared_files import shared_path
 
@@ -28,7 +28,7 @@ def choose(caplog):
     """Choose anchors with hyper-parameters; return them and the lines of the log."""
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 
-    def run(given, sizes, strides=STRIDES, **changes):
+    def run(given, sizes, strides=STRIDES, keeps_head=False, **changes):
         caplog.clear()
         with caplog.at_level("INFO"):
             found = choose_anchors(
@@ -37,6 +37,7 @@ def choose(caplog):
                 np.asarray(sizes, np.float64),
                 dataclasses.replace(hyp, **changes),
                 0,
+                keeps_head,
             )
         return found, caplog.text
 
@@ -124,3 +125,12 @@ def test_noautoanchor_keeps_anchors_that_fit_badly():
 def test_a_number_of_anchors_that_no_level_can_have_is_refused(value):
     with pytest.raises(UserError, match=r"anchors: .*from 1 to 32"):
         read_hyperparameters(DEFAULT_HYPERPARAMETERS, [f"anchors={value}"])
+
+
+@pytest.mark.parametrize(("thin", "is_kept"), [(5, True), (20, False)])  # of 100 labels
+def test_a_head_that_is_kept_gives_up_its_anchors_only_where_many_labels_need_others(
+    choose, thin, is_kept
+):
+    sizes = np.concatenate([np.full((100 - thin, 2), 40.0), np.tile([[300.0, 12.0]], (thin, 1))])
+    assert choose(YOLOV5, sizes)[0] is not YOLOV5
+    assert (choose(YOLOV5, sizes, keeps_head=True)[0] is YOLOV5) == is_kept

@@ -184,7 +184,6 @@ def test_a_logger_that_fails_is_named_once_and_the_others_go_on(tmp_path, monkey
             "nowhere_at_all:X",
             "No module named .nowhere_at_all.; add the module's folder to PYTHONPATH",
         ),
-        ("math:Nothing", "has no attribute 'Nothing'"),
         (":X", "--loggers :X: ValueError: Empty module name"),
         (
             f"{__name__}:Demanding",
