@@ -1,4 +1,4 @@
-"""JSON read within bounds, and its values checked for the expected form before they are used."""
+"""Read JSON within limits, and validate its structure before use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from duet.utils.regular_files import read_text_bytes
 
 MAX_DEPTH = 64
 TOO_DEEP = f"nested deeper than {MAX_DEPTH}"
-MAX_BYTES = 1 << 27  # of a file of ours
+MAX_BYTES = 1 << 27  # for our own files
 LARGEST_COUNT = 2**53  # far above any number of batches or images
 _ABSENT = object()
 

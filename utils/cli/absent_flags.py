@@ -1,4 +1,4 @@
-"""Flags of YOLOv5 and earlier versions that this one lacks, by name: what to do in their place."""
+"""Flags of YOLOv5 and earlier versions that do not exist here, with their replacements."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ TRAINING = {
     "--bbox-interval": _NO_TRACKER,
     "--artifact-alias": _NO_TRACKER,
     "--resume-evolve": "--evolve continues the search of the same --project and --name",
-    "--evolve-population": "--evolve searches with Optuna, which needs no first population",
+    "--evolve-population": "--evolve searches with Optuna, which needs no initial population",
     "--bind-numa": _NUMA,
-    "--replay": "leave it out; the log names batches whose numbers are not finite",
-    "--ndjson-console": "each epoch is a line; results.jsonl has its figures",
+    "--replay": "leave it out; the log names batches with non-finite losses",
+    "--ndjson-console": "each epoch is one line; results.jsonl has the metrics",
     "--ndjson-file": "changes nothing: results.jsonl is always written",
 }
 
@@ -73,7 +73,7 @@ EXPORT = {
     "--train": "leave it out; exported files are for inference only; train from the weights",
     "--workspace": "leave it out; TensorRT may use all free memory",
     "--verbose": "changes nothing: differences are always shown",
-    "--cache": "leave it out; nothing is kept between two exports",
+    "--cache": "leave it out; nothing is cached between exports",
     "--letterbox": "leave it out; scale and pad images as docs/examples/export does",
     "--efficient-nms": "--nms, which TensorRT runs too",
 }

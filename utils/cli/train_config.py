@@ -122,8 +122,8 @@ class TrainConfig(RecipeConfig):
     no_plots: bool = flag("output", "--noplots", default=False, help="draw no plots")  # fmt: skip
     loggers: tuple[str, ...] = flag("output", "--loggers", default=(), type=str, nargs="+",
         metavar="LOGGER",
-        help="where else to log figures, besides results.csv: tensorboard, wandb, or "
-        "module:Class of your own")  # fmt: skip
+        help="log metrics, in addition to results.csv, to tensorboard, wandb, or your own "
+        "module:Class")  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,7 +14,8 @@ from duet.utils.cli.run_config import RunConfig
 from duet.utils.errors import UserError
 
 SPLITS = ("train", "val", "test")
-SPEED, STUDY = "speed", "study"  # the public val.py's others, both of split val
+SPEED, STUDY = "speed", "study"  # both on split val
+# As in the public val.py: the thresholds of detect.py.
 THRESHOLDS = {SPEED: {"confidence_threshold": 0.25, "iou_threshold": 0.45}}
 APART = (
     ("square", "tile", "square batches contain whole images"),
@@ -36,8 +37,7 @@ class ValConfig(DetectionConfig, RunConfig):
     batch_size: int = 32
     project: Path = Path("runs/val")
     task: str = flag("data", "--task", default="val", check=_require_task, metavar="T",
-        help="train, val or test: the split of the dataset; speed: val with the thresholds of "
-        "detect.py")  # fmt: skip
+        help="dataset split; speed: val with the thresholds of detect.py")  # fmt: skip
     square: bool = flag("data", "--square", default=False,
         help="square batches of size --img, in dataset order; default: rectangular batches, as in "
         "YOLOv5")  # fmt: skip

@@ -1,4 +1,4 @@
-"""How many loader workers suit this process; and its GPU driver."""
+"""Choose the number of loader workers, and load the GPU driver."""
 
 from __future__ import annotations
 

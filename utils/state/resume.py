@@ -37,8 +37,8 @@ FREE = PROCESS_SETTINGS | {
     "save_steps", "micro_batch", "patience", "hours", "save_period", "no_save", "no_plots",
     "loggers",
 }  # fmt: skip
-GONE = {"replay", "bind_numa"}  # settings of earlier versions, without a meaning for a run
-# What was done before a flag, where its default is something else.
+GONE = {"replay", "bind_numa"}  # settings of earlier versions that are ignored
+# Behaviour before a flag existed, where it differs from the flag's default.
 BEFORE = {"patience": 0, "amp": "off"}
 
 HYPERPARAMETERS = {"hyp", "override"}  # compared by value

@@ -112,7 +112,7 @@ SEGMENTATION = Task(
         "mAP_0.5(B)": 0.1, "mAP_0.5:0.95(B)": 0.9, "mAP_0.5(M)": 0.1, "mAP_0.5:0.95(M)": 0.9,
     },
     refused={
-        "tile": "masks that are found in tiles cannot be put together",
+        "tile": "masks from tiles cannot be merged",
     },
     refused_by_val={},
     own_flags=("mask_ratio", "no_overlap"),
@@ -141,7 +141,7 @@ CLASSIFICATION = Task(
         "track": NO_BOXES,
         "square": SQUARE,
         "save_crop": NO_BOXES,
-        "nms": "a classifier finds no boxes to choose from",
+        "nms": NO_BOXES,
         "audit": NO_AUDIT,
         "hub": f"hub results are boxes, and {NO_BOXES}; use `duet.load` instead, see "
         "docs/en/api.md",

@@ -168,8 +168,7 @@ def test_more_ranks_than_devices_are_refused(rank):
     with pytest.raises(backend.BackendError, match="at least 2 processes.*'0' provides 1: cuda:0"):
         own_device("0", GPUS)
     rank(0, 1)
-    message = "'0,1' names 2 devices, but this is a single process"
-    with pytest.raises(backend.BackendError, match=message):
+    with pytest.raises(backend.BackendError, match="'0,1' names 2 devices, but this is a single"):
         own_device("0,1", GPUS)
 
 

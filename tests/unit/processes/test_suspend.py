@@ -109,7 +109,7 @@ def test_a_file_asks_while_it_is_there_and_that_of_the_launcher_says_why(tmp_pat
         ours.unlink()
         assert stop.cause() is None
         launchers.touch()
-        assert stop.cause() == f"{launchers} is there"
+        assert stop.cause() == f"{launchers} exists"
         launchers.write_text("SIGTERM")
         assert stop.cause() == "SIGTERM"
 

@@ -1,4 +1,4 @@
-"""Loggers of known packages: TensorBoard, Weights & Biases."""
+"""Loggers for TensorBoard and Weights & Biases."""
 
 from __future__ import annotations
 

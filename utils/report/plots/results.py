@@ -1,4 +1,4 @@
-"""results.csv over the epochs, and the trials of a search."""
+"""Plots of results.csv over epochs, and of the trials of a search."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PANELS_A_ROW = 3
 USUAL_PART, FAR = 0.9, 4.0
 LARGEST = 1e100  # matplotlib's arithmetic overflows beyond
 TRIAL_PANELS_A_ROW = 6
-LARGEST_RATIO = 30  # of the largest to the smallest value, on an axis that is not logarithmic
+LARGEST_RATIO = 30  # largest to smallest value, above which an axis is logarithmic
 
 
 def plot_results(csv_path: Path, plot_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_a_logger_that_fails_is_named_once_and_the_others_go_on(tmp_path, monkey
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("tensorbord", "--loggers tensorbord; accepted: tensorboard, wandb, module:Class of"),
+        ("tensorbord", "--loggers tensorbord; accepted: tensorboard, wandb, your own module:Class"),
         (
             "nowhere_at_all:X",
             "No module named .nowhere_at_all.; add the module's folder to PYTHONPATH",
@@ -189,7 +189,7 @@ def test_a_logger_that_fails_is_named_once_and_the_others_go_on(tmp_path, monkey
             f"{__name__}:Demanding",
             "Demanding: TypeError: .* missing 1 required",
         ),
-        ("collections:Counter", "lacks run_begins, epoch_ends, run_ends, close; utils/report"),
+        ("collections:Counter", "lacks run_begins, epoch_ends, run_ends, close; see utils/report"),
     ],
 )
 def test_a_wrong_name_is_refused(name, message):
