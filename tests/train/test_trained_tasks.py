@@ -160,7 +160,7 @@ def test_a_compiled_loss_trains_alike(inputs, tmp_path):
         ("classify", "--rect", "the images of classification are square"),
         ("classify", "--noautoanchor", "classifiers have no anchors"),
         ("classify", "--bbox_iou_optim", "the loss of classification has no boxes"),
-        ("classify", "--dropout=1", "a number from 0 to below 1 is needed"),
+        ("classify", "--dropout=1", "accepted: a number from 0 to below 1"),
         ("classify", "--cutoff=9", "the model has 3 layers"),
         ("classify", "--mask-ratio=2", "is for models to segment"),
     ],

@@ -37,13 +37,13 @@ def test_training_defaults_are_the_public_ones():
         (["--rect", "--close-mosaic", "5"], "--rect with --close-mosaic: .*; leave one of them"),
         (["--image-weights", "--repeat-factor", "0.1"], "--image-weights with --repeat-factor: "),
         (["--compile", "--multi-scale"], "--multi-scale with --compile: each size would be"),
-        (["--compile", "--rect"], "--rect with --compile: each shape would be compiled anew"),
+        (["--compile", "--rect"], "--rect with --compile: each shape would be recompiled"),
         (
             ["--quad", "--batch", "6"],
             "--batch-size 6 .* by 4 with --quad; use 4 or 8$",
         ),
         (["--quad", "--batch", "1"], "--batch-size 1 must be divisible by 4 with --quad; use 4$"),
-        (["--fraction", "0"], "--fraction 0; a number above 0 and up to 1 is needed"),
+        (["--fraction", "0"], "--fraction 0; accepted: a number above 0"),
     ],
 )
 def test_values_out_of_range_are_refused(flags, message):

@@ -32,7 +32,7 @@ def bomb(width: int, height: int) -> bytes:
     ("query", "words"),
     [
         ("conf=2", "conf 2; a number from 0 to 1"),
-        ("conf=x%1b", "conf 'x\\x1b'; a number from 0 to 1 is needed"),
+        ("conf=x%1b", "conf 'x\\x1b'; accepted: a number from 0 to 1"),
         ("max_det=9e9", "max_det '9e9'; a whole number is needed"),
         ("max_det=5001", "max_det 5001 is too large; accepted: up to 5,000"),
         ("model=masks&max_det=1001", "max_det 1001 is too large; accepted: up to 1,000"),
