@@ -30,7 +30,7 @@ def test_the_default_hyperparameters_are_the_public_ones():
     ("change", "message"),
     [
         ({"lr0": "fast"}, "lr0: 'fast' is not a number"),
-        ({"lr0": datetime.date(2024, 1, 1)}, "lr0: '2024-01-01', read as 'timestamp', is"),
+        ({"lr0": datetime.date(2024, 1, 1)}, "lr0: '2024-01-01', read as 'timestamp'; "),
         ({"lr0": "x" * 10_000}, r"lr0: 'x{1,200}\.\.\.x{1,200}' is not a number"),
         ({f"a{i}": 0 for i in range(60_000)}, r"unknown \['a0', .{,100}\.\.\.\]; see "),
         ({"anchor_t": 1.0}, "anchor_t: 1.0"),

@@ -88,9 +88,7 @@ def test_another_number_of_classes_keeps_all_but_the_head(caplog, flags):
     left = [line for line in caplog.messages if "not transferred" in line]
     assert len(left) == 6 and all(".m." in line for line in left)
     (told,) = (line for line in caplog.messages if "--remap-classes" in line)
-    assert told.startswith(
-        "the weights were trained on other classes: the head is init"
-    )
+    assert told.startswith("the weights were trained on other classes: the head is init")
     assert np.array_equal(state["model.9.cv1.conv.weight"], start.ema["model.9.cv1.conv.weight"])
 
 
