@@ -24,6 +24,6 @@ values = {
     "middle": middle,
     "coarse": coarse,
     "side_ratio": f"{hyp.anchor_t:g}",
-    "images": hyp.nbs,
+    "images": f"{hyp.nbs:g}",
     "norm": f"{GRADIENT_NORM_LIMIT:g}",
 }
