@@ -229,7 +229,7 @@ def described(**changes):
 )
 def test_a_description_of_another_model_is_neither_built_nor_converted(tmp_path, changes, reason):
     path = write_small(tmp_path / "other.pt", **changes)
-    with pytest.raises(UserError, match=f"--weights .*: .* cannot be built here: .*{reason}"):
+    with pytest.raises(UserError, match=f"--weights .*: .* cannot be built: .*{reason}"):
         load_detector(load_weights(path), "cpu")
     out = tmp_path / "out.safetensors"
     with pytest.raises(UserError, match=reason):
