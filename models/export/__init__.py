@@ -1,1 +1,1 @@
-"""A trained model -> an ONNX graph and the files that converters make of it, each one verified."""
+"""Export a trained model to ONNX and formats converted from it, and verify each file."""

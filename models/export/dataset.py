@@ -1,4 +1,4 @@
-"""What export.py does with the images of --data: calibrates 8 bits, and scores model and files."""
+"""Use the images of --data in export.py: calibrate int8, and evaluate the model and files."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from duet.utils.detections import SuppressionSettings
 from duet.utils.export.metadata import MASKS, Metadata
 from duet.utils.export.quantization import Calibration
 
-MOST_IMAGES = 64  # that calibrate; ranges of 128 gain nothing, see docs/en/export.md
-# Of `Head.fitness`, by which the best weights are chosen. The same rows give the same figures, up
-# to scores that change places; 8 bits cost some, and above this they have broken the model.
+MOST_IMAGES = 64  # for calibration; 128 gain nothing, see docs/en/export.md
+# Maximum loss of `Head.fitness`. Equal rows give equal metrics, apart from ties in the scores; int8
+# costs some accuracy, but a larger loss means that the model is broken.
 MOST_LOST = {"float32": 0.001, "float16": 0.005, INT8: 0.05}
-# Besides, of a file that cuts masks at the size of the prototypes: in pixels their borders lie
-# elsewhere (their IoU with those of the model was above 0.99), which mAP at 0.95 notices.
+# Added for files that crop masks at prototype resolution: their borders differ slightly in pixels
+# (IoU with the model's masks above 0.99), which mAP at 0.95 detects.
 COARSE = 0.02
 BATCH = 8
 
@@ -37,21 +37,21 @@ class Dataset(NamedTuple):
     name: str
     class_names: tuple[str, ...]
     samples: Sequence[Sample]
-    is_of_folders: bool = False  # which label the images
+    is_of_folders: bool = False  # folder names are the labels
 
 
 def calibration_batch(metadata: Metadata) -> int:
-    """Return the fewest images that a call of the file takes: all their maps are held at once."""
+    """Return the smallest batch size the file accepts, to limit memory for feature maps."""
     return 1 if metadata.dynamic else metadata.batch_size
 
 
 def calibration_images(
     samples: Sequence[Sample], metadata: Metadata, view: Callable[..., View] = whole_view
 ) -> Calibration:
-    """Return a function that yields images of a split, chosen evenly, each time the same.
+    """Return a function that yields the same evenly spaced images of a split each time.
 
-    They are as the file takes them: (B, 3, H, W) float32, as detect.py views them, the last batch
-    filled with its last image.
+    Batches are (B, 3, H, W) float32, preprocessed as in detect.py; the last batch is padded with
+    its last image.
 
     Args:
         view: `Task.view`.
@@ -70,15 +70,15 @@ def calibration_images(
 
 
 class Score(NamedTuple):
-    """A line of the table: the model, or a file.
+    """A row of the table: the model, or a file.
 
     Attributes:
-        figures: as the head names them.
-        megabytes, difference: of a file; "" of the model.
+        metrics: metrics by the head's names.
+        megabytes, difference: for a file; "" for the model.
     """
 
     name: str
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
     fitness: float
     megabytes: str = ""
     difference: str = ""
@@ -91,7 +91,7 @@ def score(
     metadata: Metadata,
     settings: SuppressionSettings,
 ) -> Score:
-    """Run on all images of a dataset, viewed alike for the model and all files."""
+    """Evaluate on all images of a dataset, preprocessed equally for the model and all files."""
     samples, size, head = dataset.samples, metadata.image_size, predictor.head
     batch = max(metadata.batch_size, BATCH)
     with ValLoader(
@@ -108,13 +108,13 @@ def score(
 
 
 def fault_of_score(found: Score, model: Score, metadata: Metadata) -> str:
-    """Return in words how much worse a file is than the model, if that is too much; else ""."""
+    """Describe how much worse a file is than the model; "" if within the limit."""
     most = MOST_LOST[metadata.precision] + COARSE * (metadata.output == MASKS)
     if model.fitness - found.fitness <= most:
         return ""
     return (
-        f"on --data it detects worse than the model: fitness {found.fitness:.4f}, the model's "
-        f"{model.fitness:.4f}; at most {most:.2g} less is accepted"
+        f"on --data it is worse than the model: fitness {found.fitness:.4f} instead of "
+        f"{model.fitness:.4f}; accepted: at most {most:.2g} less"
     )
 
 
@@ -122,7 +122,7 @@ def table(scores: Sequence[Score], head: Head) -> list[str]:
     """Return the lines of the table; the first score is the model's."""
     rows = [("", "MB", *head.metric_names.values(), "largest difference")]
     for one in scores:
-        values = (f"{value:.4f}" for value in one.figures.values())
+        values = (f"{value:.4f}" for value in one.metrics.values())
         rows.append((one.name, one.megabytes, *values, one.difference))
     first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
     lines = ((row[0].ljust(first), *map(str.rjust, row[1:], others)) for row in rows)

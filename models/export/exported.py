@@ -1,4 +1,4 @@
-"""An exported file -> a predictor: a wing of `models/inference/predictor.py`."""
+"""Predictors of exported files: a wing of `models/inference/predictor.py`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIMITS = {"confidence_threshold": "--conf", "iou_threshold": "--iou", "max_detec
 def predictor_of(weights: ExportedWeights, half: bool) -> Predictor:
     """Return the predictor of an exported file.
 
-    half: --half, which has no effect here; a line says so.
+    half: --half, which has no effect here, as logged.
     """
     path, metadata = weights.path, weights.runtime.metadata
     log_once("%s runs in %s", path, weights.runtime.name, level=logging.INFO)
@@ -32,17 +32,17 @@ def predictor_of(weights: ExportedWeights, half: bool) -> Predictor:
         log_once("--half: %s computes in %s, as it was exported", path, metadata.precision)
     within = metadata.suppression
     if limits := [f"{flag} {within[name]:g}" for name, flag in LIMITS.items() if name in within]:
-        text = "%s has NMS in it, and flags that would keep more have no effect: %s"
+        text = "%s includes NMS; flags that would keep more have no effect: %s"
         log_once(text, path, ", ".join(limits))
     return ExportedPredictor(weights.runtime, path)
 
 
 class ExportedPredictor:
-    """A `Predictor` whose network is a file in its runtime.
+    """A `Predictor` whose network is an exported file.
 
     Attributes:
-        path: of the file, for messages.
-        fixed_size: (height, width) that every image must have; None: any multiple of the stride.
+        path: path of the file, for messages.
+        fixed_size: required (height, width) of images; None: any multiple of the stride.
     """
 
     takes_arrays = True
@@ -54,9 +54,9 @@ class ExportedPredictor:
         self.head: Head = head_of(metadata, path)
 
     def __call__(self, images: Any) -> list[Outputs]:
-        """Return of each image what the file predicts, without the batch.
+        """Return the file's outputs for each image, without the batch axis.
 
-        images: (B, 3, H, W), an array uint8 or, beside models of the backend, a tensor in [0, 1].
+        images: (B, 3, H, W), a uint8 array or, in an ensemble with models, a tensor in [0, 1].
         """
         if not isinstance(images, np.ndarray):
             images = ops.to_numpy(images)
@@ -72,7 +72,7 @@ class ExportedPredictor:
         return found
 
     def _taken(self, images: np.ndarray) -> np.ndarray:
-        """Return images (B, 3, H, W) as float32 numbers of the range that the file takes."""
+        """Convert images (B, 3, H, W) to float32 in the file's input range."""
         if images.dtype == np.uint8:
             floats = np.divide(images, np.float32(255), dtype=np.float32)
         else:
@@ -86,7 +86,7 @@ class ExportedPredictor:
         return (floats - mean) / deviation
 
     def _run(self, images: np.ndarray, batch_size: int) -> list[Outputs]:
-        """Return what the file predicts; UserError if its metadata has another shape."""
+        """Run the file; UserError if the output shapes do not match its metadata."""
         found = self.runtime(images)
         shapes = [output.shape for output in found]
         if fault := fault_of_returned(self.runtime.metadata, shapes, batch_size):
@@ -95,7 +95,7 @@ class ExportedPredictor:
         return list(zip(*outputs, strict=True))
 
     def decode_above(self, raw: Sequence[Outputs], confidence_threshold: float) -> list[Any]:
-        """Return what may count as found in each image, as the head's `decode_above` does."""
+        """Return the candidates in each image, like the head's `decode_above`."""
         kind, read = self.runtime.metadata.output, form_of(self.head).rows
         try:
             return [read(self.head, kind, image, confidence_threshold) for image in raw]
@@ -103,19 +103,19 @@ class ExportedPredictor:
             raise UserError(f"--weights {self.path}: {error}") from error
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
-        """Take any images: the runtime says when they are too many."""
+        """Accept any images: the runtime reports when memory runs out."""
 
 
 def head_of(metadata: Metadata, path: str = "") -> Head:
-    """Return the head that finishes what a file returns; its own network is in the file."""
+    """Return the head that postprocesses a file's outputs; its network is in the file."""
     try:
         kind: Any = find_block(metadata.head).kind
         form = form_of(kind)
-    except (UserError, AttributeError):  # an unknown name, or that of no head
+    except (UserError, AttributeError):  # an unknown name, or not a head
         form = None
     if form is None or metadata.output not in form.kinds:
         raise UserError(
-            f"--weights {path}: it was exported with the head {brief(metadata.head)} and returns "
-            f"{metadata.output}; such files cannot be run here; give weights"
+            f"--weights {path}: files with the head {brief(metadata.head)} and output "
+            f"{metadata.output} are not supported; use the weights it was exported from"
         )
     return form.head(kind, len(metadata.class_names))

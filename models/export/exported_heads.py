@@ -1,4 +1,4 @@
-"""What exported files return, by the name of a model's task, and how its head reads that."""
+"""The outputs of exported files by task, and how the head decodes them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from duet.utils.export.metadata import (
 )
 from duet.utils.text import count
 
-CERTAIN = 1e-6  # away from 0 and 1, whose logits are infinite
+CERTAIN = 1e-6  # distance from 0 and 1, whose logits are infinite
 
 
 class ExportedForm(NamedTuple):
-    """How a task is exported.
+    """The export of a task.
 
     Attributes:
-        kinds: what files return (`utils/export/metadata.py`): without NMS, and with --nms unless
-            the task refuses it.
-        outputs: returns what a file without NMS returns, (B, ...) each, of a head and raw outputs.
-        rows: returns what `Head.decode_above` does for one image, of a head, a kind, a file's
-            outputs (float32, without the batch) and the confidence threshold.
-        head: makes a head that only finishes and scores, of its class and the number of classes.
+        kinds: kinds of output (`utils/export/metadata.py`): without NMS, and with --nms unless the
+            task refuses it.
+        outputs: maps a head and raw outputs to the outputs of a file without NMS, (B, ...) each.
+        rows: like `Head.decode_above` for one image; takes a head, a kind, a file's outputs
+            (float32, without the batch axis) and the confidence threshold.
+        head: makes a head for postprocessing only, from its class and the number of classes.
     """
 
     kinds: tuple[str, ...]
@@ -45,22 +45,22 @@ class ExportedForm(NamedTuple):
 
 
 def form_of(head: Head | type[Head]) -> ExportedForm:
-    """Return how models with a head are exported; UserError for a task that is not."""
+    """Return the export of a head's task; UserError if the task cannot be exported."""
     name = head.task.name
     if name not in FORMS:
-        raise UserError(f"models to {name} cannot be exported")
+        raise UserError(f"models of the task {name} cannot be exported")
     return FORMS[name]
 
 
 def exported_kind(head: Head | type[Head], nms: bool) -> str:
-    """Return the kind of output, without or with --nms; UserError if the task refuses that."""
+    """Return the kind of output, without or with --nms; UserError if the task refuses --nms."""
     if nms and (reason := head.task.refused.get("nms")):
         raise UserError(f"--nms: {reason}; leave it out")
     return form_of(head).kinds[nms]
 
 
 def exported_outputs(head: Head, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return what an exported file without NMS returns of raw outputs, (B, ...) each."""
+    """Return the outputs of an exported file without NMS from raw outputs, (B, ...) each."""
     return form_of(head).outputs(head, raw)
 
 
@@ -77,8 +77,8 @@ def _masks(head: Head, kind: str, outputs: Outputs, confidence_threshold: float)
     if kind == MASKS:
         if len(rows) > MOST_MASKS:
             raise UserError(
-                f"it returns {len(rows):,} masks per image, and at most {MOST_MASKS:,} are "
-                "read; export it with a smaller --topk-all, or without --nms"
+                f"it returns {len(rows):,} masks per image; accepted: at most {MOST_MASKS:,}; "
+                "export it with a smaller --topk-all, or without --nms"
             )
         rows, prototypes = rows_of_masks(rows, prototypes, head.num_classes)
     return MaskRows(rows[rows[:, BOX_CHANNELS] > confidence_threshold], prototypes)
@@ -125,12 +125,12 @@ FORMS: dict[str, ExportedForm] = {
 
 
 def rows_of_detections(detections: np.ndarray, num_classes: int) -> np.ndarray:
-    """Map (K, 6) x1, y1, x2, y2, score, class to (K, 5 + C) as a model has them.
+    """Convert (K, 6) x1, y1, x2, y2, score, class to rows (K, 5 + C) as a model returns.
 
-    They are what NMS kept, each sure of its class: NMS keeps them again. Unused rows are left out.
+    Each row has class score 1, so that NMS keeps them again. Unused rows are omitted.
 
     Raises:
-        UserError: a class that the model does not have.
+        UserError: a class is out of range.
     """
     used = detections[detections[:, 4] > 0]
     classes = used[:, 5]
@@ -158,7 +158,7 @@ def rows_of_masks(
         masks: (K, h, w) float32, how probable each place is the object's.
 
     Raises:
-        UserError: a class that the model does not have.
+        UserError: a class is out of range.
     """
     rows = rows_of_detections(detections, num_classes)
     used = masks[detections[:, 4] > 0]

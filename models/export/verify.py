@@ -1,4 +1,4 @@
-"""An exported file, run in its runtime, must predict what the model does in the same images."""
+"""Verify that an exported file predicts the same as the model on the same images."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ from duet.utils.export.metadata import DETECTIONS, LOGITS, MASKS, Metadata, Outp
 from duet.utils.text import count
 
 NUM_IMAGES = 8
-DRAWN_SIDES = (320, 240), (240, 320)  # of images of the built-in dataset
+DRAWN_SIDES = (320, 240), (240, 320)  # image sizes of the built-in dataset
 INT8 = "int8"
 SCORES, BOXES, MASKS_APART = "scores", "boxes", "1 - IoU of masks"
-ALIKE = 0.02  # probabilities of two classes that 8 bits may exchange
+ALIKE = 0.02  # int8 may swap two classes whose probabilities are this close
 UNITS = {BOXES: " px"}
 
 
 class Tolerance(NamedTuple):
-    """How far a file may be from the model."""
+    """Accepted differences between a file and the model."""
 
     row_scores: float  # scores of any row
     row_pixels: float  # centre and size of any box
-    scores: float  # of what is found
-    iou: float  # above it, two boxes are one,
-    pixels: float  # as they are with sides as close as this: thin boxes hardly overlap
-    others: float  # coefficients and prototypes, as a part of the largest of them
-    matched: float  # part of what is found that must be found by both
+    scores: float  # scores of detections
+    iou: float  # boxes match if their IoU is above this,
+    pixels: float  # or if their sides are this close: thin boxes hardly overlap
+    others: float  # coefficients and prototypes, relative to the largest
+    matched: float  # fraction of detections that both must find
     masks: float = 1.0  # 1 - IoU of all masks together
 
 
 # Measured on coco256 with the public YOLOv5n at 640 px. In float32 rows differ by up to 1e-5 and
-# 0.01 px; another compiler of the same layers may do ten times worse. In float16 it is 0.018 and
-# 13 px, of boxes with low scores as wide as the image; what is found differs by up to 0.01 and
-# 1.5 px, and overlaps by more than 0.97. Int8 is judged by its figures on --data; right files of
-# the public YOLOv5n had 19 of 20 and 31 of 32 detections, ruined ones 0 of 20.
+# 0.01 px; another compiler may differ ten times as much. In float16 they differ by 0.018 and 13 px,
+# the latter for low-scoring boxes as wide as the image; detections differ by up to 0.01 and 1.5 px,
+# with an IoU above 0.97. Int8 is evaluated on --data; correct files of the public YOLOv5n had 19 of
+# 20 and 31 of 32 detections, broken ones 0 of 20.
 TOLERANCES = {
     "float32": Tolerance(1e-3, 0.1, 1e-3, 0.99, 0.1, 1e-3, 0.98, 0.02),
     "float16": Tolerance(0.1, 64, 0.02, 0.9, 4, 0.1, 0.9, 0.1),
@@ -63,16 +63,16 @@ TOLERANCES = {
 
 
 class Trial(NamedTuple):
-    """A batch of images of one size, and what the model predicts in them."""
+    """A batch of images of one size, and the model's predictions."""
 
     images: np.ndarray  # (B, 3, H, W) uint8 RGB
-    outputs: Outputs  # of a file without NMS, (B, ...) each; boxes in pixels of the images
+    outputs: Outputs  # like a file without NMS, (B, ...) each; boxes in pixels of the images
 
 
 def chosen_images(samples: Sequence[Sample] | None) -> list[np.ndarray]:
-    """Return a few images (H, W, 3) uint8 RGB: evenly out of a split, else of the built-in dataset.
+    """Return a few images (H, W, 3) uint8 RGB, evenly spaced in a split or of the built-in dataset.
 
-    Those of the built-in dataset are drawn here; nothing is written.
+    The built-in dataset is drawn in memory.
     """
     if samples is None:
         drawn = ((sample_generator(0, 0, i), DRAWN_SIDES[i % 2]) for i in range(NUM_IMAGES))
@@ -81,18 +81,18 @@ def chosen_images(samples: Sequence[Sample] | None) -> list[np.ndarray]:
 
 
 def evenly(samples: Sequence[Sample], most: int) -> list[Sample]:
-    """Return so many samples at most, evenly chosen from the first to the last."""
+    """Return at most this many samples, evenly spaced from first to last."""
     places = np.linspace(0, len(samples) - 1, min(most, len(samples))).round().astype(int)
     return [samples[place] for place in places.tolist()]
 
 
 def make_trials(model: Detector, images: Sequence[np.ndarray], metadata: Metadata) -> list[Trial]:
-    """Return batches of the images, of each size that a file is tried with.
+    """Return batches of the images for each size to verify.
 
     A dynamic file also gets two other sizes and batches.
 
     Raises:
-        UserError: the model's predictions are not finite, so no file can be compared with them.
+        UserError: the model's predictions are not finite.
     """
     size, number = metadata.image_size, metadata.batch_size
     batches = [fitted(images[i : i + number], size) for i in range(0, len(images), number)]
@@ -105,21 +105,21 @@ def make_trials(model: Detector, images: Sequence[np.ndarray], metadata: Metadat
 
 
 def fitted(images: Sequence[np.ndarray], size: tuple[int, int]) -> np.ndarray:
-    """Return images (B, 3, H, W) uint8 of one size, padded as detect.py pads them."""
+    """Letterbox images to one size as in detect.py, (B, 3, H, W) uint8."""
     placed = [(image, fit_letterbox(image.shape[:2], size)) for image in images]
     padded = [letterbox(image, placement, resize_linear) for image, placement in placed]
     return np.stack(padded).transpose(0, 3, 1, 2)
 
 
 def outputs_of(model: Detector, images: np.ndarray) -> Outputs:
-    """Return what the model predicts in images (B, 3, H, W) uint8; errors as `make_trials`."""
+    """Run the model on images (B, 3, H, W) uint8; errors as `make_trials`."""
     with autograd.no_grad():
         outputs = exported_outputs(model.head, model(images_to_tensor(images, CPU)))
     found = tuple(map(ops.to_numpy, outputs))
     if not all(np.isfinite(output).all() for output in found):
         raise UserError(
-            "the model's predictions are not finite (NaN or infinite); its weights are damaged, or "
-            "its training diverged: export an earlier checkpoint"
+            "the model's predictions are not finite (NaN or infinite): its weights are damaged or "
+            "training diverged; export an earlier checkpoint"
         )
     return found
 
@@ -127,10 +127,10 @@ def outputs_of(model: Detector, images: np.ndarray) -> Outputs:
 def verify(
     runtime: Runtime, expected: Metadata, trials: Sequence[Trial], config: ExportConfig
 ) -> Comparison:
-    """Run a file on the images of the trials and compare with the model; stop at a fault.
+    """Run a file on the trials and compare it with the model; stop at the first fault.
 
     Args:
-        expected: the metadata that the file must have.
+        expected: the metadata the file must have.
     """
     result = Comparison(expected, config)
     if runtime.metadata != expected:
@@ -148,20 +148,20 @@ def verify(
 
 
 class Comparison:
-    """How far a file is from the model, over all images.
+    """The differences between a file and the model, over all images.
 
     Attributes:
-        largest: the largest differences by what differs, in the unit of `UNITS`; of rows where the
-            file gives them, else of what both find.
-        num_found: detections of the model or of the file, or images.
-        num_matched: how many of them both have.
-        fault: what is beyond the tolerance; "" if nothing is.
+        largest: the largest difference by quantity, in `UNITS`; of rows if the file returns them,
+            else of matching detections.
+        num_found: detections of the model or the file, or images.
+        num_matched: how many of them match.
+        fault: what exceeds the tolerance; "" if nothing does.
     """
 
     def __init__(self, metadata: Metadata, config: ExportConfig) -> None:
         self._metadata, self._config = metadata, config
         self._tolerance = TOLERANCES[metadata.precision]
-        self._columns = 5 + len(metadata.class_names)  # of a row: a box and its classes
+        self._columns = 5 + len(metadata.class_names)  # box and classes of a row
         self.largest: dict[str, float] = {}
         self.num_found = self.num_matched = 0
         self.fault = ""
@@ -177,7 +177,7 @@ class Comparison:
         return f"{self.num_matched:,} of {count(self.num_found, things)}"
 
     def fault_in(self, trial: Trial, found: Sequence[Outputs]) -> str:
-        """Compare what a file predicts in each image of a trial; return what is too far apart."""
+        """Compare a file's outputs for a trial; return what exceeds the tolerance."""
         if self._metadata.output == LOGITS:
             return self._compare_logits(trial, found)
         if self._metadata.output in (DETECTIONS, MASKS):
@@ -185,25 +185,24 @@ class Comparison:
         return self._compare_rows(trial, found)
 
     def fault_of_matches(self) -> str:
-        """Return in words that a file and the model do not find the same things; else ""."""
+        """Describe that the file and the model find different objects; "" if they do not."""
         missed, least = self.num_found - self.num_matched, self._tolerance.matched
         if missed <= max(1, (1 - least) * self.num_found):
             return ""
-        text = f"only {self.matches} are found by both it and the model"
-        return f"{text}; at least {least:.0%} must be"
+        return f"only {self.matches} match the model's; accepted: at least {least:.0%}"
 
     def _note(self, name: str, differences: np.ndarray) -> float:
-        """Keep the largest difference of a name; return the largest of these, NaN if one is NaN."""
+        """Update the largest difference of a name; return that of these, NaN if one is NaN."""
         difference = float(np.abs(differences).max(initial=0))
         self.largest[name] = max(self.largest.get(name, 0.0), difference)
         return difference
 
     def _compare_rows(self, trial: Trial, outputs: Sequence[Outputs]) -> str:
-        """Compare all rows, with masks also the prototypes, then what NMS finds in the rows."""
+        """Compare all rows (and prototypes, for masks), then the detections after NMS."""
         rows, *maps = (np.stack(each) for each in zip(*outputs, strict=True))
         ours, *our_maps = trial.outputs
         if rows.shape != ours.shape:
-            return f"it predicts rows of shape {rows.shape}, the model {ours.shape}"
+            return f"it returns rows of shape {rows.shape}, the model {ours.shape}"
         end, tolerance = self._columns, self._tolerance
         for name, columns, most in (
             (SCORES, slice(4, end), tolerance.row_scores),
@@ -212,7 +211,7 @@ class Comparison:
             difference = self._note(name, rows[..., columns] - ours[..., columns])
             if not difference <= most:
                 text = f"{name} of rows differ by up to {difference:.6g}"
-                return f"{text}; at most {most:g} is accepted"
+                return f"{text}; accepted: at most {most:g}"
         pairs = zip((rows[..., end:], *maps), (ours[..., end:], *our_maps), strict=True)
         for name, (found, expected) in zip(("coefficients", "prototypes"), pairs, strict=False):
             largest = np.abs(expected).max(initial=np.finfo(np.float32).tiny)
@@ -224,7 +223,7 @@ class Comparison:
         return ""
 
     def _compare_detections(self, trial: Trial, outputs: Sequence[Outputs]) -> str:
-        """Compare what a file with NMS finds, with its masks."""
+        """Compare the detections of a file with NMS, including masks."""
         both = either = 0  # cells of masks
         for index, (output, *masks) in enumerate(outputs):
             if not all(np.isfinite(each).all() for each in (output, *masks)):
@@ -257,21 +256,21 @@ class Comparison:
         for (logits,), expected in zip(outputs, trial.outputs[0], strict=True):
             theirs, ours = probabilities(logits), probabilities(expected)
             self.num_found += 1
-            # Two classes may change places if they are as alike as probabilities may differ.
+            # Two classes may swap if they are as close as probabilities may differ.
             self.num_matched += int(ours.max() - ours[theirs.argmax()] <= 2 * min(most, ALIKE))
             difference = self._note("probabilities", theirs - ours)
             if not difference <= most:
                 text = f"probabilities differ by up to {difference:.6g}"
-                return f"{text}; at most {most:g} is accepted"
+                return f"{text}; accepted: at most {most:g}"
         return ""
 
     def _find(self, rows: np.ndarray) -> tuple[Detections, np.ndarray]:
-        """Return what NMS finds in the rows (N, 5 + C + M) of one image, and the row of each."""
+        """Return the detections in rows (N, 5 + C + M) of an image, and the row of each."""
         settings, top = self._config.suppression, self._config.top_per_class
         rows = np.ascontiguousarray(rows[:, : self._columns])
         if settings.class_agnostic:
             return best_rows(rows, settings)
-        # As many as there are, so that those of one class do not keep another's away.
+        # No limit at first, so that one class does not displace another.
         found, index = best_rows(rows, dataclasses.replace(settings, max_detections=len(rows) or 1))
         of_class = (np.flatnonzero(found.class_index == one) for one in set(found.class_index))
         kept = np.sort(np.concatenate([places[:top] for places in of_class] or [index]))
@@ -279,14 +278,14 @@ class Comparison:
         return found.take(kept), index[kept]
 
     def _match(self, found: Detections, expected: Detections) -> np.ndarray:
-        """Count what both find in an image; return (K, 2) places of the same thing in both."""
+        """Count the matches in an image; return (K, 2) indices of the pairs."""
         pairs = np.array(list(self._pairs(found, expected)), np.int64).reshape(-1, 2)
         self.num_found += max(len(found.scores), len(expected.scores))
         self.num_matched += len(pairs)
         return pairs
 
     def _pairs(self, found: Detections, expected: Detections) -> Iterator[tuple[int, int]]:
-        """Yield places of the same thing in both, each place once."""
+        """Yield pairs of matching indices, each index once."""
         free = np.ones(len(found.scores), bool)
         overlaps = pairwise_iou(expected.boxes_xyxy, found.boxes_xyxy)
         for place, overlap in enumerate(overlaps):

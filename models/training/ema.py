@@ -1,4 +1,4 @@
-"""An exponential moving average of a model's weights: what is validated and kept."""
+"""An exponential moving average of a model's weights, used for validation and saved."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from duet.backend import dist, multi_tensor, nn, ops
 from duet.backend.contract import Tensor
 
 DECAY = 0.9999
-RAMP = 2000.0  # updates; young averages forget faster
+RAMP = 2000.0  # updates; the average forgets faster at first
 
 
 class ModelEMA:
     """The EMA of a model's parameters and float buffers.
 
     Attributes:
-        model: a frozen copy in evaluation mode that holds the EMA; integer buffers keep
-            their value of the start.
-        updates: how many there were.
+        model: a frozen copy in evaluation mode that holds the EMA; integer buffers keep their
+            initial values.
+        updates: number of updates so far.
     """
 
     def __init__(self, model: Any, together: bool = False, share: float = 0.0) -> None:
-        """Make the EMA of a model that is where it stays.
+        """Create the EMA of a model that is already on its device.
 
         Args:
-            together: update all tensors in one pass; both models are packed for it.
+            together: update all tensors in one pass, which packs both models.
             share: see `decay_after`.
         """
         self._share = share
@@ -43,11 +43,10 @@ class ModelEMA:
             nn.pack(self.model)
 
     def update(self, model: Any, lost: Tensor | None = None) -> None:
-        """Take the present weights of the model in of which this is the EMA.
+        """Update the EMA with the model's current weights.
 
-        lost: 0-d float32; if it is 1, the EMA stays as it is, and is put in place of
-            BatchNorm statistics that are not finite. A forward pass that overflows leaves its mark
-            in them, and training only writes them.
+        lost: 0-d float32; if 1, the EMA is unchanged and replaces non-finite BatchNorm statistics
+            in the model. An overflowing forward pass corrupts them, and training never reads them.
         """
         assert model is self._followed
         self.updates += 1
@@ -57,14 +56,14 @@ class ModelEMA:
         self._average(averages, values, decay_after(self.updates, self._share), lost)
 
     def uncount_update(self) -> None:
-        """Take back the count of the last update, of which `lost` was 1."""
+        """Do not count the last update, whose `lost` was 1."""
         self.updates -= 1
 
     def _statistics(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         return list(compress(tensors, self._is_statistic))
 
     def agree(self) -> None:
-        """Take rank 0's BatchNorm statistics: without --sync-bn each rank has gathered its own."""
+        """Broadcast rank 0's BatchNorm statistics, which differ between ranks without --sync-bn."""
         trained = dict(nn.named_parameters(self.model))
         for name, x in nn.state_tensors(self.model).items():
             if name not in trained:

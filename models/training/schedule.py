@@ -1,4 +1,4 @@
-"""Learning rate, momentum and accumulation of each batch, as the public YOLOv5 sets them."""
+"""Learning rate, momentum and gradient accumulation per batch, as in the public YOLOv5."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class StepSettings:
     bias_rate: float  # learning rate of biases
     weight_rate: float  # learning rate of convolution and BatchNorm weights
     momentum: float
-    accumulate: int  # batches an optimizer step
+    accumulate: int  # batches per optimizer step
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Settings as a function of the batch's number since the start of training."""
+    """Settings as a function of the batch number since the start of training."""
 
     hyp: Hyperparameters
     epochs: int
@@ -33,7 +33,7 @@ class Schedule:
 
     @property
     def nominal_batch(self) -> float:
-        """Images per optimizer step to which smaller batches are accumulated."""
+        """Images per optimizer step; smaller batches are accumulated."""
         return self.hyp.nbs if self.accumulates else self.batch_size
 
     @property
@@ -43,23 +43,25 @@ class Schedule:
 
     @property
     def weight_decay(self) -> float:
-        """L2 factor for the batch that accumulation really reaches."""
+        """L2 factor, scaled to the actual accumulated batch size."""
         return self.hyp.weight_decay * self.batch_size * self.accumulate / self.nominal_batch
 
     @property
     def warmup_batches(self) -> int:
-        """Batches over which rates and momentum rise to their own values; 0 for no warm-up."""
+        """Number of warm-up batches; 0 for no warm-up."""
         if self.hyp.warmup_epochs == 0:
             return 0
         wanted = max(round(self.hyp.warmup_epochs * self.batches_per_epoch), MIN_WARMUP_BATCHES)
+        if self.hyp.warmup_share == 1:
+            return wanted  # as in YOLOv5: a shorter run ends within its warm-up
         return min(wanted, round(self.hyp.warmup_share * self.epochs * self.batches_per_epoch))
 
     def at(self, batch_number: int) -> StepSettings:
-        """Return settings of a batch, counted from 0 over all epochs."""
+        """Return the settings of a batch, counted from 0 over all epochs."""
         epoch = batch_number // self.batches_per_epoch
         if batch_number > self.warmup_batches or self.warmup_batches == 0:
-            # The public recipe steps its schedule at the end of an epoch, from before the first:
-            # the rate lags an epoch behind, save in the epoch in which the warm-up ends.
+            # The public schedule steps at the end of each epoch, so the rate lags an epoch behind,
+            # except in the epoch in which the warm-up ends.
             lag = 0 if epoch == self.warmup_batches // self.batches_per_epoch else 1
             rate = self.hyp.lr0 * self._decay(epoch - lag)
             return StepSettings(rate, rate, self.hyp.momentum, self.accumulate)
@@ -73,7 +75,7 @@ class Schedule:
         )
 
     def _decay(self, epoch: int) -> float:
-        """Return the factor of the learning rate in an epoch, from 1 towards lrf."""
+        """Return the learning rate factor in an epoch, falling from 1 towards lrf."""
         progress = epoch / self.epochs
         if self.cosine:
             progress = (1 - math.cos(math.pi * progress)) / 2

@@ -1,4 +1,4 @@
-"""The model that a run starts from, fitted to labels and weights, and all that trains it."""
+"""Build the model of a run, load its weights, and build everything that trains it."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ from duet.utils.text import count
 from duet.utils.weights.checkpoint import Checkpoint
 from duet.utils.weights.transfer import ClassRows, match_classes, transfer_arrays
 
-NEW_HEAD = "the head starts from new weights; --remap-classes keeps those that fit, class by class"
-SAME_HEAD = "equally many, so the head keeps them in order; --remap-classes pairs them by name"
+NEW_HEAD = "the head is initialized anew; --remap-classes keeps the classes with matching names"
+SAME_HEAD = "the number is equal, so the head keeps their order; --remap-classes matches by name"
 
-# The arrays of a head that have a row for each class, by its task; after the 5 numbers of a box.
+# The arrays of a head with a row per class, by task; boxes have 5 numbers before the classes.
 CLASS_ROWS: dict[str, Callable[[Any], ClassRows]] = {
     "detect": lambda head: ClassRows("m.", before=5, after=head.num_added),
     "detect-anchor-free": lambda head: ClassRows(
@@ -61,15 +61,15 @@ log = logging.getLogger("train")
 
 
 def build(job: Job, batches: int, model: Detector | None = None) -> TrainState:
-    """Build what a step reads and changes, for so many batches per epoch.
+    """Build the training state for this number of batches per epoch.
 
-    model: that of a state to go on from; None for a new one.
+    model: the model of a state to resume; None to build one.
     """
     config, ranks = job.config, job.session.world.process.world_size
     device = backend.device.resolve(config.device)
     if device == CPU:
         keep_freed_memory()
-    else:  # without workers the images are decoded here
+    else:  # without workers, images are decoded in this process
         keep_freed_images()
     if model is None:
         fit = partial(fit_to_labels, job=job)
@@ -82,7 +82,7 @@ def build(job: Job, batches: int, model: Detector | None = None) -> TrainState:
 
 
 def images_at_a_time(batch_size: int, micro_batch: int, ranks: int) -> int:
-    """Return how many images each of the ranks computes at a time."""
+    """Return the number of images each rank computes at a time."""
     images = -(-batch_size // ranks)
     return min(images, micro_batch or images)
 
@@ -94,9 +94,9 @@ def build_model(
     class_names: Sequence[str],
     fit: Callable[[ModelSpec], ModelSpec] | None = None,
 ) -> Detector:
-    """Return the model of --cfg or of --weights, drawn from the seed, with the weights that fit.
+    """Build the model of --cfg or --weights, initialize it from the seed, and load the weights.
 
-    fit: gives the model that is made in place of that of --cfg or --weights.
+    fit: adapts the spec of --cfg or --weights.
     """
     spec = spec_to_train(config, start, len(class_names))
     require_image_size(config.image_size, coarsest_stride(plan_layers(spec)), trains=True)
@@ -104,7 +104,7 @@ def build_model(
     model = Detector(spec)
     model.initialize(config.seed)
     if start is not None:
-        # A model YAML that was asked for decides on the anchors, or the labels, else the weights.
+        # Anchors come from the model YAML if given, or from the labels, else from the weights.
         keep_anchors = bool(config.cfg) or spec is not asked
         remap_classes = config.remap_classes or bool(hyp.keep_head)
         transfer_weights(model, start, class_names, keep_anchors, remap_classes)
@@ -112,11 +112,11 @@ def build_model(
 
 
 def spec_to_train(config: TrainConfig, start: Checkpoint | None, num_classes: int) -> ModelSpec:
-    """Return the model of --cfg, of --weights or of the task, with the head of the task."""
+    """Return the spec of --cfg, --weights or the task's default, with the task's head."""
     task = find_task(config.task, config.cfg, start.header.model if start else {})
     if config.cfg or start is None:
         if not config.cfg:
-            log.info("no --weights and no --cfg: %s from scratch", task.model)
+            log.info("no --weights and no --cfg: training %s from scratch", task.model)
         given = read_model_yaml(config.cfg or task.model)
     else:
         given = spec_of_weights(start)
@@ -130,14 +130,14 @@ def transfer_weights(
     keep_anchors: bool,
     remap_classes: bool = False,
 ) -> None:
-    """Take over the arrays that fit, and log which did not.
+    """Load the arrays whose shapes match, and log the others.
 
-    remap_classes: take over the head too, class by class.
+    remap_classes: load the rows of matching classes in the head too.
     """
     if start.header.settings.get("fused"):
         log.warning(
-            "--weights: BatchNorm was folded into their convolutions, which training cannot undo: "
-            "it starts from worse weights; give the checkpoint from before fusing"
+            "--weights: BatchNorm is fused into the convolutions, which makes them a worse start "
+            "for training; use the checkpoint from before fusing"
         )
     head = model.head_name
     rows = classes = None
@@ -148,7 +148,7 @@ def transfer_weights(
         classes = match_classes(class_names, start.header.class_names)
         found = len(classes.new_index)
         wanted = count(len(class_names), "class", "classes")
-        log.info("%d of %s found by name; the others start from new weights", found, wanted)
+        log.info("%d of %s matched by name; the others are initialized anew", found, wanted)
     kept = (f"{head}anchors",) if keep_anchors else ()
     transfer = transfer_arrays(nn.state_arrays(model), start.ema, kept, rows, classes)
     nn.load_state_arrays(model, transfer.state)
@@ -159,7 +159,7 @@ def transfer_weights(
     if known and known != tuple(class_names) and not remap_classes:
         anchors = f"{head}anchors"
         left = any(line.startswith(head) and not line.startswith(anchors) for line in transfer.left)
-        log.info("the weights are for other classes: %s", NEW_HEAD if left else SAME_HEAD)
+        log.info("the weights were trained on other classes: %s", NEW_HEAD if left else SAME_HEAD)
 
 
 def build_state(
@@ -170,7 +170,7 @@ def build_state(
     device: str,
     dtype: str = "float32",
 ) -> TrainState:
-    """Build EMA, loss, optimizer and schedule of a new run, for so many batches per epoch."""
+    """Build the EMA, loss, optimizer and schedule of a run with this many batches per epoch."""
     accumulates = model.head.task.accumulates
     schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine, accumulates)
     model = nn.place(model, device, dtype)
@@ -211,7 +211,7 @@ def build_state(
         execution=execution,
         parallel=parallel,
         forward=execution.forward_of(parallel),
-        # A total is for as many images as those of --quad were made of.
+        # --quad: the loss counts every joined image as the four it was made of.
         step_loss=loss_scale.scaled(execution.loss_of(loss), QUAD if config.quad else 1),
         loss_scale=loss_scale,
         means={"compiled": execution.compiled, **loss.means, "optimizer": how, "average": how},
@@ -225,17 +225,17 @@ def build_state(
 
 
 def parallelize(model: Any, sync_bn: bool, half_gradients: bool) -> Any:
-    """Return what is called in place of the model; --sync-bn joins its BatchNorm layers.
+    """Wrap the model for data parallelism; --sync-bn synchronizes its BatchNorm layers.
 
-    In one process these stay as they are: what joins them would take longer for the same numbers.
+    In a single process it is returned unchanged.
 
     Raises:
-        UserError: --half-gradients on a backend that cannot send them.
+        UserError: the backend does not support --half-gradients.
     """
     if half_gradients and not backend.device.supports("half_gradients"):
         raise UserError(
-            f"--half-gradients: the {use()} backend cannot send bfloat16 gradients; leave it out, "
-            "or train with --backend torch"
+            f"--half-gradients: the {use()} backend does not support bfloat16 gradients; leave it "
+            "out, or train with --backend torch"
         )
     if this_process().world_size > 1:
         if sync_bn:
@@ -243,5 +243,5 @@ def parallelize(model: Any, sync_bn: bool, half_gradients: bool) -> Any:
         return dist.data_parallel(model, half_gradients)
     for flag, asked in (("--sync-bn", sync_bn), ("--half-gradients", half_gradients)):
         if asked:
-            log.info("%s has no effect: there is one process", flag)
+            log.info("%s has no effect in a single process", flag)
     return model

@@ -1,10 +1,10 @@
-"""BatchNorm's statistics of the EMA, measured anew before it is validated and kept.
+"""Recompute the EMA's BatchNorm statistics before it is validated and saved.
 
-Running statistics are a mean over about the last 1 / momentum batches, 33, of activations that the
-weights had then. If an epoch has few batches, the weights move far meanwhile. YOLOv5n on the
-built-in dataset (25 batches of 160 px, seed 0), epoch 7: a loss of the validation is 0.66 with the
-EMA's running statistics, 0.35 with the live model's, 0.019 with those of 8 batches, and 0.03 in
-training. Source: Wu & Johnson 2021, arXiv:2105.07576, section 3.
+Running statistics average over about 1 / momentum = 33 batches, computed with older weights. With
+few batches per epoch, the weights change a lot meanwhile. YOLOv5n on the built-in dataset (25
+batches of 160 px, seed 0), epoch 7: a validation loss is 0.66 with the EMA's running statistics,
+0.35 with the live model's, 0.019 when recomputed over 8 batches, and 0.03 in training. Source:
+Wu & Johnson 2021, arXiv:2105.07576, section 3.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from duet.utils.processes import watchdog
 from duet.utils.processes.ranks import on_main
 from duet.utils.text import count
 
-MEAN, VARIANCE = ".running_mean", ".running_var"  # ends of names in any state
-FEW_BATCHES = 33  # an epoch: as many as running statistics remember
+MEAN, VARIANCE = ".running_mean", ".running_var"  # suffixes of names in any state
+FEW_BATCHES = 33  # per epoch: the memory of running statistics
 ENOUGH = 8  # batches; 2 and 8 gave the same validation losses to 10 %
 
 log = logging.getLogger("train")
 
 
 def recompute_statistics(state: TrainState, loader: TrainLoader, number: int) -> None:
-    """Give the EMA the statistics of the last batches of this epoch, the same on all ranks.
+    """Compute the EMA's statistics over the last batches of this epoch, equal on all ranks.
 
-    They are a function of only its weights and these batches: a run that is resumed here
-    finds them again, bit for bit. They stay as they are if one would not be finite.
+    They depend only on its weights and these batches, so a resumed run reproduces them bit for bit.
+    They are unchanged if a result is not finite.
 
     Args:
-        number: of batches, from 1 up; all of the epoch if it has fewer.
+        number: number of batches, at least 1; all of the epoch if it has fewer.
     """
     before = nn.state_arrays(state.ema.model)
     names = [name for name in before if name.endswith(MEAN)]
@@ -50,16 +50,16 @@ def recompute_statistics(state: TrainState, loader: TrainLoader, number: int) ->
     found = dict(zip(names, np.split(joined, ends), strict=True))
     if not np.isfinite(joined).all():
         on_main(log.warning)(
-            "--precise-bn: statistics are not finite; the EMA keeps those of training"
+            "--precise-bn: the statistics are not finite; the EMA keeps its running statistics"
         )
         found = {}
     nn.load_state_arrays(state.ema.model, before | found)
 
 
 def measure(state: TrainState, names: Sequence[str], batches: Iterable[Batch]) -> np.ndarray:
-    """Return of each batch, or piece, its number of images and statistics, (N, 1 + K) float64.
+    """Return the number of images and the statistics per batch or piece, (N, 1 + K) float64.
 
-    Those of the EMA then are the last one's.
+    Leaves the EMA with the statistics of the last one.
     """
     model, layout = state.ema.model, state.execution.channels_last
     statistics = nn.state_tensors(model)
@@ -76,10 +76,10 @@ def measure(state: TrainState, names: Sequence[str], batches: Iterable[Batch]) -
 
 
 def join_statistics(rows: np.ndarray) -> np.ndarray:
-    """Return means and variances of all images together, (2C,), of those of batches.
+    """Combine the statistics of batches into means and variances over all images, (2C,).
 
     Args:
-        rows: (N, 1 + 2C) number of images, means and variances of each batch; N from 1 up.
+        rows: (N, 1 + 2C) number of images, means and variances per batch; N is at least 1.
     """
     images, means, variances = np.split(rows, [1, 1 + rows.shape[1] // 2], axis=1)
     mean = np.average(means, axis=0, weights=images[:, 0])
@@ -89,11 +89,11 @@ def join_statistics(rows: np.ndarray) -> np.ndarray:
 
 @on_main
 def recommend(number: int, batches: int) -> None:
-    """Say at start that --precise-bn would help, if it is off and epochs have few batches."""
+    """Suggest --precise-bn if it is off and epochs have few batches."""
     if number == 0 and batches < FEW_BATCHES:
         log.info(
-            "--precise-bn %d is worth it where the figures of the first epochs matter:\n"
-            "only %s per epoch, so BatchNorm statistics lag behind the weights",
-            ENOUGH,
+            "only %s per epoch, so BatchNorm statistics lag behind the weights;\n"
+            "use --precise-bn %d if the metrics of the first epochs matter",
             count(batches, "batch", "batches"),
+            ENOUGH,
         )

@@ -101,7 +101,7 @@ def test_more_masks_than_can_be_put_together_are_refused(make):
     metadata = dataclasses.replace(make("mask rows").metadata, output=MASKS)
     outputs = np.ones((1, 1025, 6), np.float32), np.ones((1, 1025, 1, 1), np.float32)
     predictor = ExportedPredictor(Returning(metadata, *outputs), "a.onnx")
-    with pytest.raises(UserError, match="returns 1,025 masks per image, and at most 1,024"):
+    with pytest.raises(UserError, match="returns 1,025 masks per image; accepted: at most 1,024"):
         predictor.decode_above(predictor(np.zeros((1, 3, *SIZE), np.uint8)), 0.2)
 
 

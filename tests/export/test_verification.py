@@ -99,7 +99,7 @@ def scale(factor):
         ("plain", "", scale(1.1), "boxes of rows differ"),
         ("plain", "model.4.m.0.weight", swap_classes, "scores of rows differ"),
         ("plain", "model.0.conv.weight", scale(np.nan), "differ by up to nan"),
-        ("nms", "model.4.m.0.weight", swap_classes, "are found by both it and the model"),
+        ("nms", "model.4.m.0.weight", swap_classes, "match the model's; accepted"),
         ("mask rows", "model.4.proto.cv3.conv.weight", scale(-1), "its prototypes differ"),
         ("mask nms", "model.4.proto.cv3.conv.weight", scale(-1), "its masks have an IoU of"),
     ],
@@ -131,7 +131,7 @@ def test_a_graph_of_other_weights_or_classes_is_found(make):
 def test_a_file_with_a_wrong_limit_of_nms_is_found(make):
     exported = make("nms")
     exported.config = dataclasses.replace(exported.config, top_per_class=1)
-    assert re.search("only .* are found by both it and the model", exported.verify().fault)
+    assert re.search("only .* match the model's", exported.verify().fault)
 
 
 @pytest.mark.parametrize(

@@ -106,8 +106,8 @@ def test_entries_name_first_layers_single_layers_or_parts(freeze, expected):
 @pytest.mark.parametrize(
     ("freeze", "message"),
     [
-        (["26"], "--freeze 26: the model's layers are 0 to 24"),
-        (["model.2"], "--freeze model.2 names nothing; there are: model.0.conv, model.0.bn, "),
+        (["26"], "--freeze 26: the model has layers 0 to 24"),
+        (["model.2"], "--freeze model.2 matches no parameter; accepted: model.0.conv, model.0"),
         (["model.24.m.0.gain"], "--freeze model.24.m.0.gain names nothing; .*, model.24.m.1$"),
     ],
 )
@@ -117,5 +117,5 @@ def test_a_name_of_nothing_is_refused_with_what_there_is(freeze, message):
 
 
 def test_freezing_everything_is_refused(training):
-    with pytest.raises(UserError, match="--freeze 25 leaves nothing to train"):
+    with pytest.raises(UserError, match="--freeze 25 freezes all layers"):
         training("--freeze", "25")

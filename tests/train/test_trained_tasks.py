@@ -155,12 +155,16 @@ def test_a_compiled_loss_trains_alike(inputs, tmp_path):
     [
         ("detect-anchor-free", "--noautoanchor", "an anchor-free model has no anchors; leave it"),
         ("detect-anchor-free", "--autobalance", "no objectness to weigh by level; leave it out"),
-        ("detect-anchor-free", "--label-smoothing=0.1", "class scores that say how well a box"),
+        (
+            "detect-anchor-free",
+            "--label-smoothing=0.1",
+            "anchor-free models train class scores on box quality",
+        ),
         ("classify", "--quad", "four images would have one class; leave it out"),
-        ("classify", "--rect", "the images of classification are square"),
+        ("classify", "--rect", "classification images are always square"),
         ("classify", "--noautoanchor", "classifiers have no anchors"),
-        ("classify", "--bbox_iou_optim", "the loss of classification has no boxes"),
-        ("classify", "--dropout=1", "a number from 0 to below 1 is needed"),
+        ("classify", "--bbox_iou_optim", "the classification loss has no boxes"),
+        ("classify", "--dropout=1", "accepted: a number from 0 to below 1"),
         ("classify", "--cutoff=9", "the model has 3 layers"),
         ("classify", "--mask-ratio=2", "is for models to segment"),
     ],
@@ -212,7 +216,7 @@ def test_the_task_decides_on_the_head_of_given_layers():
     assert task_of_model(free) is ANCHOR_FREE
     assert adopted(ANCHOR_FREE, anchored) == free
     assert adopted(DETECTION, free) == anchored
-    with pytest.raises(UserError, match="the model has no anchors.* leave --task out"):
+    with pytest.raises(UserError, match="the model has no anchors.* omit --task"):
         adopted(DETECTION, read_model_yaml("yolov8n.yaml").document)
 
 

@@ -1,4 +1,4 @@
-"""The hyper-parameters of a YAML file, checked."""
+"""Read and validate hyper-parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from duet.utils.yaml_files import find_yaml, near_yamls, read_yaml
 
 FOLDER = "data/hyps"
 DEFAULT_HYPERPARAMETERS = PROJECT / FOLDER / "hyp.scratch-low.yaml"
-MAX_ANCHORS = 32  # of a level
+MAX_ANCHORS = 32  # per level
 SHARES = ("ema_share", "warmup_share", "keep_head")
 
 
@@ -24,7 +24,7 @@ SHARES = ("ema_share", "warmup_share", "keep_head")
 class Hyperparameters:
     """The public YOLOv5 hyper-parameters; data/hyps/hyp.scratch-low.yaml explains each.
 
-    One that is added later needs a default that changes nothing: old states lack it.
+    New ones need a default without effect, because old states lack them.
     """
 
     lr0: float
@@ -70,27 +70,27 @@ class Hyperparameters:
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise UserError(f"{name}: {brief(value)} is not a number; write 0.01 or 1.0e-2")
             if not math.isfinite(value) or value < 0:
-                raise UserError(f"{name}: {value}; a finite number from 0 up is needed")
+                raise UserError(f"{name}: {value}; accepted: a finite number of at least 0")
         if self.anchor_t <= 1:
-            raise UserError(f"anchor_t: {self.anchor_t}; a ratio above 1 is needed")
+            raise UserError(f"anchor_t: {self.anchor_t}; accepted: a ratio above 1")
         if self.anchors and not 1 <= round(self.anchors) <= MAX_ANCHORS:
             raise UserError(
-                f"anchors: {self.anchors}; 0, or a number of anchors per level from 1 "
-                f"to {MAX_ANCHORS}, is needed"
+                f"anchors: {self.anchors}; accepted: 0, or a number of anchors per level from 1 "
+                f"to {MAX_ANCHORS}"
             )
         if self.nbs < 1:
             raise UserError(f"nbs: {self.nbs}; at least 1 image per optimizer step is needed")
         for name in ("lrf", "momentum", "warmup_momentum", *SHARES):
             if getattr(self, name) > 1:
-                raise UserError(f"{name}: {getattr(self, name)}; at most 1 is accepted")
+                raise UserError(f"{name}: {getattr(self, name)}; accepted: at most 1")
         self.augmentation()
 
     def augmentation(self) -> AugmentConfig:
-        """Return the strengths of the augmentation; raise UserError for one out of its range."""
+        """Return the augmentation strengths; UserError if one is out of range."""
         return AugmentConfig(**{name: getattr(self, name) for name in STRENGTHS})
 
     def loss_gains(self) -> LossGains:
-        """Return the weights of the losses' terms, not yet scaled to a model."""
+        """Return the loss gains, not yet scaled to a model."""
         return LossGains(
             box=self.box,
             objectness=self.obj,
@@ -104,10 +104,10 @@ class Hyperparameters:
 
 
 def read_hyperparameters(path: str | Path, overrides: Sequence[str] = ()) -> Hyperparameters:
-    """Read a hyper-parameter YAML; one that has a default may be absent.
+    """Read a hyper-parameter YAML; those with a default are optional.
 
     Args:
-        overrides: "KEY=VALUE", in place of those of the file.
+        overrides: "KEY=VALUE" pairs that replace values in the file.
     """
     path = find_yaml(str(path), FOLDER, prefix="hyp.")
     near = "" if path.exists() else near_yamls(str(path), FOLDER)
@@ -132,14 +132,14 @@ def read_hyperparameters(path: str | Path, overrides: Sequence[str] = ()) -> Hyp
 
 
 def _override(word: str, known: Iterable[str]) -> tuple[str, float]:
-    """Return name and value of KEY=VALUE; UserError for an unknown name or no number."""
+    """Parse KEY=VALUE; UserError if the name is unknown or the value is not a number."""
     name, separator, text = word.partition("=")
     if not separator or name not in known:
         near = difflib.get_close_matches(name, list(known), n=1)
         if name in known:
-            raise UserError(f"--override {name}: no value is given; write {name}=VALUE")
+            raise UserError(f"--override {name}: no value; write {name}=VALUE")
         hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
-        raise UserError(f"--override {brief(word)}: KEY=VALUE of a hyper-parameter is needed{hint}")
+        raise UserError(f"--override {brief(word)}; accepted: HYPERPARAMETER=VALUE{hint}")
     try:
         return name, float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a training does with its images and labels: the group "recipe" of train.py's settings."""
+"""Settings of the training recipe: the group "recipe" of train.py's flags."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from duet.utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
 MAX_SEED = 2**63 - 1
 OPTIMIZERS = ("SGD", "Adam", "AdamW")
 require_seed = whole_from(0, MAX_SEED)
-LARGEST_MASK_RATIO = 32  # the smallest --img has one pixel then
+LARGEST_MASK_RATIO = 32  # leaves one pixel of the smallest --img
 APART = (
-    ("rect", "quad", "--quad joins four images of one shape"),
+    ("rect", "quad", "--quad joins four images of the same shape"),
     ("rect", "image_weights", "--rect orders the images by aspect ratio"),
     ("rect", "repeat_factor", "--rect orders the images by aspect ratio"),
     ("rect", "close_mosaic", "--rect makes no mosaics"),
     ("rect", "mosaic_window", "--rect makes no mosaics"),
-    ("image_weights", "repeat_factor", "both set how often an image is shown"),
-    ("multi_scale", "compile", "each size would be compiled anew"),
-    ("rect", "compile", "each shape would be compiled anew"),
+    ("image_weights", "repeat_factor", "both control how often an image is shown"),
+    ("multi_scale", "compile", "each size would be recompiled"),
+    ("rect", "compile", "each shape would be recompiled"),
 )
 
 
@@ -39,7 +39,7 @@ def _transforms(path: str) -> str:
 
 @dataclass(frozen=True)
 class RecipeConfig(RunConfig):
-    """How a model learns, apart from the hyper-parameters of a file."""
+    """Settings of the training recipe, apart from the hyper-parameters."""
 
     hyp: Path = flag("recipe", "--hyp", default=DEFAULT_HYPERPARAMETERS,
         help="hyper-parameter YAML, or a name in data/hyps such as small")  # fmt: skip
@@ -116,7 +116,7 @@ class RecipeConfig(RunConfig):
         require_apart(self, APART)
 
     def augmentation(self, hyp: Hyperparameters) -> AugmentConfig:
-        """Return how strongly samples are changed, with what, and in which epochs."""
+        """Return the augmentation settings, including transforms and the epochs with mosaics."""
         last = self.close_mosaic
         return dataclasses.replace(
             hyp.augmentation(),

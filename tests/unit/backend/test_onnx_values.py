@@ -68,13 +68,13 @@ def test_maps_that_are_not_needed_any_more_are_freed_without_a_search_for_cycles
 def test_more_numbers_than_a_graph_holds_are_refused(monkeypatch):
     monkeypatch.setattr(model_proto, "MOST_BYTES", 8000)
     ops.to_numpy(constant(np.ones(1000, np.float32)) + 1.0)
-    with pytest.raises(ValueError, match="a graph holds 8,000 bytes of weights and images; use a"):
+    with pytest.raises(ValueError, match="a graph can hold at most 8,000 bytes of weights"):
         ops.to_numpy(constant(np.ones(1000, np.float64)) + 1.0)
 
 
 @pytest.mark.parametrize("name", ["0", "cuda:1", "0,1", "cpu,0"])
 def test_a_gpu_is_refused_with_what_computes_on_one(name):
-    told = f"--device '{name}': backend onnx computes on the CPU; use --device cpu, or --backend"
+    told = f"--device '{name}': backend onnx runs only on the CPU; use --device cpu, or --backend"
     with pytest.raises(ValueError, match=f"{told} torch or oneflow"):
         device.resolve(name)
     assert device.resolve("") == device.resolve("cpu") == "cpu"
@@ -82,7 +82,7 @@ def test_a_gpu_is_refused_with_what_computes_on_one(name):
 
 def test_values_that_depend_on_the_input_of_a_graph_are_not_known():
     images = graph_input("images", (1, 1, 2, 2), "float32")
-    with pytest.raises(ValueError, match="'images' is an input of the graph"):
+    with pytest.raises(ValueError, match="'images' is a graph input"):
         ops.to_numpy(images * 2.0)
 
 
@@ -94,11 +94,11 @@ MASK = constant(np.ones(2, bool))
     ("compute", "message"),
     [
         (lambda: WHOLE + 0.5, "0.5; a whole number"),
-        (lambda: WHOLE / 2, "Div of tensors of int64; cast them to a float"),
-        (lambda: 2 / WHOLE, "Div of tensors of int64"),
-        (lambda: WHOLE**3, "Pow of tensors of int64"),
-        (lambda: MASK + MASK, "of tensors of bool"),
-        (lambda: -MASK, "of tensors of bool"),
+        (lambda: WHOLE / 2, "Div does not support int64; cast to a float"),
+        (lambda: 2 / WHOLE, "Div does not support int64"),
+        (lambda: WHOLE**3, "Pow does not support int64"),
+        (lambda: MASK + MASK, "does not support bool"),
+        (lambda: -MASK, "does not support bool"),
     ],
 )
 def test_what_onnx_does_not_compute_of_integers_is_refused_where_it_is_called(compute, message):

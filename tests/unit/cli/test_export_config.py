@@ -57,7 +57,7 @@ def test_a_wrong_value_is_named_with_what_is_accepted(flags, message):
 
 
 def test_weights_are_needed():
-    with pytest.raises(UserError, match="--weights is needed: a file that docs/en/weights.md"):
+    with pytest.raises(UserError, match="--weights is required; accepted files: docs/en"):
         parse_export_flags([])
 
 

@@ -176,7 +176,7 @@ def test_every_number_of_a_command_has_bounds(settings):
         kind = found.options.get("type")
         if kind in (int, float) and name not in ("classes", "sizes"):  # checked with the model
             for value in (-(10**9), *([math.nan, math.inf] if kind is float else [])):
-                with pytest.raises(UserError, match=f"{found.names[0]} .* is needed"):
+                with pytest.raises(UserError, match=f"{found.names[0]} .*; accepted: "):
                     found.check(found.names[0], value)
 
 

@@ -37,12 +37,12 @@ def test_what_detect_has_too_has_its_default():
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ("", "--weights is needed"),
-        ("--weights =b", "a model's name has printable"),
+        ("", "--weights is required"),
+        ("--weights =b", "accepted: a name of printable"),
         ("--weights ' ' x", "--weights"),
-        ("--weights a/best.pt b/best.pt", "two models the name 'best'; name them apart, as in"),
-        ("--weights \x1b=b", "--weights '\\x1b'=...; a model's name"),
-        ("--weights W --port 65536", "--port 65536; a whole number from 0 to 65535 is needed"),
+        ("--weights a/best.pt b/best.pt", "two models are named 'best'; give each its own name"),
+        ("--weights \x1b=b", "--weights '\\x1b'=...; accepted: a name"),
+        ("--weights W --port 65536", "--port 65536; accepted: a whole number from 0 to 65535"),
     ],
 )
 def test_a_value_out_of_bounds_is_refused(flags, words):

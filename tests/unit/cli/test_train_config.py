@@ -24,26 +24,29 @@ def test_training_defaults_are_the_public_ones():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([*MODEL, "--img", "16"], "--img 16; a whole number from 32 to 16384 is needed"),
-        ([*MODEL, "--batch", "0"], "--batch-size 0; a whole number from 1 up, or -1 to measure"),
-        ([*MODEL, "--name", ""], "--name ''; the name of one folder"),
+        ([*MODEL, "--img", "16"], "--img 16; accepted: a whole number from 32 to 16384"),
+        (
+            [*MODEL, "--batch", "0"],
+            "--batch-size 0; accepted: a whole number of at least 1, or -1 to measure",
+        ),
+        ([*MODEL, "--name", ""], "--name ''; accepted: a folder name"),
         (
             ["--evolve", "--nosave"],
             "--evolve with --nosave: a search keeps its best weights; remove",
         ),
         (["--evolve", "--resume"], "--evolve with --resume: the same command continues a search"),
-        (["--image-weights", "--noval"], "--image-weights with --noval: images are weighed by"),
-        (["--rect", "--quad"], "--rect with --quad: .*; leave one of them out"),
-        (["--rect", "--close-mosaic", "5"], "--rect with --close-mosaic: .*; leave one of them"),
+        (["--image-weights", "--noval"], "--image-weights with --noval: images are weighted by"),
+        (["--rect", "--quad"], "--rect with --quad: .*; remove one of them"),
+        (["--rect", "--close-mosaic", "5"], "--rect with --close-mosaic: .*; remove one of them"),
         (["--image-weights", "--repeat-factor", "0.1"], "--image-weights with --repeat-factor: "),
         (["--compile", "--multi-scale"], "--multi-scale with --compile: each size would be"),
-        (["--compile", "--rect"], "--rect with --compile: each shape would be compiled anew"),
+        (["--compile", "--rect"], "--rect with --compile: each shape would be recompiled"),
         (
             ["--quad", "--batch", "6"],
             "--batch-size 6 .* by 4 with --quad; use 4 or 8$",
         ),
         (["--quad", "--batch", "1"], "--batch-size 1 must be divisible by 4 with --quad; use 4$"),
-        (["--fraction", "0"], "--fraction 0; a number above 0 and up to 1 is needed"),
+        (["--fraction", "0"], "--fraction 0; accepted: a number above 0"),
     ],
 )
 def test_values_out_of_range_are_refused(flags, message):

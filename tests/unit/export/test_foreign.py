@@ -84,5 +84,5 @@ def test_a_classifier_that_does_not_fit_its_metadata_is_refused(tmp_path, change
 def test_a_head_that_returns_no_masks_is_refused(tmp_path, head):
     texts = own_texts(output="mask_rows", head=head)
     runtime = OnnxRuntime(write_segmenter(tmp_path / "a.onnx", texts=texts), 1)
-    with pytest.raises(UserError, match=f"a.onnx: .* head '{head}' and returns mask_rows"):
+    with pytest.raises(UserError, match=f"a.onnx: .* head '{head}' and output mask_rows"):
         ExportedPredictor(runtime, "a.onnx")

@@ -44,9 +44,9 @@ WAYS = {
     "convert": lambda path: main(["convert", str(path), str(path.with_name("out.safetensors"))]),
 }
 HOSTILE = {
-    "wide": ({"width_multiple": 10.0}, "takes 2,480 numbers, and the file has 248"),
+    "wide": ({"width_multiple": 10.0}, "needs 2,480 weights, but the file has 248"),
     "deep": ({"backbone": [[-1, 900, "C3", [4_000]]]}, "layer 0, C3"),
-    "of many classes": ({"nc": 900}, "Detect .900, .* takes 16,294 numbers, and the file has 130"),
+    "of many classes": ({"nc": 900}, "Detect .900, .* needs 16,294 weights, but the file has 130"),
     "of a huge number": ({"nc": 10**40}, "is beyond 64 bits"),
 }
 
@@ -78,7 +78,7 @@ def test_a_hostile_model_is_refused_before_a_layer_is_made(tmp_path, monkeypatch
 
 def test_arrays_that_are_missing_are_counted():
     less = {name: array for name, array in ARRAYS.items() if not name.endswith("conv.weight")}
-    with pytest.raises(UserError, match="layer 0, .* takes 248 numbers, and the file has 32"):
+    with pytest.raises(UserError, match="layer 0, .* needs 248 weights, but the file has 32"):
         stored_spec(DOCUMENT, less)
     assert stored_spec(DOCUMENT, ARRAYS) == parse_model(DOCUMENT)
 

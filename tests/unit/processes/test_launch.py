@@ -122,10 +122,10 @@ def test_several_run_the_same_command_line_and_share_the_cores(started, monkeypa
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--device", "0,0"], "--device 0,0: give different GPUs"),
+        (["--device", "0,0"], "--device 0,0: use different GPUs"),
         (["--device", "0", "--nproc", "2"], "2 processes need 2 devices, not 1"),
         (["--nproc", "2", "--device", "cpu", "--batch", "5"], "use 4 or 6"),
-        (["--nproc", "2", "--compile", "--sync-bn"], "leave one of them out"),
+        (["--nproc", "2", "--compile", "--sync-bn"], "remove one of them"),
     ],
 )
 def test_what_several_processes_cannot_honour_is_refused(started, flags, message):

@@ -37,4 +37,5 @@ def test_without_weights_and_model_yolov5s_starts_from_scratch(weights, caplog):
     with caplog.at_level(logging.INFO, logger="train"):
         model = build_model(config, read_hyperparameters(config.hyp), None, ("a", "b"))
     assert model.spec == read_model_yaml("models/yolov5s.yaml", 2)
-    assert caplog.messages == ["no --weights and no --cfg: models/yolov5s.yaml from scratch"]
+    (line,) = caplog.messages
+    assert line == "no --weights and no --cfg: training models/yolov5s.yaml from scratch"

@@ -115,7 +115,7 @@ def test_training_from_a_fused_file_says_what_is_lost(tmp_path, caplog):
     weights = load_weights(write_fused(tmp_path / "fused.pt"))
     with caplog.at_level(logging.WARNING):
         transfer_weights(detector_of_weights(weights), weights, ["cat", "dog"], False)
-    assert "BatchNorm was folded into their convolutions" in caplog.text
+    assert "BatchNorm is fused into the convolutions" in caplog.text
 
 
 @pytest.mark.parametrize("key", ["model", "ema", None])

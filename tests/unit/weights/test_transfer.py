@@ -88,7 +88,7 @@ def test_another_number_of_classes_keeps_all_but_the_head(caplog, flags):
     left = [line for line in caplog.messages if "not transferred" in line]
     assert len(left) == 6 and all(".m." in line for line in left)
     (told,) = (line for line in caplog.messages if "--remap-classes" in line)
-    assert told.startswith("the weights are for other classes: the head starts from new weights; ")
+    assert told.startswith("the weights were trained on other classes: the head is init")
     assert np.array_equal(state["model.9.cv1.conv.weight"], start.ema["model.9.cv1.conv.weight"])
 
 
@@ -100,7 +100,7 @@ def test_a_head_that_is_taken_over_is_not_said_to_start_anew(caplog):
     assert "transferred 349/349 tensors" in caplog.messages
     (told,) = (line for line in caplog.messages if "--remap-classes" in line)
     assert told.startswith(
-        "the weights are for other classes: equally many, so the head keeps them"
+        "the weights were trained on other classes: the number is equal, so the head keeps their"
     )
     assert np.array_equal(state["model.24.m.0.weight"], start.ema["model.24.m.0.weight"])
 
@@ -122,7 +122,7 @@ def test_remapped_classes_keep_their_rows_and_new_ones_their_drawn_weights(caplo
     start, names = start_of_coco(), ("zebra", "platelet", "person")
     with caplog.at_level(logging.INFO, logger="train"):
         state = build(["--remap-classes"], start, names)
-    assert "2 of 3 classes found by name; the others start from new weights" in caplog.messages
+    assert "2 of 3 classes matched by name; the others are initialized anew" in caplog.messages
     assert not any("--remap-classes" in line for line in caplog.messages)
     assert "transferred 349/349 tensors" in caplog.messages
     drawn = build([], start, names)
@@ -137,7 +137,7 @@ def test_remapped_classes_keep_their_rows_and_new_ones_their_drawn_weights(caplo
 
 
 def test_remap_classes_without_weights_is_refused():
-    with pytest.raises(UserError, match="--remap-classes takes over classes of --weights"):
+    with pytest.raises(UserError, match="--remap-classes reuses classes of --weights"):
         parse_train_flags(["--cfg", "models/yolov5n.yaml", "--remap-classes"])
 
 

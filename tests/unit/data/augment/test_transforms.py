@@ -66,10 +66,10 @@ def test_a_file_names_transforms_in_order_with_their_arguments(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("os.system: {}", "'os.system' is no name of a transform"),
-        ("7: {}", "7 is no name of a transform"),
-        ("Blur: 0.5", "Blur: 0.5; its arguments by name are needed: {p: 0.5}"),
-        ("{}", "no transform is named"),
+        ("os.system: {}", "'os.system' is not a transform name"),
+        ("7: {}", "7 is not a transform name"),
+        ("Blur: 0.5", "Blur: 0.5; accepted: arguments by name, as in {p: 0.5}"),
+        ("{}", "no transforms; add a line"),
         ("Blur: {p: 1}\nBlur: {p: 0}", "the key 'Blur' appears twice"),
         ("Blur: !!python/object:os.system {}", "the tag"),
     ],

@@ -153,10 +153,10 @@ def test_a_file_that_cannot_be_read_names_itself(detector, tmp_path):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"size": 100}, "--img 100 is no multiple of the model's stride 16; use 112"),
+        ({"size": 100}, "--img 100 is not a multiple of the model's stride 16; use 112"),
         ({"conf": 2}, "--conf 2"),
         ({"conf": "high"}, "conf 'high'; a number"),
-        ({"classes": [0, 5]}, "classes 5; the model knows 0 to 4"),
+        ({"classes": [0, 5]}, "classes 5; the model has classes 0 to 4"),
         ({"resize": "cubic"}, "--resize 'cubic'; accepted: linear, area"),
         ({"overlap": 0.2}, "--overlap 0.2 is the overlap of tiles"),
     ],

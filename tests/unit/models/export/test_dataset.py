@@ -77,4 +77,4 @@ def test_what_may_be_lost_is_small_beside_the_fitness(precision, output, model, 
     metadata = dataclasses.replace(METADATA, precision=precision, output=output)
     assert fault_of_score(of(accepted), of(model), metadata) == ""
     fault = fault_of_score(of(refused), of(model), metadata)
-    assert f"fitness {refused:.4f}, the model's {model:.4f}; at most" in fault
+    assert f"fitness {refused:.4f} instead of {model:.4f}; accepted: at most" in fault

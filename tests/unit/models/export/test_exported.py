@@ -146,5 +146,5 @@ def test_the_limits_of_the_nms_in_a_file_are_logged(caplog):
     within = {"confidence_threshold": 0.25, "iou_threshold": 0.45, "max_detections": 100}
     make_predictor([weights(Runtime(suppression=within))], "cpu")
     (record,) = caplog.records
-    assert "a.onnx has NMS in it" in record.getMessage()
+    assert "a.onnx includes NMS" in record.getMessage()
     assert "--conf 0.25, --iou 0.45, --max-det 100" in record.getMessage()

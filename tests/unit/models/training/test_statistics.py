@@ -82,7 +82,7 @@ def test_statistics_that_are_not_finite_are_left_out(state, loader, caplog):
     broken = arrays | {"model.1.conv.weight": np.full_like(arrays["model.1.conv.weight"], np.nan)}
     nn.load_state_arrays(state.ema.model, broken)
     recompute_statistics(state, loader, 1)
-    assert "--precise-bn: statistics are not finite" in caplog.text
+    assert "--precise-bn: the statistics are not finite" in caplog.text
     found = nn.state_arrays(state.ema.model)
     for name in (name for name in found if "running" in name):
         np.testing.assert_array_equal(found[name], arrays[name])

@@ -34,9 +34,9 @@ def run(model, images):
     [
         ("[nc, anchors]", r"accepted args: \[nc, anchors, num_masks, prototype_channels\]"),
         ("[nc, 3.5, 32, 256]", "accepted args"),
-        ("[nc, anchors, 0, 256]", "num_masks is 0; a whole number from 1 to 1024"),
-        ("[nc, anchors, 32, 1000000000]", "prototype_channels is 1000000000; a whole"),
-        ("[nc, anchors, 32, x]", "prototype_channels is 'x'; a whole"),
+        ("[nc, anchors, 0, 256]", "num_masks is 0; accepted: whole numbers from 1 to 1024"),
+        ("[nc, anchors, 32, 1000000000]", "prototype_channels is 1000000000; accepted: whole"),
+        ("[nc, anchors, 32, x]", "prototype_channels is 'x'; accepted: whole"),
     ],
 )
 def test_args_that_make_no_masks_are_refused_before_anything_is_made(args, message):
