@@ -2,7 +2,7 @@
 
 PyTorch's wheel carries GNU's libgomp, which reads its variables when it is loaded. By default its
 threads spin for milliseconds at the end of each loop. On cores that others use too, they take
-the time of the very thread they wait for. docs/en/performance.md has what was measured. OneFlow 0.9
+the time of the very thread they wait for. docs/en/measurements.md has the times. OneFlow 0.9
 has no OpenMP: its CPU kernels use one thread.
 """
 

@@ -25,7 +25,7 @@ from duet.utils.report.stage_timer import StageTimer
 
 HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
 # Of the forward pass of a step. The loops of a small step are shorter than it takes to wake threads
-# and wait for them; docs/en/performance.md has what was measured.
+# and wait for them; docs/en/measurements.md has the times.
 GFLOPS_OF_A_THREAD = 0.5
 # Of the trial of graphs. A lost loss or gradient is another pass's, or nothing; TF32 rounds to
 # 5e-4. The compiler runs a function as it is, then records it: most of these passes replay it.
