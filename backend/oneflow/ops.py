@@ -48,7 +48,7 @@ def to_numpy_later(x: Tensor) -> Callable[[], np.ndarray]:
     if array.size == 0:
         return lambda: array
     # `Tensor.numpy()` waits for the scheduler on a busy CPU: up to 4.6 ms, even for little data. Of
-    # such data, to queue a copy and wait for it takes 0.09 ms at most (docs/en/performance.md).
+    # such data, to queue a copy and wait for it takes 0.09 ms at most, on 4 cores at load 5 to 8.
     oneflow.from_numpy(array).copy_(x.detach().cpu())
     device = device_of(x)
 
