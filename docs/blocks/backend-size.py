@@ -12,7 +12,7 @@ def lines(folder):
 
 print("names to provide          for inference", len(promised_names(trains=False)))
 print("                          for training ", len(promised_names(trains=True)))
-print("checks that judge them    for inference", len(checks_of(trains=False)))
+print("checks of them            for inference", len(checks_of(trains=False)))
 print("                          for training ", len(checks_of(trains=True)))
 for folder in ("contract", "torch", "oneflow", "onnx"):
     print(f"lines of {'backend/' + folder:30}{lines(folder):6}")

@@ -34,5 +34,5 @@ for image, rows in enumerate(head.decode_above(raw, confidence_threshold=0.25)):
     mine = targets.image_index == image
     truth = GroundTruth(targets.class_index[mine], np.zeros((mine.sum(), 4)))
     evaluator.add(image, found, truth)
-print("figures:         ", head.metrics(evaluator.result()))
+print("metrics:         ", head.metrics(evaluator.result()))
 print("fitness:         ", head.fitness(evaluator.result()))

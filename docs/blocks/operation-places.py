@@ -5,11 +5,11 @@ from pathlib import Path
 from duet.utils.project import PROJECT
 
 PLACES = {
-    "the promise": ("backend/contract/inference.py", "mean"),
+    "the contract": ("backend/contract/inference.py", "mean"),
     "on PyTorch": ("backend/torch/ops.py", "mean"),
     "on OneFlow": ("backend/oneflow/ops.py", "mean"),
     "its check": ("tests/conformance/checks_shapes.py", "averages_all_or_along_a_dimension"),
-    "a mistake": ("tests/conformance/wrong/wrong_ops.py", "mean_of_nothing_is_zero"),
+    "a wrong version": ("tests/conformance/wrong/wrong_ops.py", "mean_of_nothing_is_zero"),
 }
 for index, (what, (file, name)) in enumerate(PLACES.items()):
     lines = Path(PROJECT / file).read_text(encoding="utf-8").splitlines()
