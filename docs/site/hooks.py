@@ -59,7 +59,7 @@ WHOLE = '<span class="duet-whole">{}</span>'
 # Comments of blocks that are for tools, in their own words or as docs_blocks reads them.
 FOR_TOOLS = re.compile(
     r' *<span class="c1"># (?:noqa|fmt): [^<]*</span>|'
-    r'<span class="c1"># Numbers agree to [^<]*</span>\n'
+    r'<span class="c1"># (?:Runs|Needs|Shows lines|Numbers) [^<]*</span>\n'
 )
 LONGEST_CODE, LONGEST_WORD = 20, 28  # characters that stay on one line; a phone shows about 40
 DIALOG = 'data-md-component="search" role="dialog"'
