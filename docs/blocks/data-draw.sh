@@ -1,3 +1,3 @@
 # Runs without a framework.
-# Shows lines with problems, worth, page:.
+# Shows lines with problems, worth.
 duet check --data shapes --img 320

@@ -25,4 +25,4 @@ for line in (
     try:
         parse_labels(line.encode(), len(names))
     except BrokenLabelError as error:
-        print(f"{line:20}  {error}")
+        print(f"{line}\n    {error}")

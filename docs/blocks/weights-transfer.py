@@ -31,7 +31,8 @@ given, own = arrays_of(len(OLD), seed=1), arrays_of(len(NEW), seed=0)
 
 plain = transfer_arrays(own, given)
 print(f"by name and shape: {plain.taken}/{len(own)} tensors; not taken:")
-print("\n".join(f"  {line}" for line in plain.left))
+for line in plain.left:
+    print(" ", line.partition(" in the weights")[0])
 
 rows = ClassRows(
     "model.24.m.", before=5
