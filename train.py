@@ -21,7 +21,6 @@ from duet.utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from duet.utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
 from duet.utils.data.augment.transforms import require_transforms
 from duet.utils.processes.command import run_command
-from duet.utils.processes.cores import bind_numa
 from duet.utils.processes.launch import launch
 from duet.utils.processes.ranks import joined
 from duet.utils.processes.suspend import StopRequests, listening
@@ -61,8 +60,6 @@ def main(arguments: Sequence[str] | None = None) -> Any:
             jobs.check_inputs(config)
             return require_wing(WINGS, "--evolve").evolve(task, config, hyp, stop)
         launch(config.backend, config.device, config.nproc, config.check_processes, stop)
-        if config.bind_numa:
-            log.info(bind_numa(config.device))
         with joined(config.backend, config.device, config.timeout) as world:
             stop.take_signals()  # a framework may have installed its own handlers
             stop.agree = world.any

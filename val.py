@@ -10,7 +10,6 @@ from duet.utils.processes.start import start_command
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,13 +21,10 @@ from duet.utils.data.sources.coco_annotations import own_annotations
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.processes.command import run_command
-from duet.utils.processes.cores import bind_numa
 from duet.utils.processes.launch import launch
 from duet.utils.processes.ranks import joined
 from duet.utils.processes.world import World
 from duet.utils.weights.detecting import load_to_detect
-
-log = logging.getLogger("val")
 
 
 def main(arguments: Sequence[str] | None = None) -> Any:
@@ -36,8 +32,6 @@ def main(arguments: Sequence[str] | None = None) -> Any:
     config = parse_val_flags(arguments)
     check_device(config.device, choose(config.backend))
     launch(config.backend, config.device, config.nproc, config.check_processes)
-    if config.bind_numa:
-        log.info(bind_numa(config.device))
     with joined(config.backend, config.device, config.timeout) as world:
         return run(config, world)
 

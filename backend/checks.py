@@ -39,18 +39,18 @@ def known_capability(name: str, known: Iterable[str]) -> None:
 
 
 def no_torchscript() -> ValueError:
-    """Return the error of a backend that has none."""
+    """Return the error for a backend without TorchScript."""
     return ValueError("only PyTorch has TorchScript; accepted: the backend torch")
 
 
 def thread_number(number: int) -> None:
     if number < 1:
-        raise ValueError(f"number of threads {number}; accepted: 1 and more")
+        raise ValueError(f"number of threads {number}; accepted: 1 or more")
 
 
 def sizes(shape: Sequence[int]) -> None:
     if any(size < 0 for size in shape):
-        raise ValueError(f"shape {tuple(shape)} has a negative size; accepted: sizes from 0 up")
+        raise ValueError(f"shape {tuple(shape)} has a negative size; accepted: 0 or more")
 
 
 def image_batch(shape: Sequence[int], dtype: str) -> None:
@@ -62,7 +62,7 @@ def resized_sides(shape: Sequence[int], height: int, width: int) -> None:
     if min(*shape[2:], height, width) < 1:
         raise ValueError(
             f"images of {tuple(shape[2:])} cannot be resized to {(height, width)}; accepted: "
-            "sides from 1 up"
+            "sides of at least 1"
         )
 
 
@@ -70,19 +70,19 @@ def padded_sides(shape: Sequence[int], height: int, width: int) -> None:
     if height < shape[2] or width < shape[3]:
         raise ValueError(
             f"images of {tuple(shape[2:])} cannot be padded to {(height, width)}; accepted: "
-            "sides that are not smaller"
+            "a height and width at least as large"
         )
 
 
 def one_dtype(names: Iterable[str]) -> None:
-    """Require at least one tensor, and one dtype for all."""
+    """Require at least one tensor, all of the same dtype."""
     different = sorted(set(names))
     if len(different) != 1:
-        raise ValueError(f"tensors of one dtype are needed, not: {', '.join(different) or 'none'}")
+        raise ValueError(f"tensors must share one dtype; found: {', '.join(different) or 'none'}")
 
 
 def feature_map(shape: Sequence[int], dtype: str, channels: int, wanted_dtype: str) -> None:
-    """Require (B, channels, H, W) of the dtype that a layer takes."""
+    """Require (B, channels, H, W) in the layer's dtype."""
     if len(shape) != 4 or shape[1] != channels or dtype != wanted_dtype:
         raise ValueError(
             f"this layer takes (B, {channels}, H, W) {wanted_dtype}, not {tuple(shape)} {dtype}"
@@ -97,7 +97,7 @@ def window_fits(shape: Sequence[int], size: int, padding: int) -> None:
 
 
 def several_values(shape: Sequence[int]) -> None:
-    """Require several values per channel of (B, C, H, W), or none: one has no variance."""
+    """Require several values per channel of (B, C, H, W), or none: a single one has no variance."""
     if shape[0] * shape[2] * shape[3] == 1:
         raise ValueError(
             f"BatchNorm needs several values per channel in training, not {tuple(shape)}"
@@ -106,12 +106,12 @@ def several_values(shape: Sequence[int]) -> None:
 
 def not_empty(shape: Sequence[int], dim: int) -> None:
     if shape[dim] == 0:
-        raise ValueError(f"no largest value along dimension {dim} of shape {tuple(shape)}")
+        raise ValueError(f"dimension {dim} of shape {tuple(shape)} is empty: it has no maximum")
 
 
 def largest(shape: Sequence[int], k: int) -> None:
     if len(shape) != 2 or not 1 <= k <= shape[1]:
-        raise ValueError(f"the {k} largest of each row of shape {tuple(shape)}")
+        raise ValueError(f"cannot take the {k} largest values per row of shape {tuple(shape)}")
 
 
 def same_shape(shape: Sequence[int], other: Sequence[int]) -> None:
@@ -124,8 +124,7 @@ def matrices(shape: Sequence[int], other: Sequence[int]) -> None:
     shape, other = tuple(shape), tuple(other)
     if min(len(shape), len(other)) < 2 or shape[:-2] != other[:-2] or shape[-1] != other[-2]:
         raise ValueError(
-            f"shapes {shape} and {other} cannot be multiplied; (..., N, K) and (..., K, M) are "
-            "needed"
+            f"shapes {shape} and {other} cannot be multiplied; expected (..., N, K) and (..., K, M)"
         )
 
 
@@ -134,8 +133,8 @@ def linear_shapes(shape: Sequence[int], weight: Sequence[int], bias: Sequence[in
     shape, weight = tuple(shape), tuple(weight)
     if len(weight) != 2 or shape[-1:] != weight[1:] or tuple(bias or weight[:1]) != weight[:1]:
         raise ValueError(
-            f"shapes {shape}, {weight} and {bias} do not fit each other; (..., in), (out, in) and "
-            "(out,) are needed"
+            f"shapes {shape}, {weight} and {bias} do not match; expected (..., in), (out, in) and "
+            "(out,)"
         )
 
 
@@ -146,15 +145,15 @@ def row_index(shape: Sequence[int], dtype: str) -> None:
 
 def rows_in_range(lowest: int, highest: int, num_rows: int) -> None:
     if lowest < 0 or highest >= num_rows:
-        raise ValueError(f"row indices {lowest} to {highest} reach outside 0 to {num_rows - 1}")
+        raise ValueError(f"row indices {lowest} to {highest} are outside 0 to {num_rows - 1}")
 
 
 def row_places(places: Sequence[np.ndarray], tensor_shape: Sequence[int]) -> None:
-    """Require indices of rows in one or more of the first dimensions of a tensor."""
+    """Require row indices into one or more leading dimensions of a tensor."""
     if not 0 < len(places) <= len(tensor_shape) or len({index.shape for index in places}) != 1:
         raise ValueError(
-            f"places must be indices of one to {len(tensor_shape)} dimensions, equally many of "
-            f"each, not of shapes {[index.shape for index in places]}"
+            f"places must be index arrays of equal length for one to {len(tensor_shape)} "
+            f"dimensions, not {[index.shape for index in places]}"
         )
     for index, size in zip(places, tensor_shape, strict=False):
         row_index(index.shape, index.dtype.name)
@@ -180,7 +179,7 @@ def scalar_output(shape: Sequence[int], inputs_require_grad: Iterable[bool]) -> 
 
 
 def module_state(shapes: Mapping[str, Sequence[int]], arrays: Mapping[str, np.ndarray]) -> None:
-    """Require arrays of exactly these names and shapes; name the first five problems."""
+    """Require arrays with exactly these names and shapes; report the first five problems."""
     problems = [f"{name} is missing" for name in shapes if name not in arrays]
     problems += [f"{name} is unknown" for name in arrays if name not in shapes]
     problems += [
@@ -196,7 +195,7 @@ def module_state(shapes: Mapping[str, Sequence[int]], arrays: Mapping[str, np.nd
 def of_parameters(
     what: str, shapes: Mapping[str, Sequence[int]], arrays: Mapping[str, np.ndarray]
 ) -> None:
-    """Require a known name and its shape of each array; names may be absent."""
+    """Require that every array has a known name and the matching shape; names may be absent."""
     for name, array in arrays.items():
         if name not in shapes:
             raise ValueError(f"{what} {name!r} belongs to no parameter of this model")
@@ -206,7 +205,7 @@ def of_parameters(
 
 def equal_counts(count: int, wanted: int, what: str) -> None:
     if count != wanted:
-        raise ValueError(f"{count} {what}, but {wanted} are needed")
+        raise ValueError(f"{count} {what}; expected {wanted}")
 
 
 def box_pairs(shape: Sequence[int], other: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""What a backend lacks of `backend/contract/`: names and parameters only, no values."""
+"""Find the parts of `backend/contract/` that a backend lacks: names and parameters, no values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from duet.backend.contract import inference, training
 
 
 def missing(name: str) -> list[str]:
-    """Return a line for each promised name that is absent or takes other parameters.
+    """Return one line per promised name that is missing or has different parameters.
 
     Binds the process to the backend. Raises `select.BackendError` where that fails.
     """
@@ -22,7 +22,7 @@ def missing(name: str) -> list[str]:
     trains = select.FRAMEWORKS[name].trains
     modules = (training if trains else inference).MODULES
     paths = {module: f"duet.backend.{name}.{module}" for module in modules}
-    # None where there is no such file.
+    # None if the file does not exist.
     found: dict[str, Any] = {
         module: importlib.import_module(path) if importlib.util.find_spec(path) else None
         for module, path in paths.items()
@@ -36,7 +36,7 @@ def missing(name: str) -> list[str]:
         for optimizer in members(contract.Optim):
             path = f"{module}.{optimizer}"
             lines += _compare(path, getattr(found[module], optimizer, None), contract.Optimizer)
-    # The methods of these are the frameworks' own: only their names are checked.
+    # The frameworks implement the methods of these classes: check only their names.
     lines += _absent("Tensor", found["ops"].tensor(np.zeros(1, np.float32)), contract.Tensor)
     for module_class in (contract.NN.Module, contract.NN.ModuleList, contract.NN.Sequential):
         instance = getattr(found["nn"], module_class.__name__)()
@@ -61,18 +61,18 @@ def _absent(path: str, found: Any, promised: type) -> list[str]:
 
 def members(promised: type) -> dict[str, Any]:
     """Return the methods, properties and classes that the contract itself defines on a class."""
-    owners = [owner for owner in reversed(promised.__mro__) if _is_of_contract(owner)]
+    owners = [owner for owner in reversed(promised.__mro__) if _is_contract_member(owner)]
     found = {name: member for owner in owners for name, member in vars(owner).items()}
     unwrapped = {name: getattr(member, "__func__", member) for name, member in found.items()}
     return {
         name: member
         for name, member in unwrapped.items()
         if isinstance(member, (property, type))
-        or (inspect.isfunction(member) and _is_of_contract(member))
+        or (inspect.isfunction(member) and _is_contract_member(member))
     }
 
 
-def _is_of_contract(defined: Any) -> bool:
+def _is_contract_member(defined: Any) -> bool:
     return defined.__module__.startswith(contract.__name__)
 
 

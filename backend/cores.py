@@ -1,9 +1,9 @@
-"""How many cores this process may use, and how OpenMP's threads wait for each other.
+"""Cores available to this process, and how OpenMP threads wait for each other.
 
-PyTorch's wheel carries GNU's libgomp, which reads its variables when it is loaded. By default its
-threads spin for milliseconds at the end of each loop. On cores that others use too, they take
-the time of the very thread they wait for. docs/en/performance.md has what was measured. OneFlow 0.9
-has no OpenMP: its CPU kernels use one thread.
+PyTorch's wheel bundles GNU libgomp, which reads its variables when it is loaded. By default its
+threads spin for milliseconds at the end of each loop; on shared cores they take time from the
+very thread they wait for. docs/en/performance.md has measurements. OneFlow 0.9 has no OpenMP: its
+CPU kernels are single-threaded.
 """
 
 from __future__ import annotations
@@ -17,37 +17,35 @@ from duet.backend.processes import local_world_size
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
-# Long enough for the gaps of a training step, short beside the turn that a thread gets on a core.
+# Long enough for the gaps in a training step, short compared with a scheduler time slice.
 SPINS = 10_000
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_THREAD_LIMIT")
-DIVIDED = "DUET_CORES_DIVIDED"  # OMP_NUM_THREADS is a limit of ours, and no wish of the user
+DIVIDED = "DUET_CORES_DIVIDED"  # we set OMP_NUM_THREADS, not the user
 
 _are_asked_for = False
 
 
 def choose_threads() -> None:
-    """Set the variables for this process and those it starts, unless the user did."""
+    """Set the variables for this process and its children, unless the user did."""
     global _are_asked_for
     _are_asked_for = DIVIDED not in os.environ and any(name in os.environ for name in THREADS)
     os.environ.update(_chosen(os.environ))
 
 
 def are_asked_for() -> bool:
-    """Return whether the user, or who started this process, set its number of threads."""
+    """Return whether the user or a parent process set the number of threads."""
     return _are_asked_for
 
 
 def default_threads() -> int:
-    """Return how many threads a library without OpenMP may have: OMP_NUM_THREADS, or one per
-    core.
-    """
+    """Return the number of threads for a library without OpenMP: OMP_NUM_THREADS or the cores."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return int(asked) if asked.isdecimal() and int(asked) else cores_of_rank()
 
 
 def thread_variables() -> dict[str, str]:
-    """Return the variables that are set, whoever set them."""
+    """Return the variables that are set, by us or by the user."""
     return {name: os.environ[name] for name in (*WAITING, *THREADS) if name in os.environ}
 
 
@@ -55,7 +53,7 @@ def _chosen(environment: Mapping[str, str]) -> dict[str, str]:
     chosen = {}
     if not any(name in environment for name in WAITING):
         chosen["GOMP_SPINCOUNT"] = str(SPINS)
-    # Else the framework takes one thread for each physical core that it may run on.
+    # The framework would otherwise start one thread per physical core in its affinity mask.
     cores = cores_of_rank()
     if cores < len(os.sched_getaffinity(0)) and not any(name in environment for name in THREADS):
         chosen["OMP_NUM_THREADS"] = str(cores)
@@ -63,29 +61,29 @@ def _chosen(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use, the quota of its control groups included.
+    """Return the number of cores this process may use, considering cgroup quotas.
 
-    A container on a large machine often sees all cores and may use the time of a few.
+    A container on a large machine often sees all cores but may use only a few.
     """
     return max(1, min([len(os.sched_getaffinity(0)), *_quotas()]))
 
 
 def cores_of_rank() -> int:
-    """Return how many cores this process may use, at most its part of its launcher's cores.
+    """Return the number of cores this process may use, at most its part of the launcher's cores.
 
-    Ranks may be bound to parts of the machine, so the launcher's own cores are divided. Four ranks
-    on two nodes of 8 cores have 4 cores each, bound to their node or not. Neither `os.cpu_count`
-    nor a launcher says that.
+    Ranks may be bound to parts of the machine, so the launcher's own cores are divided: four ranks
+    on two NUMA nodes of 8 cores get 4 cores each, bound to a node or not. Neither `os.cpu_count`
+    nor a launcher reports that.
     """
     usable, ranks = usable_cores(), local_world_size()
     if ranks == 1:
         return usable
-    of_launcher = min([len(os.sched_getaffinity(os.getppid())), *_quotas()])
-    return max(1, min(usable, of_launcher // ranks))
+    launcher_cores = min([len(os.sched_getaffinity(os.getppid())), *_quotas()])
+    return max(1, min(usable, launcher_cores // ranks))
 
 
 def _quotas() -> Iterator[int]:
-    """Yield the limits of this process's control groups, in cores, rounded up."""
+    """Yield the limits of this process's control groups in cores, rounded up."""
     for folder in _group_folders():
         for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):  # versions 2, 1
             try:
@@ -98,7 +96,7 @@ def _quotas() -> Iterator[int]:
 
 
 def _group_folders() -> Iterator[Path]:
-    """Yield the folders of this process's control groups and of those around them."""
+    """Yield the folders of this process's control groups and their parents."""
     try:
         lines = OWN_GROUPS.read_text().splitlines()
     except OSError:

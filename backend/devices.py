@@ -1,4 +1,4 @@
-"""This process's device among those that the user names, and the host's memory; no framework."""
+"""Choose this process's device, and measure host memory; imports no framework."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from duet.backend.checks import CPU
 from duet.backend.processes import this_process
 from duet.backend.select import FRAMEWORKS, BackendError
 
-# The driver's library, by which every framework reaches an NVIDIA GPU; and AMD's device.
+# The driver library through which every framework reaches an NVIDIA GPU, and AMD's device file.
 NVIDIA_DRIVER, AMD_DRIVER = "libcuda.so.1", Path("/dev/kfd")
 NAME = re.compile(r"cpu|(cuda:)?\d+")
 CLEAR_REFERENCES, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
-RESET_PEAK = "5"  # man 5 proc: sets the peak to what the process has now
+RESET_PEAK = "5"  # man 5 proc: resets the peak to the current resident size
 PEAK = "VmHWM:"
 
 
 def check_device(name: str, backend: str = "") -> None:
-    """Raise BackendError for what --device cannot mean, before a framework is imported.
+    """Raise BackendError for an invalid --device, before a framework is imported.
 
-    backend: that computes on it; "" if it is not known yet.
+    backend: its backend, "" if not known yet.
     """
     if backend:
         require_cpu(backend, name)
     devices = name.split(",")
     if name and not all(map(NAME.fullmatch, devices)):
-        raise BackendError(f"--device {name!r}: cpu, a GPU's number such as 0, or 0,1 is needed")
+        raise BackendError(f"--device {name!r} is invalid; accepted: cpu, a GPU such as 0, or 0,1")
     if set(devices) - {"", CPU} and not sees_driver():
         raise BackendError(
-            f"--device {name!r} is not there: this machine shows no GPU driver "
-            f"({NVIDIA_DRIVER}); use --device cpu, or install NVIDIA's driver"
+            f"--device {name!r} is not available: no GPU driver found ({NVIDIA_DRIVER}); use "
+            "--device cpu, or install NVIDIA's driver"
         )
 
 
 def sees_driver() -> bool:
-    """Return whether a driver of GPUs is installed; it may still serve none."""
+    """Return whether a GPU driver is installed; there may still be no usable GPU."""
     try:
         ctypes.CDLL(NVIDIA_DRIVER)
     except OSError:
@@ -52,8 +52,8 @@ def own_device(name: str, usable: Sequence[str]) -> str:
     """Return this process's device, as `contract.Device.resolve` promises.
 
     Args:
-        name: what the user wrote.
-        usable: the devices that this process can use: GPUs, then the CPU.
+        name: the user's --device.
+        usable: devices that this process can use: GPUs, then the CPU.
     """
     gpus = [device for device in usable if device != CPU]
     if name == CPU or (name == "" and not gpus):
@@ -63,58 +63,55 @@ def own_device(name: str, usable: Sequence[str]) -> str:
     if process.world_size == 1:
         if name and len(wanted) > 1:
             raise BackendError(
-                f"--device {name!r}: {len(wanted)} devices, but this is one process; name "
-                "one. train.py starts a process for each"
+                f"--device {name!r} names {len(wanted)} devices, but this is a single process; "
+                "name one. train.py starts one process per device"
             )
         return wanted[0]
     if process.local_rank >= len(wanted):
         raise BackendError(
-            f"this machine has {process.local_rank + 1} or more processes, but --device {name!r} "
-            f"gives {len(wanted)}: {', '.join(wanted)}; start as many processes as devices, or "
-            "use --device cpu"
+            f"at least {process.local_rank + 1} processes run on this machine, but --device "
+            f"{name!r} provides {len(wanted)}: {', '.join(wanted)}; start one process per device, "
+            "or use --device cpu"
         )
     return wanted[process.local_rank]
 
 
 def present_device(device: str, usable: Sequence[str]) -> str:
-    """Return a device that `own_device` chose; BackendError if it is not there."""
+    """Return a device chosen by `own_device`; BackendError if it is not available."""
     if device not in usable:
-        raise BackendError(f"device {device!r} is not there; this process has: {', '.join(usable)}")
+        raise BackendError(f"device {device!r} is not available; available: {', '.join(usable)}")
     return device
 
 
 def require_cpu(backend: str, name: str) -> None:
-    """Raise BackendError for a GPU under a backend that computes only on the CPU."""
+    """Raise BackendError for a GPU on a CPU-only backend."""
     if name not in ("", CPU) and not FRAMEWORKS[backend].on_gpus:
         others = " or ".join(other for other, row in FRAMEWORKS.items() if row.on_gpus)
         raise BackendError(
-            f"--device {name!r}: backend {backend} computes on the CPU; use --device cpu, or "
+            f"--device {name!r}: backend {backend} runs only on the CPU; use --device cpu, or "
             f"--backend {others}"
         )
 
 
 def tf32_is_overridden() -> bool:
-    """Return whether NVIDIA's libraries were told to round nothing to TF32, for all frameworks.
+    """Return whether TF32 is disabled in NVIDIA's libraries, for all frameworks.
 
-    Source: NVIDIA_TF32_OVERRIDE in the documentation of cuBLAS and cuDNN; any other value is the
-    same as none.
+    Source: NVIDIA_TF32_OVERRIDE in the cuBLAS and cuDNN documentation; any value but 0 is ignored.
     """
     return os.environ.get("NVIDIA_TF32_OVERRIDE") == "0"
 
 
 def _listed(name: str, usable: Sequence[str]) -> list[str]:
-    """Return the devices of a list such as "0,1"; BackendError for one that is not there."""
+    """Return the devices in a list such as "0,1"; BackendError for one that is not available."""
     wanted = [f"cuda:{part}" if part.isdecimal() else part for part in name.split(",")]
     if CPU in wanted or not set(wanted) <= set(usable):
-        raise BackendError(f"--device {name!r} is not there; this process has: {', '.join(usable)}")
+        raise BackendError(f"--device {name!r} is not available; available: {', '.join(usable)}")
     return wanted
 
 
 def peak_during(run: Callable[[], object]) -> int:
-    """Return the most bytes that this process has in memory during a call, or has had before it
-    if the system does not forget.
-    """
-    with suppress(OSError):  # no Linux, or /proc is read-only
+    """Return the process's peak memory in bytes during a call, or ever if it cannot be reset."""
+    with suppress(OSError):  # not Linux, or /proc is read-only
         CLEAR_REFERENCES.write_text(RESET_PEAK)
     run()
     try:

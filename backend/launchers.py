@@ -1,4 +1,4 @@
-"""How each framework's ranks are started: by its own launcher, or by ours on one machine.
+"""How each framework's ranks are started: by its launcher, or by ours on one machine.
 
 Imports no framework.
 """
@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 
 class Launcher(NamedTuple):
-    """What is known of a framework's ranks before it is imported."""
+    """Facts about a framework's ranks, known before it is imported."""
 
-    command: str  # its launcher, as users write it
-    variables: frozenset[str]  # no other launcher sets all of them for its processes
-    # For ranks of one machine: keeps what they open on the loopback; {port}: a free port.
+    command: str  # command line of its launcher
+    variables: frozenset[str]  # set together by this launcher only
+    # Keeps the sockets of ranks on one machine on the loopback interface; {port}: a free port.
     local: Mapping[str, str]
-    needs_network: bool  # it listens on all interfaces, whatever is asked
+    needs_network: bool  # listens on all interfaces regardless of settings
 
 
-# By the name of its backend. A backend for inference only has none.
+# Keys are backend names. Inference-only backends have no launcher.
 LAUNCHERS: dict[str, Launcher] = {
     "torch": Launcher(
         command="torchrun",
@@ -38,7 +38,7 @@ LAUNCHERS: dict[str, Launcher] = {
 
 
 def backend_of_launcher() -> str | None:
-    """Return the backend whose launcher set this process's environment, None without one."""
+    """Return the backend whose launcher set this process's environment, None if none did."""
     for name, launcher in LAUNCHERS.items():
         if launcher.variables <= os.environ.keys():
             return name

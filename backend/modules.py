@@ -1,7 +1,7 @@
-"""What both frameworks that train do alike with modules, several ranks and Adam; imports neither.
+"""Code shared by PyTorch and OneFlow for modules, ranks and Adam; imports neither.
 
-Their modules have the same methods. `nn` and `autograd` of each backend take these functions;
-`contract.NN` and `contract.Autograd` say what each one promises.
+Their modules have the same methods. Each backend's `nn` and `autograd` use these functions;
+`contract.NN` and `contract.Autograd` document them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from duet.backend.contract import Stage
 GATHERED_DTYPES = ("float32", "float64", "int64", "uint8")
 BETA2 = 0.999
 EPSILON = 1e-8
-MOMENTS = ("first_moment", "second_moment")  # of each parameter: `conv.weight.first_moment`
-UPDATES = "updates"  # the state array that counts them
+MOMENTS = ("first_moment", "second_moment")  # per parameter: `conv.weight.first_moment`
+UPDATES = "updates"  # name of the update counter in the state arrays
 
 
 def named_parameters(module: Any) -> Iterator[tuple[str, Any]]:
@@ -44,7 +44,7 @@ def float_tensors(module: Any) -> Callable[[], Sequence[Any]]:
 
 
 def load_state_arrays(module: Any, arrays: Mapping[str, np.ndarray], ops: Any) -> None:
-    """Load arrays by `contract.Ops` of the framework."""
+    """Load arrays with the framework's `contract.Ops`."""
     state = state_tensors(module)
     checks.module_state({name: value.shape for name, value in state.items()}, arrays)
     for name, value in state.items():
@@ -77,7 +77,7 @@ def synchronize_batch_norm(module: Any) -> None:
 
 
 def batch_norms(module: Any) -> Iterator[Any]:
-    """Yield the BatchNorm layers of a module: those that can take statistics of all ranks."""
+    """Yield a module's BatchNorm layers: those that support synchronized statistics."""
     return (part for part in module.modules() if hasattr(part, "over_ranks"))
 
 
@@ -102,10 +102,10 @@ def all_gather(
     world_size: int,
     gather_equal: Callable[[np.ndarray], list[np.ndarray]],
 ) -> list[np.ndarray]:
-    """Return the arrays (N_r, ...) of all ranks, in their order; `contract.Dist.all_gather`.
+    """Return every rank's array (N_r, ...), in rank order; see `contract.Dist.all_gather`.
 
     Args:
-        gather_equal: gathers arrays of one shape and dtype.
+        gather_equal: gathers arrays with equal shape and dtype.
     """
     if array.ndim == 0 or array.dtype.name not in GATHERED_DTYPES:
         raise ValueError(
@@ -125,30 +125,30 @@ def all_gather(
 def normalize(
     x: Any, norm: Any, ops: Any, sum_over_ranks: Callable[[Any], Any]
 ) -> tuple[Any, Any, Any]:
-    """Normalize with the mean and variance of all ranks' images.
+    """Normalize with the mean and variance over all ranks' images.
 
-    Mean and variance take two exchanges. E[x²] - E[x]² would need one, but it loses digits.
+    Mean and variance take two exchanges. E[x²] - E[x]² would need one, but loses precision.
 
     Args:
-        x: (B, C, H, W) of this rank; B may be 0.
-        norm: the BatchNorm module: weight, bias and eps.
-        ops: `contract.Ops` of the framework.
-        sum_over_ranks: differentiable; its gradient is the sum of the ranks' gradients.
+        x: this rank's maps, (B, C, H, W); B may be 0.
+        norm: the BatchNorm module, for weight, bias and eps.
+        ops: the framework's `contract.Ops`.
+        sum_over_ranks: differentiable; its gradient sums the ranks' gradients.
 
     Returns:
-        The normalized x; mean (C,) and unbiased variance (C,), for the running statistics.
+        The normalized x, and mean (C,) and unbiased variance (C,) for the running statistics.
 
     Raises:
-        ValueError: all ranks together have one value per channel, or none.
+        ValueError: all ranks together have at most one value per channel.
     """
     channels = x.shape[1]
     pixels = float(x.shape[0] * x.shape[2] * x.shape[3])
     own_count = ops.full((1,), pixels, ops.dtype_of(x), ops.device_of(x))
     sums = sum_over_ranks(ops.cat([x.sum((0, 2, 3)), own_count], 0))
     mean, count = sums[:channels] / sums[channels:], sums[channels:].detach()
-    # Only a rank of one value or none has the host wait for the number, but each of those does.
+    # Only a rank with at most one value has to check the total, which waits for the device.
     if pixels <= 1.0 and (found := int(ops.to_numpy(count)[0])) < 2:
-        raise ValueError(f"BatchNorm needs several values per channel, not {found} of all ranks")
+        raise ValueError(f"BatchNorm needs several values per channel, not {found} on all ranks")
     centred = x - mean.reshape(1, channels, 1, 1)
     variance = sum_over_ranks((centred * centred).sum((0, 2, 3))) / count
     factor = (variance + norm.eps) ** -0.5 * norm.weight
@@ -157,7 +157,7 @@ def normalize(
 
 
 class AdamConstants(NamedTuple):
-    """What w -= rate * m / (sqrt(v) + epsilon) needs, each a float32 number."""
+    """Constants of w -= rate * m / (sqrt(v) + epsilon), rounded to float32."""
 
     rate: float  # the learning rate with its bias correction
     epsilon: float
@@ -166,17 +166,17 @@ class AdamConstants(NamedTuple):
 
 
 def adam_constants(learning_rate: float, momentum: float, update: int) -> AdamConstants:
-    """Return the constants of an update, counted from 1, with the bias corrections folded in.
+    """Return the constants of update number `update`, from 1, including the bias corrections.
 
     Raises:
         ValueError: momentum outside [0, 1).
 
-    Source: Kingma & Ba 2015, arXiv:1412.6980, end of section 2. Folded in, the corrections are
-    rounded once, here: OneFlow's kernel keeps them as float32, PyTorch's function as float64.
+    Source: Kingma & Ba 2015, arXiv:1412.6980, end of section 2. Included here, the corrections are
+    rounded once: OneFlow's kernel keeps them as float32, PyTorch's function as float64.
     """
     beta1, beta2 = checks.as_float32(momentum), checks.as_float32(BETA2)
     if not 0 <= beta1 < 1:
-        raise ValueError(f"momentum {momentum} is beta1 of Adam, which must be from 0 to below 1")
+        raise ValueError(f"momentum {momentum} is Adam's beta1, which must be in [0, 1)")
     second = math.sqrt(1 - beta2**update)
     rate = checks.as_float32(learning_rate) * second / (1 - beta1**update)
     epsilon = checks.as_float32(EPSILON) * second
@@ -184,11 +184,11 @@ def adam_constants(learning_rate: float, momentum: float, update: int) -> AdamCo
 
 
 def count_updates(arrays: Mapping[str, np.ndarray]) -> int:
-    """Return how many updates the state arrays of Adam have seen; 0 for no arrays.
+    """Return the number of updates recorded in Adam's state arrays; 0 for no arrays.
 
     Raises:
-        ValueError: arrays that do not say it, such as those of another optimizer.
+        ValueError: no counter in the arrays, such as those of another optimizer.
     """
     if arrays and UPDATES not in arrays:
-        raise ValueError(f"optimizer state {UPDATES!r} is missing: this is no state of Adam")
+        raise ValueError(f"optimizer state {UPDATES!r} is missing: this is not Adam's state")
     return int(arrays.get(UPDATES, np.array(0)))

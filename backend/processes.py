@@ -1,4 +1,4 @@
-"""Which of a job's processes this one is, as its launcher says.
+"""Identify this process among those of a job, from the launcher's environment variables.
 
 All launchers set the same variables: RANK, LOCAL_RANK and WORLD_SIZE. Imports no framework.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-# Names a private folder in which the ranks of one machine may meet, instead of at MASTER_ADDR. Our
-# own `utils/processes/local_ranks.py` sets it.
+# Private folder through which the ranks of one machine connect instead of MASTER_ADDR; set by
+# `utils/processes/local_ranks.py`.
 MEETING_FOLDER = "DUET_MEETING_FOLDER"
 
 
@@ -22,31 +22,30 @@ _Items = TypeVar("_Items", bound=_Sliceable)
 
 
 class Process(NamedTuple):
-    """One of the processes that do a job together; by default it is alone."""
+    """One of the processes of a job; the only one by default."""
 
-    rank: int = 0  # among all
-    local_rank: int = 0  # among those of this machine
+    rank: int = 0  # across all machines
+    local_rank: int = 0  # on this machine
     world_size: int = 1
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes files and speaks for all."""
+        """Whether this process writes files and logs for all."""
         return self.rank == 0
 
     def shard(self, items: _Items) -> _Items:
-        """Return this process's contiguous part of a sequence; it may be empty.
+        """Return this process's contiguous shard of a sequence; it may be empty.
 
-        The shards of all ranks, in order, make up the sequence. Their lengths differ by at most
-        one.
+        The shards of all ranks in order make up the sequence; lengths differ by at most one.
         """
         return items[self._start(len(items), self.rank) : self._start(len(items), self.rank + 1)]
 
     def _start(self, count: int, rank: int) -> int:
-        return -(-count * rank // self.world_size)  # rounded up: rank 0 is the last to be idle
+        return -(-count * rank // self.world_size)  # rounded up: rank 0 is the last to run empty
 
 
 def this_process() -> Process:
-    """Return this process as its launcher describes it; without a launcher it is alone."""
+    """Return this process as described by its launcher; without one it is the only process."""
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
     if not all(os.environ.get(name, "").isdecimal() for name in names):
         return Process()
@@ -54,9 +53,9 @@ def this_process() -> Process:
 
 
 def local_world_size() -> int:
-    """Return how many of the processes run on this machine.
+    """Return the number of this job's processes on this machine.
 
-    OneFlow's launcher does not say. The answer is then all of them, which is right for one machine.
+    OneFlow's launcher does not set it; the world size is returned then, correct for one machine.
     """
     size = os.environ.get("LOCAL_WORLD_SIZE", "")
     return int(size) if size.isdecimal() and int(size) else this_process().world_size

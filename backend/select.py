@@ -1,7 +1,7 @@
-"""Which framework this process uses: chosen once, by `use`, which imports it.
+"""Select the framework of this process: `use` chooses it once and imports it.
 
-The order of choice: the name given (`--backend`), the environment variable YOLO_BACKEND, the
-launcher that started the process, what is installed: PyTorch, else OneFlow, else ONNX.
+Precedence: `--backend`, the environment variable YOLO_BACKEND, the launcher that started the
+process, then the first installed of PyTorch, OneFlow and ONNX.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from duet.backend.cores import choose_threads
 from duet.backend.launchers import LAUNCHERS, backend_of_launcher
 
 ENVIRONMENT_VARIABLE = "YOLO_BACKEND"
-IS_CHECKOUT = (Path(__file__).resolve().parents[1] / "Makefile").exists()  # else it is installed
+IS_CHECKOUT = (Path(__file__).resolve().parents[1] / "Makefile").exists()  # else a pip install
 
 
 class BackendError(ValueError):
-    """No backend can be used, or not this one; the message names the next step."""
+    """The backend cannot be used, or none can; the message names the next step."""
 
 
 class Framework(NamedTuple):
-    """What must be known of a framework before it is imported."""
+    """Facts about a framework, needed before it is imported."""
 
     package: str
-    torchscript: bool = False  # as its `device.supports` says
-    trains: bool = True  # False: for inference only, complete with `contract/inference.py`
+    torchscript: bool = False  # same as `device.supports("torchscript")`
+    trains: bool = True  # False: inference only, implements just `contract/inference.py`
     further_packages: tuple[str, ...] = ()
-    on_gpus: bool = True  # False: computes on the CPU alone
-    install: str = ""  # the command for it; "": an environment of its own
+    on_gpus: bool = True  # False: CPU only
+    install: str = ""  # install command; "" if it needs a separate environment
     required_version: str | None = None  # None: any
-    startup_noise: tuple[str, ...] = ()  # parts of lines on stderr that are not shown
+    startup_noise: tuple[str, ...] = ()  # stderr lines containing one of these are hidden
 
 
 FRAMEWORKS: dict[str, Framework] = {
@@ -64,22 +64,22 @@ _bound: str | None = None
 
 
 class Namespace:
-    """One module of the backend in use; the first look-up keeps all of its functions here.
+    """One module of the active backend; the first look-up copies all its functions here.
 
-    A compiler cannot trace a look-up: a later one would split a compiled model.
+    Compilers cannot trace `__getattr__`: a later look-up would break a compiled model's graph.
     """
 
     def __init__(self, module: str) -> None:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # tools ask any object for private names
+        if name.startswith("_"):  # introspection tools look up private names
             raise AttributeError(name)
         asked = f"{self._module}.{name}"
         if _bound is None:
             raise BackendError(
-                f"{asked} was looked up before a backend was chosen: call backend.use(name) "
-                "first, as train.py does"
+                f"{asked} was used before a backend was selected: call backend.use(name) first, "
+                "as train.py does"
             )
         found = _public_names(f"duet.backend.{_bound}.{self._module}")
         self.__dict__.update(found)
@@ -88,13 +88,13 @@ class Namespace:
         if FRAMEWORKS[_bound].trains:
             raise AttributeError(f"backend {_bound!r} has no {asked}")
         raise BackendError(
-            f"backend {_bound!r} is for inference only and has no {asked}; {_those_that_train()}"
+            f"backend {_bound!r} is inference-only and has no {asked}; {_training_backends()}"
         )
 
 
-def _those_that_train() -> str:
+def _training_backends() -> str:
     names = [name for name, framework in FRAMEWORKS.items() if framework.trains]
-    return f"choose one that trains: {', '.join(names)}"
+    return f"choose one that supports training: {', '.join(names)}"
 
 
 def _public_names(module: str) -> dict[str, Any]:
@@ -108,14 +108,14 @@ def use(name: str | None = None) -> str:
     """Bind this process to a backend and import its framework.
 
     Args:
-        name: of `FRAMEWORKS`; None for the one in use, else by the order of choice above.
+        name: key of `FRAMEWORKS`; None for the active backend or, before that, by precedence.
 
     Returns:
-        The name of the backend in use.
+        The name of the active backend.
 
     Raises:
-        BackendError: unknown, not installed, not importable, unfit for the launcher, or another
-            one is already in use.
+        BackendError: unknown, not installed, not importable, incompatible with the launcher, or
+            another backend is already active.
     """
     global _bound
     if name is not None:
@@ -127,16 +127,16 @@ def use(name: str | None = None) -> str:
         _bound = chosen
     elif name is not None and name != _bound:
         raise BackendError(
-            f"backend {name!r} was asked for, but this process already uses {_bound!r}; "
-            "a process has one backend: start another process for the other"
+            f"cannot switch to backend {name!r}: this process already uses {_bound!r}; start "
+            "another process for it"
         )
     return _bound
 
 
 def choose(name: str | None, trains: bool = False) -> str:
-    """Return the backend that `use(name)` would bind; import nothing. Errors as in `use`.
+    """Return the backend that `use(name)` would select, without importing it. Errors as in `use`.
 
-    trains: one for inference only is refused, and not chosen without being asked for.
+    trains: reject an inference-only backend, and do not select one by default.
     """
     asked = name or os.environ.get(ENVIRONMENT_VARIABLE) or None
     launched = backend_of_launcher()
@@ -147,7 +147,7 @@ def choose(name: str | None, trains: bool = False) -> str:
     if wanted is None:
         return _first_installed(trains)
     if trains and not FRAMEWORKS[wanted].trains:
-        raise BackendError(f"backend {wanted!r} is for inference only; {_those_that_train()}")
+        raise BackendError(f"backend {wanted!r} is inference-only; {_training_backends()}")
     problem = _installation_problem(wanted)
     if problem is not None:
         raise BackendError(problem)
@@ -180,7 +180,7 @@ def _check_launcher(name: str, launched: str | None) -> None:
 
 
 def _installation_problem(name: str) -> str | None:
-    """Return why a backend cannot be used, with the remedy; None if it is installed."""
+    """Return why a backend cannot be used and how to fix it; None if it is installed."""
     framework = FRAMEWORKS[name]
     remedy = f"run `{_install_command(name)}`"
     if not framework.install and IS_CHECKOUT:
@@ -205,7 +205,7 @@ def _install_command(name: str) -> str:
 
 def _is_installed(package: str) -> bool:
     specification = importlib.util.find_spec(package)
-    # A folder that only has the name is found too, without an origin.
+    # A folder of the same name is found too, but has no origin.
     return specification is not None and specification.origin is not None
 
 
@@ -219,7 +219,7 @@ def _import_backend(name: str) -> None:
         raise BackendError(
             f"backend {name!r} is installed but cannot be imported: {error}\n"
             + "".join(captured)
-            + f"run `{_install_command(name)}` to install it again"
+            + f"run `{_install_command(name)}` to reinstall it"
         ) from error
     for line in captured:
         if not any(noise in line for noise in framework.startup_noise):
@@ -228,9 +228,9 @@ def _import_backend(name: str) -> None:
 
 @contextmanager
 def _interrupted_later() -> Iterator[None]:
-    """Have Ctrl-C wait for the end of the block; a second one does not.
+    """Defer Ctrl-C to the end of the block; a second Ctrl-C interrupts at once.
 
-    A framework that is interrupted while it is imported prints errors of its own.
+    A framework interrupted during its import prints its own errors.
     """
     before = signal.getsignal(signal.SIGINT)
     if not callable(before) or threading.current_thread() is not threading.main_thread():
@@ -253,7 +253,7 @@ def _interrupted_later() -> Iterator[None]:
 
 @contextmanager
 def _stderr_captured(lines: list[str]) -> Iterator[None]:
-    """Collect what the process and its C libraries write to standard error."""
+    """Capture what the process and its C libraries write to stderr."""
     sys.stderr.flush()
     original = os.dup(2)
     with tempfile.TemporaryFile() as file:

@@ -40,7 +40,6 @@ INSTALL = {
     "albumentations": "pip install albumentations",
     "coremltools": "pip install coremltools==9.0",
     "cuda": "pip install cuda-python==13.4.4",
-    "mlflow": "pip install mlflow-skinny==3.17.2 sqlalchemy==2.0.58 alembic==1.20.1",
     "ncnn": "pip install ncnn==1.0.20261020",
     "onnx2tf": "pipx install --python 3.12 onnx2tf==2.6.9",  # it asks for another onnx than ours
     "pnnx": "pip install pnnx==20261020",
@@ -56,7 +55,6 @@ _QUIET = {
         "ALBUMENTATIONS_NO_TELEMETRY": "1",  # of AlbumentationsX, as the next
         "ALBUMENTATIONS_OFFLINE": "1",
     },
-    "mlflow": {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"},
     "wandb": {"WANDB_ERROR_REPORTING": "false"},
 }
 

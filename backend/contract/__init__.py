@@ -4,12 +4,12 @@ Everything above `backend/` uses only these signatures. Each class is one module
 a backend (`class Ops` is `backend/NAME/ops.py`), each method one function or class of that module,
 with the same parameter names. No framework is imported here.
 
-There are two contracts. `inference.py` holds what running a model needs. It is all that a backend
-for inference only (`select.Framework.trains`) must have. `training.py` adds the rest, to the same
-modules and in further ones. A name that a model in evaluation uses is in the first.
+There are two contracts. `inference.py` holds everything needed to run a model in evaluation mode;
+an inference-only backend (see `select.Framework.trains`) implements nothing else. `training.py`
+extends the same modules and adds more.
 
-`python -m duet.backend.contract NAME` lists what backend NAME lacks; `tests/conformance` judges
-what each name computes, against NumPy.
+`python -m duet.backend.contract NAME` lists what backend NAME lacks; `tests/conformance` checks
+the values that each function computes against NumPy.
 
 Conventions
     Tensors are the framework's own; there is no wrapper. Only the methods of `Tensor` are

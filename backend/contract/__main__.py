@@ -1,4 +1,4 @@
-"""`python -m duet.backend.contract NAME`: what a backend lacks of what it promises, a line each."""
+"""`python -m duet.backend.contract NAME`: list the missing parts of a backend, one per line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
         lines = completeness.missing(arguments[0])
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
-        return 130  # as shells say of Ctrl-C
+        return 130  # the shell's exit status for Ctrl-C
     except select.BackendError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

@@ -1,4 +1,4 @@
-"""The contract of training: several processes that train together."""
+"""The training contract: several processes that train together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Stage(Protocol):
 
 
 class Dist(Protocol):
-    """Several processes that train together; `backend.processes` says which one this is.
+    """Several processes that train together; `backend.processes` identifies this one.
 
     Every rank calls the same functions in the same order. With one process they change nothing.
     """
@@ -26,28 +26,27 @@ class Dist(Protocol):
         """Join the other processes; call this before the other functions.
 
         Args:
-            device: of this process's tensors, as `Device.resolve` returns it.
-            timeout_s: limit of waiting for another rank, if the framework has such a limit.
+            device: where this process's tensors live, as returned by `Device.resolve`.
+            timeout_s: how long to wait for another rank, if the framework has such a limit.
 
         Raises:
             BackendError: the framework cannot exchange tensors of the device.
         """
 
     def stop(self) -> None:
-        """Wait until all ranks have finished their work, and leave them.
+        """Wait until all ranks have finished their work, then leave the group.
 
-        The process then ends by `os._exit`: PyTorch 2.13 aborted in one of 20 ordinary exits of a
-        rank.
+        The process then ends with `os._exit`: PyTorch 2.13 aborted in one of 20 ordinary exits.
         """
 
     def sum_(self, x: Tensor) -> None:
-        """Replace x by the sum of all ranks' x, in place; no gradient."""
+        """Replace x with its sum over all ranks, in place; no gradient."""
 
     def broadcast_(self, x: Tensor) -> None:
-        """Replace x by that of rank 0, in place; no gradient."""
+        """Replace x with rank 0's x, in place; no gradient."""
 
     def all_gather(self, array: np.ndarray) -> list[np.ndarray]:
-        """Return the array (N, ...) of each rank, in their order; only N may differ.
+        """Return every rank's array (N, ...), in rank order; only N may differ.
 
         Raises:
             ValueError: a 0-d array, or a dtype other than float32, float64, int64 and uint8.
@@ -56,22 +55,21 @@ class Dist(Protocol):
     def data_parallel(self, module: Any, half_gradients: bool = False) -> Any:
         """Return the module for training on several ranks: same call, same parameters.
 
-        Gradients add up over backward passes. `averaging` says after which pass they become the
-        mean over the ranks.
+        Gradients accumulate over backward passes; `averaging` marks the pass after which they are
+        averaged over the ranks.
 
         Args:
-            half_gradients: send them as bfloat16, half the bytes.
+            half_gradients: exchange gradients as bfloat16, half the bytes.
 
         Raises:
-            ValueError: half_gradients if `Device.supports("half_gradients")` is False.
+            ValueError: half_gradients where `Device.supports("half_gradients")` is False.
         """
 
     def averaging(
         self, module: Any, last: bool, stage: Stage | None = None
     ) -> AbstractContextManager[Any]:
-        """Return a context around a forward and backward pass of what `data_parallel` returned.
+        """Return a context for one forward and backward pass of a `data_parallel` module.
 
-        At the end of the last accumulated pass, the gradients are averaged over the ranks. PyTorch
-        exchanges them during the backward pass, OneFlow after it. Both count as the stage
-        "backward".
+        After the last accumulated pass the gradients are averaged over the ranks. PyTorch
+        exchanges them during the backward pass, OneFlow after it; both count as "backward".
         """

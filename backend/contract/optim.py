@@ -1,4 +1,4 @@
-"""The contract of training: optimizers, and the same updates for many tensors together."""
+"""The training contract: optimizers, and the same updates batched over many tensors."""
 
 from __future__ import annotations
 
@@ -16,51 +16,51 @@ class Optimizer(Protocol):
     def step(
         self, learning_rates: Sequence[float], momentum: float, lost: Tensor | None = None
     ) -> None:
-        """Make one update from the present gradients, with a learning rate per group.
+        """Make one update from the current gradients, with a learning rate per group.
 
-        A parameter without a gradient stays as it is. Learning rates, momentum and decay are
-        rounded to float32, also for float64 parameters.
+        Parameters without a gradient are unchanged. Learning rates, momentum and decay are rounded
+        to float32, even for float64 parameters.
 
         Args:
-            lost: 0-d float32, 0 or 1. Where it is 1, parameters and state keep their values,
-                whatever the gradients are; only the step is counted: see `uncount_step`.
+            lost: 0-d float32, 0 or 1. If 1, parameters and state keep their values whatever the
+                gradients are, and the step still counts: see `uncount_step`.
 
         Raises:
-            ValueError: the number of learning rates is not that of groups.
+            ValueError: the number of learning rates differs from the number of groups.
         """
 
     def uncount_step(self) -> None:
-        """Take back the count of the last step, of which `lost` was 1.
+        """Undo the count of the last step, for which `lost` was 1.
 
-        The host calls it when it knows, which may be long after the device has left out the step.
+        The host calls it once it knows, which may be long after the device skipped the step.
         """
 
     def zero_grad(self) -> None:
-        """Forget the present gradients: they are zeros or None until the next backward pass."""
+        """Clear the gradients: zeros or None until the next backward pass."""
 
     def state_arrays(self) -> dict[str, np.ndarray]:
-        """Copy the state by name; it is empty before the first step.
+        """Return a copy of the state by name; empty before the first step.
 
-        `PARAMETER.momentum` of SGD; `PARAMETER.first_moment`, `PARAMETER.second_moment` and
-        `updates`, 0-d int64, of Adam and AdamW.
+        SGD: `PARAMETER.momentum`. Adam and AdamW: `PARAMETER.first_moment`,
+        `PARAMETER.second_moment` and `updates`, 0-d int64.
         """
 
     def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Restore `state_arrays()`; ValueError for a name or shape that does not fit."""
+        """Restore `state_arrays()`; ValueError for an unknown name or wrong shape."""
 
 
 class Optim(Protocol):
     """Optimizers. A group is (parameters by name, weight decay)."""
 
     def SGD(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> Optimizer:
-        """Make SGD with Nesterov momentum and L2 weight decay.
+        """Create SGD with Nesterov momentum and L2 weight decay.
 
         g = grad + decay * w;  v = g at the first step, then momentum * v + g;
-        w -= lr * (g + momentum * v). With momentum 0: w -= lr * g, v stays as it is.
+        w -= lr * (g + momentum * v). With momentum 0: w -= lr * g, v unchanged.
         """
 
     def Adam(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> Optimizer:
-        """Make Adam with L2 weight decay; beta1 is the momentum of the step, beta2 is 0.999.
+        """Create Adam with L2 weight decay; beta1 is the step's momentum, beta2 is 0.999.
 
         g = grad + decay * w;  m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g²;
         w -= rate * m / (sqrt(v) + eps). At step t, counted from 1 for all parameters together,
@@ -72,17 +72,17 @@ class Optim(Protocol):
         """
 
     def AdamW(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> Optimizer:
-        """Make Adam with decoupled weight decay: g = grad; w *= 1 - lr * decay before each update.
+        """Create AdamW (decoupled weight decay): g = grad; w *= 1 - lr * decay before each update.
 
         Source: Loshchilov & Hutter 2019, arXiv:1711.05101.
         """
 
 
 class MultiTensor(Optim, Protocol):
-    """The updates of `Optim` and `Ops` for many tensors together: few kernel launches on a GPU.
+    """The updates of `Optim` and `Ops` batched over many tensors: few kernel launches on a GPU.
 
-    Promises and state are the same; the values agree up to rounding. The plain updates read `lost`,
-    which waits for the device. These leave that to the device where its kernels can.
+    Contract and state are the same; values agree up to rounding. The plain updates read `lost` on
+    the host, which waits for the device. These evaluate it on the device if its kernels can.
     """
 
     def ema_update_(
@@ -94,9 +94,9 @@ class MultiTensor(Optim, Protocol):
     ) -> None:
         """Update the EMA as `Ops.ema_update_` does.
 
-        Only `nn.place` and `nn.pack` may move the memory of a tensor that was given before
-        (`tensor.data = ...`).
+        Only `nn.place` and `nn.pack` may move the memory (`tensor.data = ...`) of a tensor passed
+        in before.
         """
 
     def describe(self, optimizer: str, device: str) -> str:
-        """Return one line for the log: what updates weights and EMA on a device."""
+        """Return a log line: what updates weights and EMA on a device."""

@@ -1,6 +1,6 @@
-"""The OneFlow backend: one file per class of `backend/contract/`.
+"""The OneFlow backend: one file per class in `backend/contract/`.
 
-Importing it imports oneflow 0.9.0 with the environment and signal handling that Duet needs.
+Importing it imports oneflow 0.9.0 and sets up the environment and signal handling.
 """
 
 import os
@@ -16,7 +16,7 @@ LISTENING_SECONDS = 60.0
 
 
 def _wait_until_rank_0_listens() -> None:
-    """Wait for rank 0: a process that imports oneflow before it would retry only after 10 s."""
+    """Wait for rank 0: if it is not listening yet, oneflow retries only after 10 s."""
     address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     deadline = time.monotonic() + LISTENING_SECONDS
     while time.monotonic() < deadline:
@@ -26,9 +26,9 @@ def _wait_until_rank_0_listens() -> None:
             time.sleep(0.05)
 
 
-# One thread instead of two for queueing and computing: half the CPU use at the same speed.
+# Queue and compute in one thread instead of two: half the CPU use at the same speed.
 os.environ.setdefault("ONEFLOW_VM_COMPUTE_ON_WORKER_THREAD", "0")
-# Warnings of the C++ side, of a missing CUDA driver for instance, are not for our users.
+# Hide C++ warnings, such as one about a missing CUDA driver.
 os.environ.setdefault("GLOG_minloglevel", "2")
 
 if this_process().rank > 0 and {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
@@ -38,7 +38,7 @@ _interrupt_handler = signal.getsignal(signal.SIGINT)
 
 import oneflow  # noqa: E402
 
-# OneFlow's own handler ends the process on Ctrl-C without running any `finally`.
+# OneFlow's handler ends the process on Ctrl-C without running any `finally`.
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, _interrupt_handler)
 
@@ -46,7 +46,7 @@ _own_division = oneflow.Tensor.__truediv__
 
 
 def _divide(x: oneflow.Tensor, y: Any) -> oneflow.Tensor:
-    """Return x / y; OneFlow's backward pass ends the process when the quotient is empty."""
+    """Return x / y; OneFlow's backward pass aborts the process if the quotient is empty."""
     if isinstance(y, oneflow.Tensor) and y.requires_grad and 0 in (x.numel(), y.numel()):
         return x * y**-1.0
     return _own_division(x, y)

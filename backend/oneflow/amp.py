@@ -1,4 +1,4 @@
-"""Mixed precision under OneFlow; `contract.Amp` says what each function promises."""
+"""Mixed precision for OneFlow; documented in `contract.Amp`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from duet.backend.oneflow.device import present
 
 
 def supported(device: str) -> tuple[str, ...]:
-    # On a CPU OneFlow 0.9 has no half-precision convolution, and its autocast does nothing. On
-    # CUDA devices it is untested, and a failure there ends the process.
+    # On a CPU OneFlow 0.9 has no half-precision convolution, and its autocast does nothing. CUDA
+    # is untested, and a failure there aborts the process.
     present(device)
     return ()
 
@@ -31,7 +31,7 @@ def autocast(device: str, dtype: str) -> AbstractContextManager[Any]:
 
 
 def cast_together(module: Any, dtype: str) -> AbstractContextManager[None]:
-    return nullcontext()  # it has no half precision
+    return nullcontext()  # no half precision
 
 
 def scale_gradients_(parameters: Iterable[Tensor], factor: float) -> None:

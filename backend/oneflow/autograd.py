@@ -1,4 +1,4 @@
-"""Gradients under OneFlow; `contract.Autograd` says what each function promises."""
+"""Gradients for OneFlow; documented in `contract.Autograd`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from oneflow import Tensor
 from duet.backend import checks, modules
 from duet.backend.oneflow import ops
 
-# Measured: without an optimizer in a graph, backward ("job has no TrainConf") and autograd.grad are
-# refused there, and what the graph returns requires no gradient. With an optimizer inside, it
-# silently keeps the learning rate of its first step.
+# Tested: a graph without an optimizer rejects backward ("job has no TrainConf") and autograd.grad,
+# and its outputs require no gradient. With an optimizer, it silently keeps the learning rate of
+# its first step.
 NO_COMPILER = "OneFlow 0.9 compiles a training step only with its optimizer (nn.Graph)"
 
 
@@ -33,8 +33,8 @@ def variable(array: np.ndarray, device: str = "cpu") -> Tensor:
 
 def gradients(output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
     checks.scalar_output(output.shape, (x.requires_grad for x in inputs))
-    # OneFlow refuses an input that the output does not depend on. So the sum of none of its
-    # elements is added to the output: 0, with gradient 0.
+    # OneFlow rejects inputs that the output does not depend on, so add an empty sum of each: 0,
+    # with gradient 0.
     for x in inputs:
         output = output + x.reshape(x.numel())[:0].sum().to(output.dtype)
     return list(oneflow.autograd.grad(output, list(inputs)))

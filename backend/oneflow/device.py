@@ -1,4 +1,4 @@
-"""Devices under OneFlow; `contract.Device` says what each function promises."""
+"""Devices for OneFlow; documented in `contract.Device`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from duet.backend.checks import CPU
 from duet.backend.contract import CAPABILITIES
 from duet.backend.devices import own_device, peak_during, present_device, tf32_is_overridden
 
-# The wheel of 0.9.0 holds machine code for compute capabilities 6.0 to 8.6 and no PTX.
+# The 0.9.0 wheel has machine code for compute capabilities 6.0 to 8.6 and no PTX.
 LAST_SUPPORTED_MAJOR = 8
 FIRST_MAJOR_WITH_TF32 = 8
-NO_MEMORY = ("out of memory", "allocate failed", "_STATUS_ALLOC_FAILED")  # of a GPU, of a CPU
+NO_MEMORY = ("out of memory", "allocate failed", "_STATUS_ALLOC_FAILED")
 
 
 def resolve(name: str) -> str:
@@ -25,12 +25,12 @@ def resolve(name: str) -> str:
 
 
 def present(device: str) -> str:
-    """Return a device that `resolve` returned; BackendError if it is not there."""
+    """Return a device that `resolve` returned; BackendError if it is not available."""
     return present_device(device, _usable())
 
 
 def synchronize(device: str) -> None:
-    # Ops are queued on a CPU too.
+    # CPU operations are queued too.
     oneflow._oneflow_internal.eager.Sync()
     if device != CPU:
         oneflow.cuda.synchronize(device)
@@ -45,7 +45,7 @@ def peak_memory(run: Callable[[], object], device: str) -> int:
         return peak_during(run_all)
     oneflow.cuda.empty_cache()
     run_all()
-    return _used_memory(device)  # OneFlow gives nothing back by itself: this is the peak
+    return _used_memory(device)  # OneFlow never frees memory by itself: this is the peak
 
 
 def free_memory(device: str) -> int | None:
@@ -56,7 +56,7 @@ def free_memory(device: str) -> int | None:
 
 
 def _used_memory(device: str) -> int:
-    """Return the bytes of a GPU that are taken, by other processes too: 0.9 tells no more."""
+    """Return a GPU's used bytes, including other processes': 0.9 reports nothing finer."""
     oneflow.cuda.set_device(device)
     return int(oneflow._oneflow_internal.GetCUDAMemoryUsed() * 2**20)
 
@@ -66,7 +66,7 @@ def host_bytes(shape: tuple[int, ...], device: str) -> np.ndarray:
 
 
 def mark(device: str) -> float:
-    # OneFlow 0.9 has no events: only a wait tells when the work is done.
+    # OneFlow 0.9 has no events: the only way to know is to wait.
     synchronize(device)
     return time.perf_counter()
 
@@ -90,14 +90,14 @@ def describe(device: str) -> str:
 def rounds_to_tf32(device: str) -> bool:
     if device == CPU:
         return False
-    # 0.9 leaves convolutions to cuDNN's default, which is TF32. The variable that its documentation
-    # names, ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION, is read for matrix products alone.
+    # 0.9 uses cuDNN's default for convolutions, TF32. The documented variable
+    # ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION affects only matrix products.
     has_tf32 = oneflow.cuda.get_device_capability(device)[0] >= FIRST_MAJOR_WITH_TF32
     return has_tf32 and not tf32_is_overridden()
 
 
 def compute_exactly(device: str) -> None:
-    """Do nothing: 0.9 has no switch for convolutions, and on a CPU it computes exactly."""
+    """Do nothing: 0.9 has no switch for convolutions, and a CPU computes exactly."""
 
 
 def host_threads() -> int:
@@ -115,8 +115,8 @@ def supports(capability: str) -> bool:
 
 @functools.cache
 def _usable() -> list[str]:
-    """Return the devices that can be used, the preferred one first."""
-    # Asking a device's capability without a driver would end the process.
+    """Return the usable devices, preferred first."""
+    # Querying a device's capability without a driver would abort the process.
     count = oneflow.cuda.device_count() if oneflow.cuda.is_available() else 0
     fit = [
         f"cuda:{index}"

@@ -1,7 +1,7 @@
-"""Several processes under OneFlow; `contract.Dist` says what each function promises.
+"""Distributed training for OneFlow; documented in `contract.Dist`.
 
-OneFlow joins the processes when it is imported. Its own data parallelism is not used: it averages
-gradients after every backward pass, not once for all accumulated passes.
+OneFlow joins the processes when it is imported. Its data parallelism is not used: it averages
+gradients after every backward pass instead of once after all accumulated passes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from duet.backend.processes import this_process
 from duet.backend.select import BackendError
 
 FAREWELL_SECONDS = 1.0
-BUCKET = 2**22  # numbers that are sent together: 16 MiB of float32
+BUCKET = 2**22  # elements sent together: 16 MiB of float32
 NO_HALF_GRADIENTS = "OneFlow 0.9 cannot sum half-precision gradients over processes"
 
 
@@ -31,9 +31,9 @@ def start(device: str, timeout_s: float) -> None:
     process = this_process()
     if process.world_size > 1 and device not in (CPU, f"cuda:{process.local_rank}"):
         raise BackendError(
-            f"{device} for local rank {process.local_rank}: OneFlow exchanges tensors of local "
-            "rank i only on cuda:i; choose GPUs by CUDA_VISIBLE_DEVICES, which renumbers them "
-            "from 0, and leave out --device"
+            f"{device} for local rank {process.local_rank}: OneFlow requires local rank i to use "
+            "cuda:i; select GPUs with CUDA_VISIBLE_DEVICES, which renumbers them from 0, and omit "
+            "--device"
         )
 
 
@@ -41,7 +41,7 @@ def stop() -> None:
     if this_process().world_size == 1:
         return
     oneflow.comm.barrier()
-    if this_process().is_main:  # the others abort if it is gone before they know that all are here
+    if this_process().is_main:  # the others abort if it exits before their barrier returns
         time.sleep(FAREWELL_SECONDS)
 
 
@@ -60,7 +60,7 @@ def all_gather(array: np.ndarray) -> list[np.ndarray]:
 
 
 def _gather_equal(array: np.ndarray) -> list[np.ndarray]:
-    """Return the arrays of all ranks, which have one shape."""
+    """Return every rank's array; all have the same shape."""
     mine = ops.tensor(array)
     found = [oneflow.zeros_like(mine) for _ in range(this_process().world_size)]
     oneflow.comm.all_gather(found, mine)
@@ -97,7 +97,7 @@ def _averaging_after(module: oneflow.nn.Module, stage: Stage) -> Iterator[None]:
 
 
 def _buckets(gradients: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Yield consecutive gradients of one dtype, about BUCKET numbers together."""
+    """Group consecutive gradients of one dtype into buckets of about BUCKET elements."""
     bucket: list[Tensor] = []
     for gradient in gradients:
         full = sum(x.numel() for x in bucket) + gradient.numel() > BUCKET
@@ -110,7 +110,7 @@ def _buckets(gradients: list[Tensor]) -> Iterator[list[Tensor]]:
 
 
 class Together(oneflow.autograd.Function):
-    """The tensors as they are; no gradient goes on before all of them are there."""
+    """Identity whose backward pass waits for the gradients of all tensors."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -122,7 +122,7 @@ class Together(oneflow.autograd.Function):
 
 
 class SumOverRanks(oneflow.autograd.Function):
-    """The sum over the ranks, whose gradient is the sum of theirs."""
+    """Sum over the ranks; the gradient is summed over the ranks too."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

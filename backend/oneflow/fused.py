@@ -1,4 +1,4 @@
-"""Fast paths under OneFlow; see `contract.Fused`."""
+"""Fast paths for OneFlow; see `contract.Fused`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def complete_iou(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
     target = target.detach()
     pred, target = (x.float() if x.dtype in HALF_PRECISIONS else x for x in (pred, target))
     if len(pred) == 0:
-        return pred.sum(1)  # the kernels end the process when they have nothing to do
+        return pred.sum(1)  # the kernels abort the process for empty input
     with oneflow.no_grad():
         value, gradient = _value_and_gradient(pred, target, eps)
     return _WithGradient.apply(pred, value, gradient)
@@ -36,7 +36,7 @@ def take_rows_and_column(x: Tensor, index: Tensor, column: int) -> tuple[Tensor,
 
 
 class _WithGradient(oneflow.autograd.Function):
-    """A value (N,) with its gradient by pred (N, 4), computed before as (4, N)."""
+    """A value (N,) with its precomputed gradient w.r.t. pred (N, 4), given as (4, N)."""
 
     @staticmethod
     def forward(ctx: Any, pred: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
@@ -50,9 +50,9 @@ class _WithGradient(oneflow.autograd.Function):
 
 
 def _value_and_gradient(pred: Tensor, target: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Return CIoU and its gradient by pred; `contract.Fused.complete_iou` has the formulas.
+    """Return CIoU and its gradient w.r.t. pred; formulas: `contract.Fused.complete_iou`.
 
-    There are no comparisons: they take OneFlow 20 times as long as arithmetic.
+    Comparisons are avoided: in OneFlow they take 20 times as long as arithmetic.
 
     Args:
         pred: (N, 4) cxcywh.
@@ -85,14 +85,14 @@ def _value_and_gradient(pred: Tensor, target: Tensor, eps: float) -> tuple[Tenso
     trade_off = aspect / (aspect - oneflow.clamp(iou, None, 1.0) + (1 + eps))
     value = iou - distance - aspect * trade_off
 
-    # By the sides of the hull and of the overlap: 0 where the boxes are apart.
+    # Gradients w.r.t. the sides of hull and overlap; 0 where the boxes are apart.
     by_hull = hull * (distance / diagonal_squared * 2.0)
     meets = oneflow.clamp(oneflow.sign(oneflow.minimum(*overlap.unbind(0))) + 1.0, None, 1.0)
     by_overlap = oneflow.stack((shared_y, shared_x), 0) * ((iou + meets) / union)
     both_grow, hull_grows = (by_hull + by_overlap) * 0.5, (by_hull - by_overlap) * 0.5
     by_high, by_low = high_side * hull_grows, low_side * hull_grows
     by_centre = by_high + by_low - offset * (2.0 / diagonal_squared)
-    # The area of pred in the union, and the angle; the trade-off counts as a constant.
+    # Gradients through pred's area in the union and through the angle; trade_off is constant.
     by_area = iou / union
     by_angle = trade_off * angle * (4 / math.pi) / (tall * tall + width * width)
     by_width, by_height = by_angle * tall - by_area * height, (by_angle + by_area) * width
@@ -101,9 +101,9 @@ def _value_and_gradient(pred: Tensor, target: Tensor, eps: float) -> tuple[Tenso
 
 
 def _extents(boxes: Tensor, boxes_target: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return overlap (negative where apart) and hull of the pairs, by axis, (2, N) each.
+    """Return overlap (negative where apart) and hull of the pairs per axis, (2, N) each.
 
-    Then high and low of the contract: the side of target's edges on which pred's edges lie.
+    Then the contract's high and low: on which side of target's edges pred's edges lie.
     """
     highs, lows = zip(*map(_edges, (boxes, boxes_target)), strict=True)
     overlap = oneflow.minimum(*highs) - oneflow.maximum(*lows)
@@ -112,6 +112,6 @@ def _extents(boxes: Tensor, boxes_target: Tensor) -> tuple[Tensor, Tensor, Tenso
 
 
 def _edges(boxes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return right and bottom, left and top, (2, N) each, of (4, N) cxcywh."""
+    """Return (right, bottom) and (left, top), (2, N) each, for (4, N) cxcywh."""
     half = boxes[2:] * 0.5
     return boxes[:2] + half, boxes[:2] - half

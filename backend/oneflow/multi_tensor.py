@@ -1,8 +1,8 @@
-"""Updates of many tensors together under OneFlow; see `contract.MultiTensor`.
+"""Batched updates of many tensors for OneFlow; see `contract.MultiTensor`.
 
-On CUDA, OneFlow's multi-tensor kernels do them, in float32 only. It has none for a CPU. There
-NumPy updates the EMA in its own memory, twice as fast as one operation per tensor. Optimizers use
-OneFlow's kernels: looking up the memory of each gradient takes longer than these do.
+On CUDA, OneFlow's multi-tensor kernels do them, in float32 only. It has none for CPUs: there,
+NumPy updates the EMA in place, twice as fast as one operation per tensor. Optimizers use OneFlow's
+kernels, which take less time than looking up the memory of each gradient.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from duet.backend import checks
 from duet.backend.oneflow import ops, optim
 from duet.backend.oneflow.device import synchronize
 
-PIECE = 16384  # elements: three arrays of them stay in the processor's cache
+PIECE = 16384  # elements; three arrays of this size fit in the CPU cache
 
 
 class Memory:
-    """The memory of contiguous tensors on the CPU as arrays.
+    """NumPy views of contiguous CPU tensors.
 
-    Looking it up takes longer than most updates. It is repeated only for other tensors, or after a
-    model was placed, which gives its tensors other memory.
+    Creating them takes longer than most updates. They are recreated only for other tensors, or
+    after a model was placed, which reallocates its tensors.
     """
 
     placed = 0  # how often a model was placed
@@ -36,7 +36,7 @@ class Memory:
         self._arrays: list[np.ndarray] = []
 
     def of(self, tensors: Sequence[Tensor]) -> list[np.ndarray]:
-        """Return arrays that share memory with the tensors, after all queued work is done."""
+        """Return arrays sharing the tensors' memory, after all queued work is done."""
         synchronize(checks.CPU)
         same = len(self._tensors) == len(tensors) and all(map(operator.is_, self._tensors, tensors))
         if self._placed != Memory.placed or not same:
@@ -49,12 +49,12 @@ _ema_memory = Memory()
 
 
 class Fused(optim.NamedState):
-    """OneFlow's fused kernel for each group that it fits; the plain one for the others."""
+    """OneFlow's fused kernel for each supported group, the plain one for the others."""
 
     def _update(self) -> None:
         for group in self._optimizer.param_groups:
             trained = [x for x in group.parameters if x.grad is not None]
-            # No kernel takes an empty list.
+            # No kernel accepts an empty list.
             group["fused"] = bool(trained) and _fit_kernels(trained)
         super()._update()
 
@@ -97,8 +97,8 @@ def describe(optimizer: str, device: str) -> str:
     if device != checks.CPU:
         return f"OneFlow's multi-tensor kernels for {optimizer} and EMA on {device}"
     return (
-        f"OneFlow has no multi-tensor kernel for a CPU: {optimizer} one tensor at a time, EMA by "
-        "NumPy"
+        f"OneFlow has no multi-tensor kernels for CPUs: {optimizer} updates one tensor at a time, "
+        "NumPy updates the EMA"
     )
 
 
@@ -114,10 +114,10 @@ def _move_towards(average: np.ndarray, value: np.ndarray, weight: float) -> None
 
 
 def _ema_on_cuda(averages: Sequence[Tensor], values: Sequence[Tensor], decay: float) -> None:
-    """Update by SGD's kernel: average -= (1 - decay) * (average - value).
+    """Update with the SGD kernel: average -= (1 - decay) * (average - value).
 
-    An EMA that equals its value then stays as it is. `multi_tensor_yolov5_weight_update` adds two
-    products, which rounds it.
+    This leaves an average equal to its value unchanged. `multi_tensor_yolov5_weight_update` adds
+    two products, which rounds it.
     """
     with oneflow.no_grad():
         oneflow._C.multi_tensor_sgd_update(

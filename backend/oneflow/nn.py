@@ -1,4 +1,4 @@
-"""Layers and functions of modules under OneFlow; `contract.NN` says what each one promises."""
+"""Layers and module functions for OneFlow; documented in `contract.NN`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ last_batch_statistics = modules.last_batch_statistics
 
 
 class Conv2d(oneflow.nn.Conv2d):
-    """`oneflow.nn.Conv2d` with the arguments of the contract; 1x1 as a matrix product."""
+    """`oneflow.nn.Conv2d` with the contract's arguments; 1x1 as a matrix product."""
 
     def __init__(
         self,
@@ -44,17 +44,17 @@ class Conv2d(oneflow.nn.Conv2d):
         self._pointwise = (kernel_size, stride, padding, groups) == (1, 1, 0, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        # OneFlow ends the process for two dtypes, and for a matrix product of nothing.
+        # OneFlow aborts the process for mixed dtypes and for empty matrix products.
         checks.one_dtype(map(ops.dtype_of, (x, self.weight)))
         if x.is_cuda or x.numel() == 0:
             return super().forward(x)
-        # On a CPU the matrix product is more than twice as fast as OneFlow's own kernel.
+        # On a CPU the matrix product is more than twice as fast as OneFlow's convolution.
         pointwise = self._pointwise
         y = self._as_matrix_product(x) if pointwise else self._conv_forward(x, self.weight, None)
         if self.bias is None:
             return y
-        # Of all ways to add a bias, this shape alone has a fast kernel: 0.4 ms, where the others,
-        # that of the convolution too, take 110 ms for 16 x 320 x 320 numbers.
+        # Only this way of adding a bias has a fast kernel: 0.4 ms instead of 110 ms, which the
+        # convolution's own bias takes too, for 16 x 320 x 320 elements.
         return y + self.bias.reshape(1, self.out_channels, 1, 1)
 
     def _as_matrix_product(self, x: Tensor) -> Tensor:
@@ -65,14 +65,14 @@ class Conv2d(oneflow.nn.Conv2d):
 
 
 class BatchNorm2d(oneflow.nn.BatchNorm2d):
-    """`oneflow.nn.BatchNorm2d` with the arguments of the contract, made exact in training.
+    """`oneflow.nn.BatchNorm2d` with the contract's arguments and accurate training statistics.
 
-    OneFlow's kernel for a CPU computes the variance as E[x²] - E[x]², which loses digits when the
-    mean is large. So the batch mean is subtracted first, which changes neither output nor gradient,
-    and added to the running mean afterwards.
+    OneFlow's CPU kernel computes the variance as E[x²] - E[x]², which loses precision if the mean
+    is large. So the batch mean is subtracted first, which changes neither output nor gradient, and
+    added to the running mean afterwards.
     """
 
-    over_ranks = False  # whether its statistics are those of all ranks
+    over_ranks = False  # whether statistics are computed over all ranks
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
         super().__init__(num_features, checks.as_float32(eps), checks.as_float32(momentum))
@@ -100,7 +100,7 @@ class BatchNorm2d(oneflow.nn.BatchNorm2d):
 
 
 class MaxPool2d(oneflow.nn.MaxPool2d):
-    """`oneflow.nn.MaxPool2d` with the arguments of the contract."""
+    """`oneflow.nn.MaxPool2d` with the contract's arguments."""
 
     def __init__(self, kernel_size: int, stride: int, padding: int = 0) -> None:
         super().__init__(kernel_size, stride, padding)
@@ -129,7 +129,7 @@ def place(module: Module, device: str, dtype: str) -> Module:
 
 
 def pack(module: Module) -> None:
-    """Do nothing: NumPy updates the EMA in pieces that stay in the cache, wherever they lie."""
+    """Do nothing: NumPy updates the EMA in cache-sized pieces, wherever they are."""
 
 
 def lay_channels_last(module: Module) -> None:
@@ -142,19 +142,19 @@ def synchronize_batch_norm(module: Module) -> None:
 
 
 def _in_one_order(module: Module, inputs: Any, outputs: Any) -> Any:
-    """Have the backward pass go through the module in the order that it has on other ranks.
+    """Make the backward pass traverse the module in the same order on every rank.
 
-    OneFlow takes what is ready first, and the losses of several outputs are ready in another order
-    on a rank without objects. BatchNorm would then exchange the numbers of two layers.
+    OneFlow runs what is ready first, and on a rank without objects the losses of several outputs
+    become ready in a different order. BatchNorm would then mix up the statistics of two layers.
     """
     several = isinstance(outputs, tuple) and len(outputs) > 1
     return dist.Together.apply(*outputs) if several and module.training else outputs
 
 
 def frozen_copy(module: Module) -> Module:
-    # Freezing comes last: OneFlow's deepcopy makes every parameter require a gradient again.
+    # Freeze last: OneFlow's deepcopy makes every parameter require a gradient again.
     with warnings.catch_warnings():
-        # Of `_in_one_order`, which a copy that is not trained can do without.
+        # Caused by the `_in_one_order` hook, which an untrained copy does not need.
         warnings.filterwarnings("ignore", "The module hooks will not be remained")
         copied = copy.deepcopy(module)
     return copied.eval().requires_grad_(False)

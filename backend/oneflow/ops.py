@@ -1,7 +1,7 @@
-"""Functions of tensors under OneFlow; `contract.Ops` says what each one promises.
+"""Tensor functions for OneFlow; documented in `contract.Ops`.
 
-Where OneFlow 0.9 would end the process, or return another value or dtype than promised, the
-arguments are checked here or the result is computed in another way.
+Where OneFlow 0.9 would abort the process or return a value or dtype that breaks the contract, the
+arguments are checked first or the result is computed another way.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
     dtype = dtype_named(array.dtype.name)
-    # OneFlow reads swapped bytes as if they were in native order.
+    # OneFlow ignores the byte order.
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
     # Copies; `from_numpy` would alias the array while the ops that read it are still queued.
     return oneflow.tensor(native, dtype=dtype, device=present(device))
@@ -47,8 +47,8 @@ def to_numpy_later(x: Tensor) -> Callable[[], np.ndarray]:
     array = np.empty(tuple(x.shape), dtype_of(x))
     if array.size == 0:
         return lambda: array
-    # `Tensor.numpy()` waits for the scheduler on a busy CPU: up to 4.6 ms, even for little data. Of
-    # such data, to queue a copy and wait for it takes 0.09 ms at most (docs/en/performance.md).
+    # `Tensor.numpy()` waits for the scheduler on a busy CPU, up to 4.6 ms even for small tensors.
+    # Queueing a copy and waiting for it takes at most 0.09 ms (docs/en/performance.md).
     oneflow.from_numpy(array).copy_(x.detach().cpu())
     device = device_of(x)
 
@@ -60,7 +60,7 @@ def to_numpy_later(x: Tensor) -> Callable[[], np.ndarray]:
 
 
 def is_one(lost: Tensor | None) -> bool:
-    """Return whether a number that may be missing is 1; wait for it."""
+    """Wait for an optional 0-d tensor and return whether it is 1."""
     return lost is not None and bool(to_numpy(lost) == 1.0)
 
 
@@ -69,7 +69,7 @@ def dtype_of(x: Tensor) -> str:
 
 
 def device_of(x: Tensor) -> str:
-    # OneFlow numbers the CPU by the rank of the process.
+    # OneFlow numbers the CPU by process rank.
     return checks.CPU if x.device.type == "cpu" else str(x.device)
 
 
@@ -92,7 +92,7 @@ def zeros(shape: Shape, dtype: str = "float32", device: str = "cpu") -> Tensor:
 def full(shape: Shape, value: float, dtype: str = "float32", device: str = "cpu") -> Tensor:
     dtype_named(dtype)
     checks.sizes(shape)
-    # Through NumPy: `oneflow.full` fails for a 0-d shape.
+    # Created in NumPy because `oneflow.full` fails for a 0-d shape.
     return tensor(np.full(tuple(shape), value, dtype), device)
 
 
@@ -105,7 +105,7 @@ def sigmoid(x: Tensor) -> Tensor:
 
 
 def silu(x: Tensor) -> Tensor:
-    # On a CPU the product of two ops is twice as fast as OneFlow's own kernel.
+    # On a CPU this is twice as fast as OneFlow's own kernel.
     return functional.silu(x) if x.is_cuda else x * oneflow.sigmoid(x)
 
 
@@ -117,8 +117,8 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
     checks.matrices(x.shape, y.shape)
     checks.one_dtype(map(dtype_of, (x, y)))
     if 0 in (x.numel(), y.numel()):
-        # OneFlow ends the process for products of nothing; a sum of nothing has the same values,
-        # shape and gradients.
+        # OneFlow aborts the process for empty products; empty sums have the same values, shape and
+        # gradients.
         return sum(x, -1, True) + sum(y, -2, True)
     return oneflow.matmul(x, y)
 
@@ -134,7 +134,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def softmax(x: Tensor) -> Tensor:
-    # Of rows without values OneFlow's kernel ends the process.
+    # OneFlow's kernel aborts the process for empty rows.
     return functional.softmax(x, -1) if x.numel() else x * 1.0
 
 
@@ -156,13 +156,13 @@ def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
         checks.one_dtype(map(dtype_of, tensors))
     dtype = dtype_of(tensors[0]) if tensors else "float32"
 
-    # A Python number would make the result float64.
+    # Python numbers would make the result float64.
     def as_tensor(value: Tensor | float) -> Tensor:
         return value if isinstance(value, Tensor) else full((), value, dtype, device_of(condition))
 
     x, y = as_tensor(x), as_tensor(y)
     if 0 in (condition.numel(), x.numel(), y.numel()):
-        # `oneflow.where` ends the process when it broadcasts to an empty shape; a sum does not.
+        # `oneflow.where` aborts the process when broadcasting to an empty shape; a sum does not.
         return condition.to(x.dtype) + x + y
     return oneflow.where(condition, x, y)
 
@@ -173,7 +173,7 @@ def sum(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
 
 def mean(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     averaged = x.numel() if dim is None else x.shape[dim]
-    # `oneflow.mean` returns 0 for no values; the sum divided by its count is NaN.
+    # `oneflow.mean` returns 0 if empty; the contract promises NaN.
     if averaged == 0:
         return sum(x, dim, keepdim) / 0.0
     return oneflow.mean(x, _dims(x, dim), keepdim)
@@ -181,7 +181,7 @@ def mean(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
 
 def amax(x: Tensor, dim: int) -> Tensor:
     checks.not_empty(x.shape, dim)
-    # OneFlow's kernel passes over NaN; a sum does not.
+    # OneFlow's kernel skips NaN; a sum does not.
     has_nan = sum(cast(x != x, "float32"), dim) > 0
     return where(has_nan, sum(x, dim), oneflow.amax(x, dim))
 
@@ -223,7 +223,7 @@ def add_at_(x: Tensor, index: tuple[int | slice, ...], values: Tensor) -> None:
 def upsample_nearest_2x(x: Tensor) -> Tensor:
     if x.is_cuda:
         return functional.interpolate(x, scale_factor=2.0, mode="nearest")
-    # On a CPU doubling columns, then rows, is ten times as fast as OneFlow's own kernel.
+    # On a CPU, repeating columns, then rows, is ten times as fast as OneFlow's own kernel.
     batch, channels, height, width = x.shape
     columns = stack((x, x), 4).reshape(batch, channels, height, 2 * width)
     return cat((columns, columns), 3).reshape(batch, channels, 2 * height, 2 * width)
@@ -275,7 +275,7 @@ def ema_update_(
         return
     with oneflow.no_grad():
         for average, value in zip(averages, values, strict=True):
-            # average * decay + value * (1 - decay) would round where both are equal.
+            # average * decay + value * (1 - decay) would round even if both are equal.
             average.add_((value - average) * (1.0 - decay))
 
 
@@ -296,8 +296,8 @@ def take_at(x: Tensor, places: Sequence[np.ndarray]) -> Tensor:
         return zeros((len(places[0]), *x.shape[len(places) :]), dtype_of(x), device_of(x))
     if x.is_cuda:
         return x[tuple(tensor(index, device_of(x)) for index in places)]
-    # On a CPU indexing copies a permuted tensor first, 0.5 s for the raw maps of a batch. With its
-    # dimensions ordered by stride it is flat, and single numbers can be taken from it.
+    # On a CPU, indexing first copies a permuted tensor: 0.5 s for the raw maps of a batch. With its
+    # dimensions ordered by stride it is flat, and single elements can be gathered from it.
     strides = x.stride()
     order = sorted(range(x.ndim), key=lambda dim: -strides[dim])
     shape = [x.shape[dim] for dim in order]
@@ -314,10 +314,10 @@ def take_at(x: Tensor, places: Sequence[np.ndarray]) -> Tensor:
 def _cross_entropy(
     logits: Tensor, target: Tensor, positive_weight: float, reduction: str
 ) -> Tensor:
-    """Return it reduced, or of logits in any shape with so many elements."""
+    """Return it reduced, or elementwise in any shape with the same number of elements."""
     checks.same_shape(logits.shape, target.shape)
     target = target.detach()
-    # With a weight OneFlow's kernel ends the process for 0-d and for empty logits.
+    # With a weight, OneFlow's kernel aborts the process for 0-d or empty logits.
     if positive_weight == 1.0 or logits.numel() == 0:
         return functional.binary_cross_entropy_with_logits(logits, target, reduction=reduction)
     weight = full((1,), positive_weight, dtype_of(logits), device_of(logits))
@@ -333,9 +333,9 @@ def dtype_named(name: str) -> oneflow.dtype:
 
 
 def _keep_nan(found: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Return what OneFlow found of x and y, but NaN where one of them is, with both gradients.
+    """Return OneFlow's result for x and y, but NaN where either is NaN, with both gradients.
 
-    Its kernels compute `x < y ? x : y` and pass over NaN in x.
+    Its kernels compute `x < y ? x : y`, which ignores NaN in x.
     """
     return where((x != x) | (y != y), x + y, found)
 
@@ -351,7 +351,7 @@ def _join(
     joined = function(list(tensors), dim)
     if joined.numel() > 0 or not joined.requires_grad:
         return joined
-    # Joining empty tensors ends the process in the backward pass; adding them does not.
+    # The backward pass of joined empty tensors aborts the process; that of their sum does not.
     parts = [x.reshape(*joined.shape) for x in tensors]
     return functools.reduce(operator.add, parts)
 

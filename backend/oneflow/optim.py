@@ -1,4 +1,4 @@
-"""Optimizers under OneFlow; `contract.Optim` says what each one promises."""
+"""Optimizers for OneFlow; documented in `contract.Optim`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from duet.backend.oneflow import ops
 
 
 class NamedState:
-    """An optimizer of OneFlow over named parameters, its state by name: `PARAMETER.KIND`."""
+    """OneFlow optimizer over named parameters with state named `PARAMETER.KIND`."""
 
-    KINDS: dict[str, str]  # by the name that OneFlow has for it
+    KINDS: dict[str, str]  # OneFlow's name to ours
 
     def __init__(
         self,
@@ -31,14 +31,14 @@ class NamedState:
         )
 
     def zero_grad(self) -> None:
-        # Zeros, not None: None leaves the old sums in OneFlow's buckets under data parallelism.
+        # Not None, which leaves old sums in OneFlow's buckets under data parallelism.
         self._optimizer.zero_grad(set_to_none=False)
 
     def uncount_step(self) -> None:
-        """Do nothing: it counts no steps."""
+        """Do nothing: this optimizer does not count steps."""
 
     def _update(self) -> None:
-        """Make one step with the settings in the groups of OneFlow's optimizer."""
+        """Make one step with the settings in the optimizer's parameter groups."""
         self._optimizer.step()
 
     def state_arrays(self) -> dict[str, np.ndarray]:
@@ -82,7 +82,7 @@ class SGD(NamedState):
         if ops.is_one(lost):
             return
         for group, learning_rate in zip(param_groups, learning_rates, strict=True):
-            # Not a dictionary: a ParamGroup has no `update`.
+            # ParamGroup is not a dictionary and has no `update`.
             group["lr"] = learning_rate
             group["momentum"] = momentum
             group["nesterov"] = momentum != 0
@@ -90,14 +90,14 @@ class SGD(NamedState):
 
 
 class Adam(NamedState):
-    """`oneflow.optim.Adam` with named state; beta1 is the momentum of the step."""
+    """`oneflow.optim.Adam` with named state; beta1 is the step's momentum."""
 
     KINDS = dict(zip(("exp_avg", "exp_avg_sq"), MOMENTS, strict=True))
-    DECOUPLED = False  # the decay shrinks the weights instead of entering the gradient
+    DECOUPLED = False  # apply decay to the weights instead of the gradient
 
     def __init__(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> None:
-        # `oneflow.optim.AdamW` would multiply the decay by lr, which includes the bias correction
-        # here: inside the kernel it would be rounded once more.
+        # `oneflow.optim.AdamW` would multiply the decay by lr, which here includes the bias
+        # correction, to avoid another rounding in the kernel.
         kept = [(group, 0.0 if self.DECOUPLED else decay) for group, decay in groups]
         super().__init__(kept, oneflow.optim.Adam, do_bias_correction=False)
         self._groups = [(list(group.values()), decay) for group, decay in groups]
@@ -134,7 +134,7 @@ class Adam(NamedState):
 
     def state_arrays(self) -> dict[str, np.ndarray]:
         if not self._updates:
-            return {}  # moments of a first step that was left out are zeros
+            return {}  # after a skipped first step the moments are zero
         return {**super().state_arrays(), UPDATES: np.array(self._updates)}
 
     def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:

@@ -1,7 +1,7 @@
-"""A backend for inference only: running a model on it writes an ONNX graph.
+"""An inference-only backend: running a model on it records an ONNX graph.
 
-A tensor remembers how it is computed (`recording.py`). What a program asks for as NumPy arrays is
-computed by ONNX Runtime.
+Tensors remember how they are computed (`recording.py`). ONNX Runtime computes their values when
+they are converted to NumPy arrays.
 """
 
 import onnx  # noqa: F401  (a failed import shows here, where backend.select reports it)

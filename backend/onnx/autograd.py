@@ -1,4 +1,4 @@
-"""`contract.inference.Autograd`: nothing here ever has a gradient."""
+"""`contract.inference.Autograd`: tensors never have gradients here."""
 
 from __future__ import annotations
 

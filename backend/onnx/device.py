@@ -1,4 +1,4 @@
-"""`contract.Device` for graphs: what computes their values is ONNX Runtime on the CPU."""
+"""`contract.Device` for graphs: ONNX Runtime computes their values on the CPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from duet.backend.cores import default_threads
 from duet.backend.devices import require_cpu
 
 _default_threads = functools.cache(default_threads)
-_own = threading.local()  # `threads`, where this thread has set it
+_own = threading.local()  # has `threads` if set by this thread
 
 
 def resolve(name: str) -> str:

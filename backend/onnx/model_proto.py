@@ -1,4 +1,4 @@
-"""Recorded tensors -> an ONNX model, and through ONNX Runtime their values."""
+"""Build an ONNX model from recorded tensors, and compute their values with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from duet.backend.onnx.recording import TYPES, Size, Tensor, constant
 from duet.backend.select import BackendError
 
 OPSET = 17
-SHAPE_OF_PART = 15  # the first opset whose Shape can give some of the sides
-MOST_BYTES = 2**31 - 2**24  # of constants: a message of protobuf ends at 2 GiB
-FATAL = 4  # of the messages that ONNX Runtime may write: an error is raised as well
+SHAPE_OF_PART = 15  # first opset whose Shape can return a range of dimensions
+MOST_BYTES = 2**31 - 2**24  # size limit for constants: protobuf messages end at 2 GiB
+FATAL = 4  # ONNX Runtime's log level: its errors are raised too
 
 
 def values(tensors: Sequence[Tensor]) -> list[np.ndarray]:
-    """Compute tensors that depend on no input of the graph; they keep the result.
+    """Compute and cache the values of tensors that do not depend on a graph input.
 
-    Tensors that a module returned together with one of them are computed too: otherwise each
-    further map that is asked for would run the whole network again.
+    Tensors that a module returned together with one of them are computed too; otherwise reading
+    each further map would run the whole network again.
 
     Raises:
-        ValueError: one depends on an input of the graph.
+        ValueError: a tensor depends on a graph input.
     """
     wanted = {id(tensor): tensor for tensor in tensors}
     for tensor in _in_order(tensors):
         if tensor.node is not None and not tensor.node.operation:
-            raise ValueError(f"{tensor.name!r} is an input of the graph: it has no values here")
+            raise ValueError(f"{tensor.name!r} is a graph input and has no values yet")
         alive = [other for ref in tensor.returned_with if (other := ref()) is not None]
         wanted |= {id(other): other for other in alive}
     unknown = [tensor for tensor in wanted.values() if tensor.array is None]
@@ -46,7 +46,7 @@ def values(tensors: Sequence[Tensor]) -> list[np.ndarray]:
 
 
 def _run(model: onnx.ModelProto) -> list[np.ndarray]:
-    """Return the outputs of a model without inputs."""
+    """Run a model without inputs."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = FATAL
     options.intra_op_num_threads = host_threads()
@@ -55,16 +55,16 @@ def _run(model: onnx.ModelProto) -> list[np.ndarray]:
     content = model.SerializeToString()
     try:
         session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
-    except NotImplemented:  # it has no Conv of float64
+    except NotImplemented:  # no float64 Conv, for example
         return list(ReferenceEvaluator(model).run(None, {}))
     return list(session.run(None, {}))
 
 
 def name_part(outputs: Sequence[Tensor], part: str) -> None:
-    """Name what computes some tensors, if it has no name yet, after a part of the model.
+    """Name the unnamed tensors that compute the outputs after a part of the model.
 
-    The third convolution of "layer_3" is "layer_3_conv_2", and its output "layer_3"; of several
-    outputs the first is "layer_3_0". What depends on no input of the graph is computed now.
+    The third convolution of "layer_3" becomes "layer_3_conv_2" and its output "layer_3", or
+    "layer_3_0" for the first of several. Tensors that depend on no graph input are computed now.
     """
     for index, output in enumerate(outputs):
         output.name = output.name or (f"{part}_{index}" if len(outputs) > 1 else part)
@@ -79,7 +79,7 @@ def name_part(outputs: Sequence[Tensor], part: str) -> None:
 
 def _fold_constants(outputs: Sequence[Tensor]) -> None:
     fixed: set[int] = set()
-    wanted: dict[int, Tensor] = {}  # the last ones of computations without an input of the graph
+    wanted: dict[int, Tensor] = {}  # final results of computations without a graph input
     for tensor in _part_of(outputs):
         inputs = inputs_of(tensor)
         if tensor.array is not None or not tensor.name and fixed.issuperset(map(id, inputs)):
@@ -90,7 +90,7 @@ def _fold_constants(outputs: Sequence[Tensor]) -> None:
 
 
 def _part_of(outputs: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Yield what computes outputs, up to what has a name, in order."""
+    """Yield the tensors that compute outputs, back to named ones, in order."""
     own = {id(output) for output in outputs}
     return _in_order(outputs, lambda tensor: bool(tensor.name) and id(tensor) not in own)
 
@@ -98,30 +98,28 @@ def _part_of(outputs: Sequence[Tensor]) -> Iterator[Tensor]:
 def build_model(
     outputs: Sequence[Tensor], inputs: Sequence[Tensor], opset: int = OPSET
 ) -> onnx.ModelProto:
-    """Return the model that computes tensors from inputs of the graph, of a version of ONNX."""
+    """Return the ONNX model that computes outputs from graph inputs."""
     graph = _Graph(inputs, opset)
     for tensor in _in_order(outputs):
         graph.add(tensor)
-    foreign = sorted({node.domain for node in graph.nodes} - {""})
-    versions = [helper.make_opsetid("", opset), *(helper.make_opsetid(x, 1) for x in foreign)]
-    written = graph.written(outputs, inputs)
-    return helper.make_model(written, opset_imports=versions, ir_version=ir_version(opset))
+    written, version = graph.written(outputs, inputs), [helper.make_opsetid("", opset)]
+    return helper.make_model(written, opset_imports=version, ir_version=ir_version(opset))
 
 
 class _Graph:
-    """Nodes and constants of a graph, in the order in which tensors are added."""
+    """Nodes and constants of a graph, in the order tensors are added."""
 
     def __init__(self, inputs: Sequence[Tensor], opset: int) -> None:
         self.opset = opset
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
         self._names = {id(tensor): tensor.name for tensor in inputs}
-        self._stored: dict[tuple[object, ...], str] = {}  # constants without a name, by content
+        self._stored: dict[tuple[object, ...], str] = {}  # unnamed constants by content
         self._numbers: Counter[str] = Counter()
         self._num_bytes = 0
 
     def add(self, tensor: Tensor) -> None:
-        """Add a tensor after those that it is made of."""
+        """Add a tensor whose inputs were added before."""
         if id(tensor) in self._names:
             return
         if tensor.array is not None:
@@ -161,14 +159,13 @@ class _Graph:
         self.nodes.append(helper.make_node(operation, used, made, made[0], **attributes))
 
     def _write_old_shape(self, used: str, made: str, dim: int) -> None:
-        """Write one side of a tensor in an opset whose Shape gives all sides."""
+        """Write the size of one dimension in an opset whose Shape returns all of them."""
         place = self._stored_once(constant(np.array([dim], np.int64)))
         self._write("Shape", [used], [f"{made}_of_all"])
         self._write("Gather", [f"{made}_of_all", place], [made], axis=0)
 
     def _stored_once(self, tensor: Tensor) -> str:
-        """Return the name of the constant with the value of a tensor, after its parameter if it has
-        one."""
+        """Store a constant once per value; return its name, derived from its parameter if any."""
         assert tensor.array is not None
         key = tensor.dtype, tensor.array.shape, tensor.array.tobytes()
         if key not in self._stored:
@@ -180,8 +177,8 @@ class _Graph:
         self._num_bytes += array.nbytes
         if self._num_bytes > MOST_BYTES:
             raise BackendError(
-                f"a graph holds {MOST_BYTES:,} bytes of weights and images; use a smaller batch, "
-                "or --backend torch or oneflow"
+                f"a graph can hold at most {MOST_BYTES:,} bytes of weights and images; use a "
+                "smaller batch, or --backend torch or oneflow"
             )
         self.initializers.append(numpy_helper.from_array(array, name))
 
@@ -200,25 +197,23 @@ def inputs_of(tensor: Tensor) -> list[Tensor]:
 
 
 def _parameter_of(tensor: Tensor) -> str:
-    """Return the name of the parameter of which a constant was made; "" if of none."""
+    """Return the name of the parameter that a constant derives from; "" if none."""
     while not tensor.name and (inputs := inputs_of(tensor)):
         tensor = inputs[0]
     return tensor.name
 
 
 def ir_version(opset: int) -> int:
-    """Return the oldest version of the file format that has an opset: runtimes refuse newer ones
-    than their own.
-    """
+    """Return the oldest IR version with the opset: runtimes reject newer ones than theirs."""
     return min(row[1] for row in helper.VERSION_TABLE if row[2] >= opset)
 
 
 def _in_order(
     outputs: Sequence[Tensor], is_end: Callable[[Tensor], bool] = lambda tensor: False
 ) -> Iterator[Tensor]:
-    """Yield the tensors on which outputs depend, each once, after those it is made of.
+    """Yield the tensors that outputs depend on, each once, in topological order.
 
-    is_end: tells tensors beyond which nothing is yielded.
+    is_end: whether to stop the traversal at a tensor.
     """
     seen: set[int] = set()
     waiting: list[tuple[Tensor, bool]] = [(tensor, False) for tensor in reversed(outputs)]

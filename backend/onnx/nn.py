@@ -1,4 +1,4 @@
-"""Layers and functions of modules of a graph; layers are as they are in evaluation."""
+"""Layers and module functions for graphs; layers behave as in evaluation mode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from duet.backend.onnx.recording import FLOAT_DTYPES, Tensor, apply, compute_tog
 
 
 class Module:
-    """Attributes that are modules or tensors, in the order in which they were set."""
+    """Container of modules and tensors, in the order the attributes were set."""
 
     training = True
 
@@ -104,7 +104,7 @@ class BatchNorm2d(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
-            raise ValueError("BatchNorm trains only under a backend that trains; call eval() first")
+            raise ValueError("BatchNorm cannot train on an inference-only backend; call eval()")
         checks.feature_map(x.shape, x.dtype, self.weight.shape[0], self.weight.dtype)
         own = self.weight, self.bias, self.running_mean, self.running_var
         return apply("BatchNormalization", (x, *own), x.shape, x.dtype, epsilon=self.eps)
@@ -120,7 +120,7 @@ class MaxPool2d(Module):
 
 
 def windows(x: Tensor, size: int, stride: int, padding: int) -> tuple[int, int]:
-    """Return how many rows and columns of windows there are."""
+    """Return the number of window rows and columns."""
     checks.window_fits(x.shape, size, padding)
     height, width = ((side + (2 * padding - size)) // stride + 1 for side in x.shape[2:])
     return height, width
@@ -131,7 +131,7 @@ def attributes(size: int, stride: int, padding: int) -> dict[str, list[int]]:
 
 
 def state(module: Module, prefix: str = "") -> dict[str, tuple[Module, str]]:
-    """Return where each tensor of the state is kept, by its dotted name."""
+    """Return the owner and attribute of each state tensor by dotted name."""
     own = [name for name, x in vars(module).items() if isinstance(x, Tensor)]
     found = {prefix + name: (module, name) for name in own}
     for name, child in module.children():
@@ -140,7 +140,7 @@ def state(module: Module, prefix: str = "") -> dict[str, tuple[Module, str]]:
 
 
 def name_tensors(module: Module) -> None:
-    """Give the tensors of the state the names that they have in weights files."""
+    """Give the state tensors their names in weights files."""
     for name, (owner, key) in state(module).items():
         vars(owner)[key].name = name
 
@@ -158,7 +158,7 @@ def load_state_arrays(module: Module, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _replace(module: Module, key: str, array: np.ndarray) -> None:
-    """Give a tensor of the state another value; its name stays."""
+    """Replace the value of a state tensor; keep its name."""
     name = vars(module)[key].name
     register_buffer(module, key, array)
     vars(module)[key].name = name

@@ -1,4 +1,4 @@
-"""Functions of tensors that become nodes of a graph; `contract.Ops` says what each promises."""
+"""Tensor functions that record graph nodes; documented in `contract.Ops`."""
 
 from __future__ import annotations
 
@@ -91,14 +91,14 @@ def mean(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     dims = list(range(x.ndim)) if dim is None else [range(x.ndim)[dim]]
     kept = [1 if at in dims else size for at, size in enumerate(x.shape)]
     shape = kept if keepdim else [size for at, size in enumerate(x.shape) if at not in dims]
-    # A sum: the axes of ReduceMean are an attribute in some versions of ONNX, an input in others.
+    # Not ReduceMean, whose axes are an attribute or an input depending on the ONNX version.
     axes = constant(np.array(dims, np.int64))
     total = apply("ReduceSum", (x, axes), shape, x.dtype, keepdims=int(keepdim))
     return total / _number_of([x.shape[at] for at in dims], x.dtype)
 
 
 def _number_of(sides: Sequence[int], dtype: str) -> Tensor:
-    """Return the product of sides, 0-d."""
+    """Return the product of sizes, 0-d."""
     number = 1
     for side in sides:
         number = side * number
@@ -143,7 +143,7 @@ def take_at(x: Tensor, places: Sequence[np.ndarray]) -> Tensor:
 
 def upsample_nearest_2x(x: Tensor) -> Tensor:
     batch, channels, height, width = x.shape
-    if x.dtype == "float64":  # of which ONNX Runtime has no Resize
+    if x.dtype == "float64":  # ONNX Runtime has no float64 Resize
         twice = cat([x.reshape(batch, channels, height, width, 1)] * 2, dim=4)
         rows = twice.reshape(batch, channels, height, 1, 2 * width)
         return cat([rows] * 2, dim=3).reshape(batch, channels, 2 * height, 2 * width)
@@ -173,7 +173,7 @@ def cells(height: int, width: int, like: Tensor) -> Tensor:
 
 
 def _numbers_to(end: int) -> Tensor:
-    """Return 0 up to end, (end,) int64."""
+    """Return the integers from 0 to end - 1, (end,) int64."""
     last = apply("Squeeze", (size_tensor(end),), (), "int64")
     first, step = (constant(np.array(value, np.int64)) for value in (0, 1))
     return apply("Range", (first, last, step), (end,), "int64")
@@ -195,9 +195,9 @@ def resize_bilinear(x: Tensor, height: int, width: int) -> Tensor:
 
 
 def _resize_by_products(x: Tensor, height: int, width: int) -> Tensor:
-    """Resize float64, of which ONNX Runtime has no Resize: rows, then columns."""
+    """Resize float64, for which ONNX Runtime has no Resize: rows, then columns."""
     if any(isinstance(side, Size) for side in (*x.shape[2:], height, width)):
-        raise ValueError("float64 images of free sizes cannot be resized; cast them to float32")
+        raise ValueError("float64 images of dynamic size cannot be resized; cast them to float32")
     for size in (width, height):
         parts = constant(_parts_of(x.shape[3], size).T)
         x = apply("MatMul", (x, parts), (*x.shape[:3], size), x.dtype).permute(0, 1, 3, 2)
@@ -205,7 +205,7 @@ def _resize_by_products(x: Tensor, height: int, width: int) -> Tensor:
 
 
 def _parts_of(old: int, new: int) -> np.ndarray:
-    """Return (new, old): how much of each old pixel of a line is in each new one."""
+    """Return (new, old): the weight of each old pixel of a line in each new one."""
     centres = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
     return np.maximum(1 - np.abs(centres[:, None] - np.arange(old)), 0)
 
@@ -220,12 +220,12 @@ def pad_to(x: Tensor, height: int, width: int, value: float) -> Tensor:
     for side, wanted in zip(x.shape[2:], (height, width), strict=True):
         if isinstance(side, Size) and not isinstance(wanted, Size):
             raise ValueError(
-                f"a side of free size cannot be padded to {wanted}, which it may exceed; accepted: "
-                "a size that is computed from it"
+                f"a dynamic size cannot be padded to {wanted}, which it may exceed; accepted: a "
+                "size computed from it"
             )
     pads = sizes_tensor([0] * 6 + [height - x.shape[2], width - x.shape[3]])
-    # ONNX Runtime 1.23 has a MaxPool pad in place of a Pad by 0, as if that were minus infinity. It
-    # leaves -0.0 alone, which is as good.
+    # ONNX Runtime 1.23 fuses a Pad with 0 into a following MaxPool, which pads with minus infinity.
+    # It does not fuse a Pad with -0.0.
     fill = constant(np.array(value or -0.0, x.dtype))
     return apply("Pad", (x, pads, fill), (*x.shape[:2], height, width), x.dtype)
 
@@ -235,4 +235,4 @@ def channels_last(x: Tensor) -> Tensor:
 
 
 def _refuse_channels_last() -> Tensor:
-    raise ValueError("a graph has no channels_last; accepted: tensors as they are, (B, C, H, W)")
+    raise ValueError("graphs have no channels_last layout; accepted: (B, C, H, W)")

@@ -24,19 +24,19 @@ TYPES = {
     "uint8": TensorProto.UINT8,
     "bool": TensorProto.BOOL,
 }
-FLOAT_DTYPES = ("float16", *checks.FLOAT_DTYPES)  # float16: of files that are to compute in it
+FLOAT_DTYPES = ("float16", *checks.FLOAT_DTYPES)  # float16: for exported half-precision files
 
 
 class Size(int):
-    """A side of a tensor that is known only when the graph runs; its value is that of the example.
+    """A dynamic size, known only when the graph runs; its int value is that of the example.
 
-    Sums, differences, products and whole quotients of such sizes are sizes again. Any other
-    operation would give the example's value for every run, and is refused. Comparisons and `int`
-    are accepted: they use the example's value.
+    Sums, differences, products and integer quotients of sizes are sizes again. Other operations
+    would fix the example's value for every run and raise. Comparisons and `int` are allowed and use
+    the example's value.
 
     Attributes:
-        source: what computes it, (1,) int64; one without is to be asked of the result that has it.
-        name: of the dimension, if it is one of an input of the graph.
+        source: tensor that computes it, (1,) int64; absent if it must be read from a result.
+        name: name of the dimension, for graph inputs.
     """
 
     source: Tensor
@@ -50,14 +50,14 @@ class Size(int):
 
     @property
     def is_side(self) -> bool:
-        """Whether it is asked of a tensor, not computed."""
+        """Whether it is read from a tensor's shape rather than computed."""
         node = self.source.node if "source" in vars(self) else None
         return node is not None and node.operation == "Shape"
 
     def _refuse(self, *others: Any) -> NoReturn:
         raise ValueError(
-            f"a free size has only +, -, * and // (its example is {int(self)}); use int() if the "
-            "example's value is meant"
+            f"a dynamic size supports only +, -, * and // (its example is {int(self)}); use int() "
+            "for the example's value"
         )
 
     def _with(self, operation: str, value: int, other: Any) -> Size:
@@ -85,31 +85,31 @@ class Size(int):
 
 
 class Node:
-    """An operation of ONNX with its inputs; without one, an input of the graph."""
+    """An ONNX operation with its inputs; a graph input if the operation is empty."""
 
     def __init__(
         self, operation: str, inputs: Sequence[Tensor | None], attributes: Mapping[str, Any]
     ):
         self.operation, self.inputs, self.attributes = operation, tuple(inputs), dict(attributes)
-        self.results: tuple[Tensor, ...] = ()  # in their order, where there are several
+        self.results: tuple[Tensor, ...] = ()  # set if there are several
 
 
 class Tensor:
-    """A value of a graph; `contract.Tensor` says what its methods promise."""
+    """A value in a graph; methods are documented in `contract.Tensor`."""
 
     requires_grad = False
     grad = None
-    __array_ufunc__ = None  # a number of NumPy leaves operators to the tensor
+    __array_ufunc__ = None  # make NumPy scalars defer to the tensor's operators
 
     def __init__(self, shape: Iterable[int], dtype: str, node: Node | None = None):
         self.shape, self.dtype, self.node = tuple(shape), dtype, node
-        self.array: np.ndarray | None = None  # of a constant, and of what was computed already
-        self.name = ""  # of a parameter or an input
-        # By a module, this one included; weak, or they would hold each other in memory.
+        self.array: np.ndarray | None = None  # value of a constant or an evaluated tensor
+        self.name = ""  # set for parameters and inputs
+        # Outputs of the same module call, including this one; weak to avoid reference cycles.
         self.returned_with: tuple[ref[Tensor], ...] = ()
 
     def __deepcopy__(self, memo: Mapping[int, Any]) -> Tensor:
-        """Return this tensor: its value never changes, and a copy would copy all before it."""
+        """Return this tensor: it is immutable, and a copy would copy its whole graph."""
         return self
 
     @property
@@ -139,7 +139,7 @@ class Tensor:
         return arithmetic("Div", constant_like(other, self), self)
 
     def __pow__(self, exponent: float) -> Tensor:
-        if exponent == 2:  # squares are exact, and quicker than powers
+        if exponent == 2:  # exact, and faster than Pow
             return arithmetic("Mul", self, self)
         return arithmetic("Pow", self, exponent)
 
@@ -164,14 +164,14 @@ class Tensor:
 
     def reshape(self, *shape: int) -> Tensor:
         sizes = _complete(shape, self.shape)
-        # In a size of 0 ONNX sees the size of the input, unless allowzero says otherwise.
+        # Without allowzero, ONNX copies the input's size where the target size is 0.
         attributes = {"allowzero": 1} if 0 in sizes else {}
         target = sizes if 0 in sizes else _completed_by_onnx(sizes, self.shape)
         return apply("Reshape", (self, sizes_tensor(target)), sizes, self.dtype, **attributes)
 
     def permute(self, *dims: int) -> Tensor:
         if sorted(dim % self.ndim for dim in dims) != list(range(self.ndim)):
-            raise ValueError(f"permute{dims}: the {self.ndim} dimensions are needed, each once")
+            raise ValueError(f"permute{dims}: expected each of the {self.ndim} dimensions once")
         order = [dim % self.ndim for dim in dims]
         shape = [self.shape[dim] for dim in order]
         return apply("Transpose", (self,), shape, self.dtype, perm=order)
@@ -181,25 +181,26 @@ class Tensor:
 
 
 def constant(array: np.ndarray) -> Tensor:
-    """Return a tensor of a copy of an array."""
+    """Return a tensor holding a copy of an array."""
     tensor = Tensor(array.shape, array.dtype.name)
     tensor.array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
     return tensor
 
 
 def constant_like(value: Any, like: Tensor) -> Tensor:
-    """Return a number as a tensor of the dtype of another; a tensor as it is."""
+    """Convert a number to a tensor of like's dtype; return a tensor unchanged."""
     if isinstance(value, Tensor):
         return value
     if like.dtype not in FLOAT_DTYPES and np.asarray(value).dtype.kind == "f":
         raise ValueError(
-            f"a tensor of {like.dtype} does not go with {value}; a whole number is needed"
+            f"an operand of dtype {like.dtype} cannot be combined with {value}; accepted: whole "
+            "numbers"
         )
     return constant(np.array(value, like.dtype))
 
 
 def compute_together(tensors: Sequence[Tensor]) -> None:
-    """Have all of them computed when the values of one are asked for."""
+    """Compute all of these tensors when one is evaluated."""
     references = tuple(map(ref, tensors))
     for tensor in tensors:
         tensor.returned_with = references
@@ -211,8 +212,8 @@ def graph_input(
     """Return an input of the graph.
 
     Args:
-        shape: of an example.
-        free: the names of the dimensions that may have other sizes when the graph runs.
+        shape: shape of an example.
+        free: names of the dynamic dimensions.
     """
     tensor = Tensor(shape, dtype, Node("", (), {}))
     tensor.name = name
@@ -230,9 +231,9 @@ def apply(
     dtype: str,
     **attributes: Any,
 ) -> Tensor:
-    """Return the result of an operation, whose sizes are free where those of `shape` are.
+    """Return the result of an operation, with dynamic sizes where `shape` has them.
 
-    A free side that an input also has is read from that input; a computed one, from the result.
+    A dynamic size shared with an input is read from the input, a computed one from the result.
     """
     return _result(Node(operation, inputs, attributes), shape, dtype)
 
@@ -243,7 +244,7 @@ def apply_for_several(
     results: Iterable[tuple[Iterable[int], str]],
     **attributes: Any,
 ) -> tuple[Tensor, ...]:
-    """Return the results of an operation that has several, each of a shape and a dtype."""
+    """Return the results of an operation with several outputs, given as (shape, dtype)."""
     node = Node(operation, inputs, attributes)
     node.results = tuple(_result(node, shape, dtype) for shape, dtype in results)
     return node.results
@@ -259,7 +260,7 @@ def _result(node: Node, shape: Iterable[int], dtype: str) -> Tensor:
 
 
 def _side_of(tensor: Tensor, dim: int, example: int, name: str = "") -> Size:
-    """Return a side of a tensor, asked of it when the graph runs."""
+    """Return the size of a tensor's dimension, read when the graph runs."""
     node = Node("Shape", (tensor,), {"start": dim, "end": dim + 1})
     side = Size.of(int(example), Tensor((1,), "int64", node))
     side.name = name
@@ -283,31 +284,29 @@ def sizes_tensor(sizes: Sequence[int]) -> Tensor:
 
 
 def arithmetic(operation: str, x: Tensor, other: Any) -> Tensor:
-    """Return what an operator of arithmetic gives of two tensors, or a tensor and a number."""
+    """Apply an arithmetic operator to a tensor and a tensor or number."""
     y = constant_like(other, x)
     _require_numbers(operation, x.dtype)
     return elementwise(operation, x, y)
 
 
 def _require_numbers(operation: str, dtype: str) -> None:
-    """Refuse arithmetic of integers that ONNX lacks or rounds: Div by 0 would end the process."""
+    """Reject integer arithmetic that ONNX lacks or rounds: Div by 0 would abort the process."""
     if dtype not in FLOAT_DTYPES and (
         dtype not in ("int32", "int64") or operation in ("Div", "Pow")
     ):
-        raise ValueError(f"{operation} of tensors of {dtype}; cast them to a float dtype first")
+        raise ValueError(f"{operation} does not support {dtype}; cast to a float dtype first")
 
 
 def elementwise(operation: str, x: Tensor, other: Any, dtype: str | None = None) -> Tensor:
-    """Return the result of an operation on two tensors, or a tensor and a number."""
+    """Apply an elementwise operation to a tensor and a tensor or number."""
     y = constant_like(other, x)
     checks.one_dtype((x.dtype, y.dtype))
     return apply(operation, (x, y), _broadcast(x.shape, y.shape), dtype or x.dtype)
 
 
 def compared(operation: str, x: Tensor, other: Any) -> Tensor:
-    """Return where a comparison holds; integers are compared with a whole number as int64, with
-    any other as float64, as by NumPy.
-    """
+    """Return a bool tensor; integers are compared as int64 with whole numbers, else as float64."""
     if not isinstance(other, Tensor) and x.dtype not in FLOAT_DTYPES:
         is_int64 = isinstance(other, (int, np.integer)) and -(2**63) <= other < 2**63
         x = cast(x, "int64" if is_int64 else "float64")
@@ -326,19 +325,20 @@ def _broadcast(one: Sequence[int], other: Sequence[int]) -> list[int]:
         (1,) * (length - len(other)) + tuple(other),
         strict=True,
     )
-    # A free size is not 1, though its example may be.
+    # A dynamic size is not 1, even if its example is.
     return [y if x == 1 and not isinstance(x, Size) else x for x, y in pairs]
 
 
 def _complete(shape: Sequence[int], old: Sequence[int]) -> list[int]:
-    """Return the sizes of a reshape, with that for which -1 stands."""
+    """Return the sizes of a reshape with -1 resolved."""
     if not shape or sum(size == -1 for size in shape) > 1 or min(shape) < -1:
-        raise ValueError(f"reshape{tuple(shape)}: sizes from 0 up are needed, and at most one -1")
+        raise ValueError(f"reshape{tuple(shape)}: expected sizes of 0 or more and at most one -1")
     numbers, known = math.prod(map(int, old)), math.prod(int(x) for x in shape if x != -1)
     rest = numbers // known if known else 0
     if -1 in shape and known * rest != numbers or -1 not in shape and known != numbers:
         raise ValueError(
-            f"reshape{tuple(shape)}: a tensor of {tuple(old)} has another number of elements"
+            f"reshape{tuple(shape)}: a tensor of shape {tuple(old)} has a different number of "
+            "elements"
         )
     if -1 not in shape:
         return list(shape)
@@ -352,9 +352,9 @@ def _complete(shape: Sequence[int], old: Sequence[int]) -> list[int]:
 
 
 def _completed_by_onnx(sizes: Sequence[int], old: Sequence[int]) -> list[int]:
-    """Return the sizes of a reshape with as few free ones as can be.
+    """Return the sizes of a reshape with as few dynamic ones as possible.
 
-    For ONNX 0 stands for the input's side at the same place, and -1 for what is left, once.
+    In ONNX, 0 copies the input's size at the same position, and one -1 is inferred.
     """
     target = [
         0 if isinstance(size, Size) and at < len(old) and size is old[at] else size
@@ -370,7 +370,7 @@ def take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     """Return x[index], for integers, slices and one `...`."""
     index = without_ellipsis(index, x.ndim)
     if any(isinstance(bound, Size) for part in index for bound in bounds_of(part)):
-        raise ValueError("a free size cannot be an index; accepted: numbers, and slices of them")
+        raise ValueError("a dynamic size cannot be an index; accepted: integers and slices")
     whole = slice(None)
     cut = [dim for dim, part in enumerate(index) if part != whole]
     spans = {dim: span_of(index[dim], int(x.shape[dim])) for dim in cut}
@@ -389,7 +389,7 @@ def take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
 
 
 def _length(size: int, part: Any, span: tuple[int, int, int]) -> int:
-    """Return how many places of a side a slice takes, which is free if the side is."""
+    """Return the length of a sliced dimension, dynamic if the dimension is."""
     start, end, step = span
     length = len(range(int(size))[start : None if end == FAR else end : step])
     return Size(length) if isinstance(size, Size) and isinstance(part, slice) else length

@@ -1,4 +1,4 @@
-"""Mixed precision under PyTorch; `contract.Amp` says what each function promises."""
+"""Mixed precision for PyTorch; documented in `contract.Amp`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from duet.backend.torch.ops import HALF_DTYPES
 
 def supported(device: str) -> tuple[str, ...]:
     named = torch.device(present(device))
-    # bfloat16 came with compute capability 8; before, it is emulated.
+    # bfloat16 is emulated below compute capability 8.
     if named.type == "cuda" and torch.cuda.get_device_capability(named)[0] < 8:
         return ("float16",)
     return tuple(HALF_DTYPES)
@@ -28,8 +28,8 @@ def preferred(device: str) -> str:
     named = torch.device(present(device))
     if named.type == "cpu":
         return "float32"
-    # Matrix units came with 7, for float16 alone; with 8 they take bfloat16, which overflows no
-    # gradient. GPUs before are slower in half precision, or not faster.
+    # Tensor cores came with compute capability 7, for float16 only; 8 added bfloat16, in which
+    # gradients do not overflow. Older GPUs are not faster in half precision.
     major = torch.cuda.get_device_capability(named)[0]
     return "bfloat16" if major >= 8 else "float16" if major == 7 else "float32"
 
@@ -67,14 +67,14 @@ def _cast_together(module: torch.nn.Module, dtype: torch.dtype) -> Iterator[None
 
 
 class _CastTogether(torch.autograd.Function):
-    """Tensors in another dtype, their gradients in their own: a launch for many tensors each."""
+    """Cast many tensors per launch; gradients come back in the original dtype."""
 
     @staticmethod
     def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.dtype = tensors[0].dtype
-        ctx.set_materialize_grads(False)  # a weight that a pass does not use has no gradient
+        ctx.set_materialize_grads(False)  # weights unused in a pass get no gradient
         copies = _copied(tensors, dtype)
-        # Else the backward pass would go through frozen layers, and keep their maps for it.
+        # Otherwise the backward pass would run through frozen layers and keep their maps.
         needed = zip(copies, ctx.needs_input_grad[1:], strict=True)
         ctx.mark_non_differentiable(*(copy for copy, is_needed in needed if not is_needed))
         return tuple(copies)

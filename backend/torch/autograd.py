@@ -1,4 +1,4 @@
-"""Gradients under PyTorch; `contract.Autograd` says what each function promises."""
+"""Gradients for PyTorch; documented in `contract.Autograd`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from duet.backend.torch import ops
 
 log = logging.getLogger("backend")
 
-_left_out = 0  # compiled functions that were not recorded, as far as it was told
+_left_out = 0  # compiled functions without a CUDA graph that were already reported
 
 
 value_and_backward = modules.value_and_backward
@@ -46,11 +46,11 @@ def gradients(output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def copy_gradients(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return copies of the present gradients by name, bit for bit."""
+    """Return exact copies of the current gradients by name."""
     gradients = {name: grad for name, x in parameters.items() if (grad := x.grad) is not None}
     if not gradients:
         return {}
-    # One launch on a GPU; times 1 keeps every bit, the sign of zero too.
+    # One launch on a GPU; multiplying by 1 keeps every bit, including the sign of zero.
     return dict(zip(gradients, torch._foreach_mul(list(gradients.values()), 1.0), strict=True))
 
 
@@ -78,10 +78,10 @@ def compiled(
 
 
 def _with_graphs(function: Callable[..., Any], run: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what runs a function in graphs, whose memory the next pass overwrites.
+    """Return a wrapper that runs a function as CUDA graphs.
 
-    The results and gradients of a graph lie there. What outlives a pass is copied: numbers as they
-    are returned, gradients when the next pass begins, if no update has used them up by then.
+    Each pass overwrites the graphs' memory, which holds results and gradients. So 0-d results are
+    copied on return, and gradients not yet consumed by an update when the next pass begins.
     """
     trained = dict(function.named_parameters()) if isinstance(function, Module) else None
 
@@ -90,9 +90,9 @@ def _with_graphs(function: Callable[..., Any], run: Callable[..., Any]) -> Calla
             for name, gradient in copy_gradients(trained).items():
                 trained[name].grad = gradient
             torch.compiler.cudagraph_mark_step_begin()
-        _tell_left_out("a gradient")  # which is compiled in the backward pass
+        _warn_if_no_graph("a gradient")  # compiled in the last backward pass
         found = run(*inputs)
-        _tell_left_out(_name(function))
+        _warn_if_no_graph(_name(function))
         return tree_map_only(Tensor, _own_number, found)
 
     return run_in_graphs
@@ -102,13 +102,13 @@ def _own_number(x: Tensor) -> Tensor:
     return x.clone() if x.ndim == 0 else x
 
 
-def _tell_left_out(name: str) -> None:
-    """Tell if PyTorch, for reasons of its own, has left a function of this name unrecorded."""
+def _warn_if_no_graph(name: str) -> None:
+    """Warn if PyTorch compiled a function without recording a CUDA graph."""
     global _left_out
     compiler = sys.modules.get("torch._dynamo.utils")
     number = compiler.counters["inductor"]["cudagraph_skips"] if compiler else 0
     if number > _left_out:
-        reason = "TORCH_LOGS=cudagraphs says why"
+        reason = "set TORCH_LOGS=cudagraphs to see why"
         log.warning("%s is compiled, but not as a graph: %s", name, reason)
     _left_out = number
 
@@ -120,7 +120,7 @@ def _name(function: Callable[..., Any]) -> str:
 def _for_shapes(
     function: Callable[..., Any], optimized: Callable[..., Any], most_shapes: int
 ) -> Callable[..., Any]:
-    """Return what runs the compiled form for the first sets of shapes, and the plain one else."""
+    """Return a wrapper that is compiled for the first sets of shapes and eager for others."""
     seen: set[tuple[Any, ...]] = set()
     refused: set[tuple[Any, ...]] = set()
     name = _name(function)
@@ -129,7 +129,7 @@ def _for_shapes(
         shapes = tuple(x.shape for x in tree_leaves(inputs) if isinstance(x, Tensor))
         if shapes not in seen | refused and len(seen) >= most_shapes:
             refused.add(shapes)
-            log.info("%s runs eagerly for inputs of another size: %s", name, tuple(shapes[0]))
+            log.info("%s runs eagerly for further input sizes: %s", name, tuple(shapes[0]))
         if shapes in refused:
             return function(*inputs)
         if shapes in seen:
@@ -139,7 +139,7 @@ def _for_shapes(
         try:
             with _own_warnings_ignored():
                 result = optimized(*inputs)
-        except Exception as error:  # of the compiler, or of the function, which then repeats it
+        except Exception as error:  # if the function itself fails, the next line raises again
             result = function(*inputs)
             refused.add(shapes)
             log.warning("%s is not compiled: %s", name, _first_line(error))
@@ -152,7 +152,7 @@ def _for_shapes(
 
 @contextmanager
 def _own_warnings_ignored() -> Iterator[None]:
-    """Ignore warnings that PyTorch's compiler causes by its own use of deprecated functions."""
+    """Ignore warnings about deprecated functions that PyTorch's compiler itself uses."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -164,17 +164,17 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
         return torch.zeros(())
     with torch.no_grad():
         norm, dtype = _joint_norm(gradients), gradients[0].dtype
-        # In the gradients' dtype: by another one they would be multiplied one by one on a GPU.
+        # In the gradients' dtype: with another one, a GPU would need a launch per gradient.
         factor = (max_norm / (norm + 1e-6)).clamp(max=1.0).to(dtype)
         torch._foreach_mul_(gradients, factor)
     return norm.to(dtype)
 
 
 def _joint_norm(gradients: list[Tensor]) -> Tensor:
-    """Return the L2 norm of all together, which the squares of finite ones do not overflow.
+    """Return the global L2 norm, which stays finite for finite gradients.
 
-    A CPU takes twenty times as long for sums in float64, and reads a number at once. A GPU that has
-    to tell a number stands still meanwhile.
+    float64 sums take twenty times as long on a CPU, where checking the result is free. On a GPU the
+    check would stall the device.
     """
     if ops.reads_at_once(gradients[0]):
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients, 2)))

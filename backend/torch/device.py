@@ -1,4 +1,4 @@
-"""Devices under PyTorch; `contract.Device` says what each function promises."""
+"""Devices for PyTorch; documented in `contract.Device`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from duet.backend.contract import CAPABILITIES
 from duet.backend.devices import own_device, peak_during, present_device, tf32_is_overridden
 
 FIRST_MAJOR_WITH_TF32 = 8
-# Of PyTorch on a CPU, of oneDNN there (measured under a limit), of CUDA, of cuDNN and cuBLAS.
+# Messages of PyTorch on a CPU, of oneDNN (seen under a memory limit), of CUDA, cuDNN and cuBLAS.
 NO_MEMORY = (
     "can't allocate memory", "could not create a primitive", "out of memory",
     "_STATUS_ALLOC_FAILED",
@@ -28,7 +28,7 @@ def resolve(name: str) -> str:
 
 
 def present(device: str) -> str:
-    """Return a device that `resolve` returned; BackendError if it is not there."""
+    """Return a device that `resolve` returned; BackendError if it is not available."""
     return present_device(device, _usable())
 
 
@@ -96,8 +96,8 @@ def rounds_to_tf32(device: str) -> bool:
 
 def compute_exactly(device: str) -> None:
     if device != CPU:
-        # The older of PyTorch's two interfaces: all versions have it, and it cannot be read any
-        # more once the newer one (`fp32_precision`) has set convolutions alone.
+        # PyTorch's older interface: all versions have it, and reading it raises once the newer one
+        # (`fp32_precision`) has been set for convolutions only.
         torch.backends.cudnn.allow_tf32 = False
         torch.backends.cuda.matmul.allow_tf32 = False
 
@@ -118,6 +118,6 @@ def supports(capability: str) -> bool:
 
 @functools.cache
 def _usable() -> list[str]:
-    """Return the devices that can be used, the preferred one first."""
+    """Return the usable devices, preferred first."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return [*(f"cuda:{index}" for index in range(count)), CPU]

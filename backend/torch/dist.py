@@ -1,4 +1,4 @@
-"""Several processes under PyTorch; `contract.Dist` says what each function promises."""
+"""Distributed training for PyTorch; documented in `contract.Dist`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from duet.backend.contract import Stage
 from duet.backend.processes import MEETING_FOLDER, this_process
 from duet.backend.torch import ops
 
-OF_ONE_ELEMENT = (
+POINTWISE_STRIDES = (
     r"Grad strides do not match bucket view strides[\s\S]*grad\.sizes\(\) = \[\d+, \d+, 1, 1\]"
 )
 
@@ -27,7 +27,7 @@ OF_ONE_ELEMENT = (
 def start(device: str, timeout_s: float) -> None:
     if this_process().world_size == 1:
         return
-    # gloo sends arrays of the host, NCCL sends tensors on a GPU.
+    # gloo sends host arrays, NCCL sends GPU tensors.
     engines = "gloo" if device == CPU else "cpu:gloo,cuda:nccl"
     if device != CPU:
         torch.cuda.set_device(device)
@@ -37,15 +37,15 @@ def start(device: str, timeout_s: float) -> None:
         rank=this_process().rank,
         world_size=this_process().world_size,
         timeout=timedelta(seconds=timeout_s),
-        # NCCL then connects the ranks here, and never guesses the device of one.
+        # Makes NCCL connect the ranks here, without guessing their devices.
         device_id=None if device == CPU else torch.device(device),
     )
 
 
 def _private_store() -> distributed.Store | None:
-    """Return the store of ranks that `local_ranks.py` started; None for that at MASTER_ADDR.
+    """Return the store for ranks started by `local_ranks.py`; None for the one at MASTER_ADDR.
 
-    A store at an address would listen on all interfaces and has no password.
+    A TCP store would listen on all interfaces without a password.
     """
     folder = os.environ.get(MEETING_FOLDER)
     return distributed.FileStore(f"{folder}/store", this_process().world_size) if folder else None
@@ -53,7 +53,7 @@ def _private_store() -> distributed.Store | None:
 
 def stop() -> None:
     if distributed.is_initialized():
-        # On the CPU: `barrier` would start NCCL where it was not used, on a guessed device.
+        # On the CPU: `barrier` would start an unused NCCL on a guessed device.
         distributed.all_reduce(torch.zeros(1))
         distributed.destroy_process_group()
 
@@ -73,7 +73,7 @@ def all_gather(array: np.ndarray) -> list[np.ndarray]:
 
 
 def _gather_equal(array: np.ndarray) -> list[np.ndarray]:
-    """Return the arrays of all ranks, which have one shape."""
+    """Return every rank's array; all have the same shape."""
     mine = ops.tensor(array)
     found = [torch.empty_like(mine) for _ in range(this_process().world_size)]
     distributed.all_gather(found, mine)
@@ -84,20 +84,20 @@ def data_parallel(module: torch.nn.Module, half_gradients: bool = False) -> torc
     trained = any(parameter.requires_grad for parameter in module.parameters())
     if this_process().world_size == 1 or not trained:
         return module
-    # PyTorch warns of gradients laid out otherwise than weights, also of those of 1x1 convolutions,
-    # where only strides of axes of one element differ, which say nothing.
-    warnings.filterwarnings("ignore", OF_ONE_ELEMENT)
+    # PyTorch warns if gradients and weights differ in layout, even for 1x1 convolutions, where only
+    # the meaningless strides of size-1 axes differ.
+    warnings.filterwarnings("ignore", POINTWISE_STRIDES)
     parallel = DistributedDataParallel(module)
-    # Not an argument: 2.13 renamed it, and warns of the name that versions before have.
+    # Not passed as an argument: 2.13 renamed it and warns about the old name.
     parallel.broadcast_buffers = False
     if half_gradients:
         parallel.register_comm_hook(None, _average_in_half)
     return parallel
 
 
-# Without annotations: PyTorch compares them with its own types, and these would be strings.
+# Not annotated: PyTorch compares annotations with its own types, and these would be strings.
 def _average_in_half(_, bucket):
-    """Average as PyTorch's own `bf16_compress_hook` does, which refuses a CPU."""
+    """Average like PyTorch's `bf16_compress_hook`, which does not support CPUs."""
     half = bucket.buffer().to(torch.bfloat16).div_(this_process().world_size)
     work = distributed.all_reduce(half, async_op=True)
     assert work is not None
@@ -113,7 +113,7 @@ def averaging(
 
 
 class SumOverRanks(torch.autograd.Function):
-    """The sum over the ranks, whose gradient is the sum of theirs."""
+    """Sum over the ranks; the gradient is summed over the ranks too."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Fast paths under PyTorch; see `contract.Fused`."""
+"""Fast paths for PyTorch; see `contract.Fused`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from duet.backend.torch import ops
 from duet.backend.torch.nn import BatchNorm2d
 
 HALF_PRECISIONS = (torch.float16, torch.bfloat16)
-# Largest |bias| / |weight| of a channel: the normalized map, read off the result, is then exact to
-# 1e-5 in float32.
+# Largest |bias| / |weight| of a channel: the normalized map recovered from the result is then
+# accurate to 1e-5 in float32.
 LARGEST_BIAS = 100.0
 LEAST_WEIGHT = 1e-15  # its square is still a normal number
 
@@ -38,16 +38,16 @@ def batch_norm_silu(norm: BatchNorm2d, x: Tensor) -> Tensor:
 
 
 def take_rows_and_column(x: Tensor, index: Tensor, column: int) -> tuple[Tensor, Tensor]:
-    if torch.compiler.is_compiling():  # a compiler joins the passes of the plain form
+    if torch.compiler.is_compiling():  # the compiler fuses the plain operations
         full = x.float() if x.dtype in HALF_PRECISIONS else x
         return ops.take_rows(full, index), full[:, column]
     return _RowsAndColumn.apply(x, index, column)
 
 
 def _can_be_read_off(norm: BatchNorm2d, x: Tensor) -> bool:
-    """Return whether the input of a layer can be computed from its output, in all channels."""
+    """Return whether the layer's input can be recovered from its output in all channels."""
     if x.is_cuda or not norm.training or norm.over_ranks or torch.compiler.is_compiling():
-        return False  # on a GPU neither time nor memory are measured
+        return False  # not measured on GPUs
     if x.dtype in HALF_PRECISIONS or x.dtype != norm.weight.dtype or len(x) == 0:
         return False
     with torch.no_grad():
@@ -56,11 +56,11 @@ def _can_be_read_off(norm: BatchNorm2d, x: Tensor) -> bool:
 
 
 class _BatchNormSilu(torch.autograd.Function):
-    """Keep what BatchNorm returns, and not its input as well.
+    """Save BatchNorm's output for the backward pass, and not its input.
 
-    z = weight * n + bias, with n the normalized input. PyTorch's backward pass of BatchNorm takes n
-    as (input - mean) * deviation; given z, bias and 1 / weight, it finds the same n.
-    Source of the idea: Rota Bulò et al. 2018, arXiv:1712.02616.
+    z = weight * n + bias, with n the normalized input. PyTorch's BatchNorm backward computes n as
+    (input - mean) * deviation; given z, bias and 1 / weight instead, it gets the same n.
+    Idea: Rota Bulò et al. 2018, arXiv:1712.02616.
     """
 
     @staticmethod
@@ -85,7 +85,7 @@ class _BatchNormSilu(torch.autograd.Function):
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
         z, weight, bias, inverse = ctx.saved_tensors
         by_z = torch.ops.aten.silu_backward(outer, z)
-        # What is given for the deviation is divided by weight; this multiplies by it again.
+        # Compensates for passing 1 / weight as the deviation.
         factor = weight * weight * inverse
         wanted = list(ctx.needs_input_grad[:3])
         found = torch.ops.aten.native_batch_norm_backward(
@@ -95,7 +95,7 @@ class _BatchNormSilu(torch.autograd.Function):
 
 
 class _RowsAndColumn(torch.autograd.Function):
-    """One gradient as large as x is made, and neither x nor it is cast as a whole."""
+    """Allocate one gradient the size of x, and cast neither it nor x as a whole."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor, column: int) -> tuple[Tensor, Tensor]:
@@ -110,13 +110,13 @@ class _RowsAndColumn(torch.autograd.Function):
         (index,) = ctx.saved_tensors
         gradient, by_rows = by_rows.new_zeros(ctx.shape, dtype=ctx.dtype), by_rows.to(ctx.dtype)
         gradient[:, ctx.column] = by_column
-        if gradient.device.type == CPU:  # each adds in order on one device and in any on the other
+        if gradient.device.type == CPU:  # each function is deterministic on one device only
             return gradient.index_add_(0, index, by_rows), None, None
         return gradient.index_put_((index,), by_rows, accumulate=True), None, None
 
 
 class _CompleteIou(torch.autograd.Function):
-    """Value and gradient in one pass: backward is one product."""
+    """Compute value and gradient in one pass; backward is a single product."""
 
     @staticmethod
     def forward(ctx: Any, pred: Tensor, target: Tensor, eps: float) -> Tensor:
@@ -133,10 +133,10 @@ class _CompleteIou(torch.autograd.Function):
 
 
 def _value_and_gradient(both: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Return CIoU and its gradient by pred; `contract.Fused.complete_iou` has the formulas.
+    """Return CIoU and its gradient w.r.t. pred; formulas: `contract.Fused.complete_iou`.
 
-    It works in place and on long rows: up to 10,000 boxes, starting operations takes most of the
-    time. OneFlow's form takes 1.3 times as long for 100 boxes, 1.6 times for 10,000.
+    It works in place and on long rows: up to 10,000 boxes, call overhead dominates. The code in the
+    OneFlow backend would take 1.3 times as long for 100 boxes, 1.6 times for 10,000.
 
     Args:
         both: (2, 4, N) cxcywh of pred and of target.
@@ -163,7 +163,7 @@ def _value_and_gradient(both: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     trade_off = aspect / torch.sub(aspect, iou.clamp_max(1.0)).add_(1 + eps)
     value = torch.sub(iou, distance).addcmul_(aspect, trade_off, value=-1.0)
 
-    # By the sides of the hull, halved, and of the overlap: 0 where the boxes are apart.
+    # Gradients w.r.t. the sides of the hull, halved, and overlap; 0 where the boxes are apart.
     by_hull = hull.mul_(distance.div_(diagonal_squared))
     meets = torch.minimum(*overlap.unbind()).ge_(0.0)
     by_overlap = shared.flip(0).mul_(meets.add_(iou).div_(union))
@@ -171,7 +171,7 @@ def _value_and_gradient(both: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     hull_grows = torch.sub(by_hull, by_overlap, alpha=0.5)
     by_centre = centre_moves.mul_(hull_grows).addcdiv_(offset, diagonal_squared, value=-2.0)
     by_size = both_grow.addcmul_(size_moves, hull_grows, value=0.5)
-    # The area of pred in the union, and the angle; the trade-off counts as a constant.
+    # Gradients through pred's area in the union and through the angle; trade_off is constant.
     by_area = iou.div_(union)
     by_angle = trade_off.mul_(angle).div_(radius_squared)
     by_width, by_height = by_size.unbind()
@@ -181,9 +181,9 @@ def _value_and_gradient(both: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 
 
 def _extents(centres: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return overlap (negative where apart) and hull of the pairs, by axis, (2, N) each.
+    """Return overlap (negative where apart) and hull of the pairs per axis, (2, N) each.
 
-    Then how the hull follows pred's centre and size: high + low and high - low of the contract.
+    Then how the hull changes with pred's centre and size: the contract's high + low, high - low.
     """
     highs, lows = torch.add(centres, sizes, alpha=0.5), torch.sub(centres, sizes, alpha=0.5)
     (high, high_target), (low, low_target) = highs.unbind(), lows.unbind()

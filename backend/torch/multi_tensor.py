@@ -1,7 +1,7 @@
-"""Updates of many tensors together under PyTorch; see `contract.MultiTensor`.
+"""Batched updates of many tensors for PyTorch; see `contract.MultiTensor`.
 
-PyTorch's fused optimizers and its functions of lists do them: a few launches on a GPU, one pass
-over the memory on a CPU. EMA and values that `nn.pack` laid out alike are one tensor each.
+PyTorch's fused optimizers and `_foreach` functions do them: a few launches on a GPU, one pass over
+memory on a CPU. EMA and values packed alike by `nn.pack` are updated as one tensor each.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from duet.backend.torch.optim import memory_order
 
 
 class Spans:
-    """EMA and values as one flat tensor each, if they fill one piece of memory alike.
+    """Flat tensors over EMA and values, if each fills one block of memory with the same layout.
 
-    To ask each tensor for its address takes half as long as the update. It is repeated only for
-    other tensors, or after a module was placed or packed, which moves its tensors.
+    Reading every tensor's address takes half as long as the update. It is repeated only for other
+    tensors, or after a module was placed or packed, which moves its tensors.
     """
 
     moved = 0  # how often a module was placed or packed
@@ -37,10 +37,10 @@ class Spans:
     def of(
         self, averages: Sequence[Tensor], values: Sequence[Tensor]
     ) -> tuple[Tensor, Tensor] | None:
-        """Return two flat tensors that share the memory of all; None if there are none."""
+        """Return flat views of averages and values; None if there is no common layout."""
         known = _same(self._averages, averages) and _same(self._values, values)
         if self._moved != Spans.moved or not known:
-            # Tuples: nobody can change them. tuple() of a tuple makes no copy.
+            # Tuples are immutable, and tuple() of a tuple makes no copy.
             self._averages, self._values = tuple(averages), tuple(values)
             self._moved, self._pair = Spans.moved, _spans(averages, values)
         return self._pair
@@ -56,7 +56,7 @@ class SGD(optim.SGD):
 
 
 class Adam(optim.Adam):
-    """PyTorch's fused Adam with named state; beta1 is the momentum of the step."""
+    """PyTorch's fused Adam with named state; beta1 is the step's momentum."""
 
     FUSED = True
 
@@ -92,13 +92,13 @@ def ema_update_(
             spans[0].lerp_(spans[1], weight)
         elif lost is None:
             torch._foreach_lerp_(list(averages), list(values), weight)
-        else:  # PyTorch has no form for many tensors and one weight on the device
+        else:  # `_foreach_lerp_` does not accept one weight on the device
             for average, value in zip(averages, values, strict=True):
                 average.lerp_(value, weight)
 
 
 def _unless_lost(number: float, otherwise: float, lost: Tensor | None, like: Tensor) -> Any:
-    """Return the number; with `lost` as a tensor, which is the other number where lost is 1."""
+    """Return number; given `lost`, a tensor that is `otherwise` if lost is 1."""
     if lost is None:
         return number
     both = (torch.full((), x, dtype=like.dtype, device=like.device) for x in (otherwise, number))
@@ -107,7 +107,7 @@ def _unless_lost(number: float, otherwise: float, lost: Tensor | None, like: Ten
 
 def describe(optimizer: str, device: str) -> str:
     where = "the CPU" if device == checks.CPU else device
-    return f"PyTorch's fused {optimizer}, and the EMA in one piece of memory, on {where}"
+    return f"PyTorch's fused {optimizer}, and the EMA in one block of memory, on {where}"
 
 
 def _spans(averages: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor] | None:
@@ -121,7 +121,7 @@ def _spans(averages: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor
 
 
 def _span(tensors: Sequence[Tensor]) -> Tensor | None:
-    """Return the memory that these fill without gap or overlap as one flat tensor, else None."""
+    """Return a flat view of the memory that tensors fill without gaps or overlap, else None."""
     ordered = sorted(tensors, key=Tensor.data_ptr)
     first = ordered[0].detach()
     storage, end = first.untyped_storage().data_ptr(), first.data_ptr()

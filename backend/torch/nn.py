@@ -1,4 +1,4 @@
-"""Layers and functions of modules under PyTorch; `contract.NN` says what each one promises."""
+"""Layers and module functions for PyTorch; documented in `contract.NN`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ synchronize_batch_norm = modules.synchronize_batch_norm
 
 
 class Conv2d(torch.nn.Conv2d):
-    """`torch.nn.Conv2d` with the arguments of the contract."""
+    """`torch.nn.Conv2d` with the contract's arguments."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class Conv2d(torch.nn.Conv2d):
 
 
 class BatchNorm2d(torch.nn.BatchNorm2d):
-    """`torch.nn.BatchNorm2d` with the arguments of the contract."""
+    """`torch.nn.BatchNorm2d` with the contract's arguments."""
 
-    over_ranks = False  # whether its statistics are those of all ranks
-    # Never None here; PyTorch's own may be.
+    over_ranks = False  # whether statistics are computed over all ranks
+    # Never None here, unlike in PyTorch's class.
     running_mean: Tensor
     running_var: Tensor
     num_batches_tracked: Tensor
@@ -66,7 +66,7 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
         super().__init__(num_features, checks.as_float32(eps), checks.as_float32(momentum))
-        self._uncounted = 0  # batches that `num_batches_tracked` lacks until the state is read
+        self._uncounted = 0  # batches not yet added to `num_batches_tracked`
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training and self.over_ranks:
@@ -83,9 +83,9 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
         )  # fmt: skip
 
     def count_batch(self) -> None:
-        """Count a batch of training in `num_batches_tracked`."""
-        # On the host: a launch for each layer of a pass, for a number that nothing computes with.
-        # Compiled code adds it on the device: it would be compiled anew for each number.
+        """Count a training batch in `num_batches_tracked`."""
+        # Counted on the host to save a launch per layer for a number that no computation uses.
+        # Compiled code counts on the device: a host counter would trigger recompilation.
         if torch.compiler.is_compiling():
             self.num_batches_tracked.add_(1)
         else:
@@ -108,7 +108,7 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
         return y.to(x.dtype)
 
     def _normalize_by_kernels(self, x: Tensor) -> Tensor:
-        # Without images it would send zeros of the dtype of x: bytes that other ranks do not await.
+        # An empty rank sends zeros in the dtype of x, whose size the other ranks do not expect.
         sent = x if len(x) else x.to(self.weight.dtype)
         y = _functions.SyncBatchNorm.apply(
             sent, self.weight, self.bias, self.running_mean, self.running_var, self.eps,
@@ -119,12 +119,12 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
 
 
 def has_kernels_over_ranks(x: Tensor) -> bool:
-    """Return whether the function of PyTorch's own SyncBatchNorm takes a map: it is for GPUs."""
+    """Return whether PyTorch's SyncBatchNorm kernels, which are for GPUs, support a map."""
     return x.is_cuda and this_process().world_size > 1
 
 
 class MaxPool2d(torch.nn.MaxPool2d):
-    """`torch.nn.MaxPool2d` with the arguments of the contract."""
+    """`torch.nn.MaxPool2d` with the contract's arguments."""
 
     def __init__(self, kernel_size: int, stride: int, padding: int = 0) -> None:
         super().__init__(kernel_size, stride, padding)
@@ -156,7 +156,7 @@ def pack(module: Module) -> None:
     tensors = list({id(x): x for x in float_tensors(module)()}.values())
     if len({(x.dtype, x.device) for x in tensors}) != 1:
         return
-    # Odd sizes come last: the others stay aligned to 64 bytes.
+    # Odd sizes come last to keep the others aligned to 64 bytes.
     tensors.sort(key=lambda x: x.numel() % ALIGNMENT != 0)
     packed = _memory(tensors[0], sum(x.numel() for x in tensors))
     start = 0
@@ -189,19 +189,19 @@ def from_torchscript(content: bytes) -> Callable[[Tensor], Any]:
         with _without_warnings():
             return torch.no_grad()(torch.jit.load(io.BytesIO(content), checks.CPU))
     except RuntimeError as error:
-        raise ValueError(f"PyTorch cannot read it as TorchScript: {error}") from error
+        raise ValueError(f"PyTorch cannot read the file as TorchScript: {error}") from error
 
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Hide that TorchScript is deprecated, and what a trace takes for constant."""
+    """Hide the deprecation of TorchScript, and warnings about constants in a trace."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def _memory(like: Tensor, count: int) -> Tensor:
-    """Allocate `count` elements; on Linux in huge pages, read up to 1.3 times as fast."""
+    """Allocate `count` elements, on Linux in huge pages: up to 1.3 times as fast to read."""
     size = count * like.element_size()
     if like.device.type != checks.CPU or size < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return like.new_empty(count)

@@ -1,4 +1,4 @@
-"""Functions of tensors under PyTorch; `contract.Ops` says what each one promises."""
+"""Tensor functions for PyTorch; documented in `contract.Ops`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from duet.backend.torch.device import present
 
 Shape = Sequence[int]
 
-# Bytes. A smaller copy takes less than 0.1 ms at 12 GB/s: little to hide, for three more calls on
-# the host. And below 1 MiB PyTorch hands out parts of blocks, of which each stream has its own.
+# Bytes. Smaller copies take less than 0.1 ms at 12 GB/s, too little to hide with three more host
+# calls. And below 1 MiB PyTorch allocates parts of blocks, which each stream has of its own.
 LARGE_COPY = 2**20
 
 DTYPES = {
@@ -28,7 +28,7 @@ DTYPES = {
     "uint8": torch.uint8,
     "bool": torch.bool,
 }
-# Half precision arises only inside `amp.autocast`: it has names, but no function here makes it.
+# Half precision arises only inside `amp.autocast`: named here, but no function creates it.
 HALF_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 NAMES = {dtype: name for name, dtype in {**DTYPES, **HALF_DTYPES}.items()}
 
@@ -40,18 +40,18 @@ def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
         # A copy in native order: PyTorch reads neither negative strides nor swapped bytes.
         copied = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
         return torch.from_numpy(copied).to(dtype)
-    # From page-locked memory the host need not wait for work that the device has queued.
+    # A copy from page-locked memory does not wait for work queued on the device.
     if array.nbytes < LARGE_COPY:
         return page_locked(array).to(where, non_blocking=True)
     return copied_beside(page_locked(array), where)
 
 
 def copied_beside(on_host: Tensor, device: str) -> Tensor:
-    """Copy a page-locked tensor while the device does what was queued before.
+    """Copy a page-locked tensor while the device runs earlier work.
 
-    The current stream waits for the copy, on the device. The memory is that of the other stream, so
-    that this one need not wait for work that still reads it: `record_stream` keeps it until the
-    current stream has done what was queued when the tensor was freed.
+    The current stream waits for the copy, on the device. The memory belongs to the copy stream, so
+    the copy does not wait for work that still reads it: `record_stream` keeps it until the current
+    stream has finished what was queued when the tensor was freed.
     """
     current, beside = torch.cuda.current_stream(device), copy_stream(device)
     with torch.cuda.stream(beside):
@@ -63,15 +63,15 @@ def copied_beside(on_host: Tensor, device: str) -> Tensor:
 
 @functools.cache
 def copy_stream(device: str) -> torch.cuda.Stream:
-    """Return the stream of a GPU on which large copies travel, made once."""
+    """Return a GPU's stream for large copies, created once."""
     return torch.cuda.Stream(device)
 
 
 def page_locked(array: np.ndarray) -> Tensor:
-    """Return an array in page-locked memory: itself if `device.host_bytes` made it, else a copy.
+    """Return an array in page-locked memory: itself if from `device.host_bytes`, else a copy.
 
-    PyTorch waits for the device before it gives the memory to others, but only for whole
-    tensors: it does not know the address of a part.
+    PyTorch waits for the device before reusing the memory, but only for whole tensors: it does not
+    know the address of a part.
     """
     whole = array.base
     if (
@@ -107,7 +107,7 @@ def to_numpy_later(x: Tensor) -> Callable[[], np.ndarray]:
 
 
 def reads_at_once(x: Tensor) -> bool:
-    """Return whether the host has what a tensor holds without waiting: a CPU queues nothing."""
+    """Return whether the host can read a tensor without waiting: CPUs queue nothing."""
     return x.device.type == CPU
 
 
@@ -127,7 +127,7 @@ def normalize_images(images: Tensor, dtype: str, channels_last: bool = False) ->
     checks.image_batch(images.shape, dtype_of(images))
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    # Cast and reordered in one pass over the bytes.
+    # Cast and reorder in one pass over the bytes.
     normalized = torch.empty(
         images.shape, dtype=dtype_named(dtype), device=images.device, memory_format=layout
     )
@@ -238,8 +238,8 @@ def take_rows(x: Tensor, index: Tensor) -> Tensor:
     _check_rows(x, index)
     if x.device.type != CPU:
         return x[index]  # not index_select: its gradient is not deterministic on CUDA
-    # On a CPU that of x[index] is not: several threads add large ones in any order. Of index_select
-    # it is, unless compiled.
+    # On a CPU the gradient of x[index] is not: threads add large ones in any order. That of
+    # index_select is, unless compiled.
     places = index.reshape(-1, *[1] * (x.ndim - 1)).expand(-1, *x.shape[1:])
     return x.gather(0, places)
 
@@ -260,14 +260,14 @@ def add_at_(x: Tensor, index: tuple[int | slice, ...], values: Tensor) -> None:
 
 def upsample_nearest_2x(x: Tensor) -> Tensor:
     batch, channels, height, width = x.shape
-    # PyTorch's CPU kernel is slow here, unless the output is larger or x is channels last. Doubling
-    # columns, then rows, is two to five times as fast, backward too.
+    # PyTorch's CPU kernel is slow unless the output is larger or x is channels last. Repeating
+    # columns, then rows, is two to five times as fast, including backward.
     if x.device.type == checks.CPU and x.is_contiguous() and 2 * (height + width) <= 128:
         columns = torch.stack((x, x), 4).reshape(batch, channels, height, 2 * width)
         return torch.cat((columns, columns), 3).reshape(batch, channels, 2 * height, 2 * width)
     if not torch.is_autocast_enabled(x.device.type):
         return functional.interpolate(x, scale_factor=2.0, mode="nearest")
-    # A GPU's autocast would make float32 of half precision, though values are only copied.
+    # On a GPU, autocast would convert half precision to float32, though values are only copied.
     with torch.autocast(x.device.type, enabled=False):
         return functional.interpolate(x, scale_factor=2.0, mode="nearest")
 
@@ -325,13 +325,13 @@ def restore_(values: Sequence[Tensor], others: Sequence[Tensor], lost: Tensor) -
     checks.equal_counts(len(others), len(values), "others")
     if not values:
         return
-    with torch.no_grad():  # joined: a few launches instead of some for each tensor
+    with torch.no_grad():  # concatenated: a few launches instead of some per tensor
         present, other = (
             torch.cat([x if x.ndim == 1 else x.reshape(-1) for x in xs]) for xs in (values, others)
         )
         stays = (present * 0.0 == 0.0).logical_or_(lost == 0.0)
         parts = torch.where(stays, present, other).split([x.numel() for x in values])
-        # What is flat already is left so: even a view takes the host as long as a launch.
+        # Flat tensors need no view: on the host even a view takes as long as a launch.
         shaped = [y if x.ndim == 1 else y.view(x.shape) for x, y in zip(values, parts, strict=True)]
         torch._foreach_copy_(list(values), shaped)
 
@@ -348,10 +348,10 @@ def _is_channels_last_on_cpu(x: Tensor) -> bool:
 
 
 class _JoinedChannels(torch.autograd.Function):
-    """`torch.cat` of channels-last maps whose gradients are copied, not parts of a wider map.
+    """`torch.cat` of channels-last maps whose gradients are copies, not views of a wider map.
 
-    In such a part the channels of a cell are a short stretch of memory. Operations on it take up
-    to ten times as long: SiLU's of 16 channels, and the copy that upsampling makes.
+    In such a view the channels of a cell are a short stretch of memory, and operations take up to
+    ten times as long: SiLU on 16 channels, and the copy made by upsampling.
     """
 
     @staticmethod
@@ -383,7 +383,7 @@ def dtype_named(name: str) -> torch.dtype:
 
 
 def _check_one_dtype(*tensors: Tensor) -> None:
-    if not torch.is_autocast_enabled(tensors[0].device.type):  # which makes one of several
+    if not torch.is_autocast_enabled(tensors[0].device.type):  # autocast unifies dtypes
         checks.one_dtype(map(dtype_of, tensors))
 
 

@@ -1,4 +1,4 @@
-"""Optimizers under PyTorch; `contract.Optim` says what each one promises.
+"""Optimizers for PyTorch; documented in `contract.Optim`.
 
 They use PyTorch's functional forms: the first `torch.optim.SGD` of a process takes a second to
 import the compiler.
@@ -21,11 +21,11 @@ from duet.backend.torch import ops
 
 
 class NamedState:
-    """Groups of parameters by name, and the state tensors of each: `PARAMETER.KIND`."""
+    """Groups of named parameters, with state tensors named `PARAMETER.KIND`."""
 
     KINDS: tuple[str, ...]
-    # True: by kernels that look at `lost` themselves, and need all tensors of a parameter in one
-    # memory order. None: as PyTorch chooses.
+    # True: kernels that read `lost` on the device and need all tensors of a parameter in the same
+    # memory order. None: PyTorch's choice.
     FUSED: bool | None = None
 
     def __init__(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> None:
@@ -34,12 +34,12 @@ class NamedState:
         self._state: dict[str, dict[str, Tensor]] = {kind: {} for kind in self.KINDS}
 
     def zero_grad(self) -> None:
-        # None: the next backward pass then keeps its gradients instead of adding them to zeros.
+        # None makes the next backward pass assign gradients instead of adding to zeros.
         for x in self._parameters.values():
             x.grad = None
 
     def uncount_step(self) -> None:
-        """Do nothing: it counts no steps."""
+        """Do nothing: this optimizer does not count steps."""
 
     def state_arrays(self) -> dict[str, np.ndarray]:
         return {
@@ -60,14 +60,14 @@ class NamedState:
         }
 
     def _is_left_out(self, lost: Tensor | None) -> bool:
-        """Return whether the host knows that a step is lost; the plain kernels need to know."""
+        """Return whether the host must skip a step, because plain kernels do not read `lost`."""
         return not self.FUSED and lost is not None and bool(lost.item())
 
     def _gradients(self, trained: Mapping[str, Tensor]) -> list[Tensor]:
         return [self._ordered(x, grad) for x in trained.values() if (grad := x.grad) is not None]
 
     def _states(self, kind: str, trained: Mapping[str, Tensor]) -> list[Tensor]:
-        """Return the parameters' states of one kind, zero before the first gradient."""
+        """Return one kind of state for the parameters, zeros before the first gradient."""
         states = self._state[kind]
         for name, x in trained.items():
             states[name] = self._ordered(x, states[name]) if name in states else torch.zeros_like(x)
@@ -126,17 +126,17 @@ class SGD(NamedState):
             self._state["momentum"].update((n, x) for n, x in filled if x is not None)
 
     def _buffers(self, trained: Mapping[str, Tensor], momentum: float) -> list[Tensor | None]:
-        """Return the momentum of each; None of a plain one before its first step."""
-        if self.FUSED and momentum != 0:  # zeros give the same first step
+        """Return each momentum buffer; None for plain kernels before the first step."""
+        if self.FUSED and momentum != 0:  # zeros result in the same first step
             return [*self._states("momentum", trained)]
         return [None if self.FUSED else self._state["momentum"].get(name) for name in trained]
 
 
 class Adam(NamedState):
-    """PyTorch's Adam with named state; beta1 is the momentum of the step."""
+    """PyTorch's Adam with named state; beta1 is the step's momentum."""
 
     KINDS = MOMENTS
-    DECOUPLED = False  # the decay shrinks the weights instead of entering the gradient
+    DECOUPLED = False  # apply decay to the weights instead of the gradient
 
     def __init__(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> None:
         super().__init__(groups)
@@ -176,7 +176,7 @@ class Adam(NamedState):
             first,
             second,
             [],
-            # At update infinity PyTorch corrects no bias: rate and epsilon include the correction.
+            # At step infinity PyTorch corrects no bias: rate and epsilon already do.
             [self._infinity(trained)] * len(trained),
             amsgrad=False,
             fused=self.FUSED,
@@ -194,12 +194,12 @@ class Adam(NamedState):
             x.mul_(factor)
 
     def _infinity(self, trained: Mapping[str, Tensor]) -> Tensor:
-        # On the CPU, where PyTorch reads it without waiting for the device.
+        # On the CPU, so that PyTorch reads it without waiting for the device.
         return torch.tensor(math.inf)
 
     def state_arrays(self) -> dict[str, np.ndarray]:
         if not self._updates:
-            return {}  # moments of a first step that was left out are zeros
+            return {}  # after a skipped first step the moments are zero
         return {**super().state_arrays(), UPDATES: np.array(self._updates)}
 
     def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -222,12 +222,12 @@ def _with_gradient(group: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def ordered_like(x: Tensor, y: Tensor) -> Tensor:
-    """Return y, or a copy, in x's memory order: the kernels on a CPU read memory in order."""
+    """Return y, or a copy, in x's memory order, which the CPU kernels assume."""
     if y.stride() == x.stride() or memory_order(y) == memory_order(x):
         return y
     return torch.empty_like(x).copy_(y)
 
 
 def memory_order(x: Tensor) -> list[int]:
-    """Return the strides that matter: those of dimensions with more than one element."""
+    """Return the strides of dimensions with more than one element; others do not matter."""
     return [stride for size, stride in zip(x.shape, x.stride(), strict=True) if size > 1]

@@ -25,7 +25,7 @@ from duet.models.inference.predictor import (
     with_size,
 )
 from duet.models.inference.predictors import OneClass, Predictor
-from duet.utils.cli.val_config import STUDY, ValConfig
+from duet.utils.cli.val_config import ValConfig
 from duet.utils.data.loading.items import items_of
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.coco_annotations import CocoAnnotations
@@ -39,7 +39,6 @@ from duet.utils.processes import watchdog
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.world import World
 from duet.utils.report.console import legacy_table
-from duet.utils.report.plots.results import StudyRow, plot_study, study_sizes, write_study
 from duet.utils.report.task_reports import REPORTS
 from duet.utils.run_folder import create_run_folder
 from duet.utils.text import count, printable, say
@@ -72,7 +71,7 @@ def run_validation(
 ) -> Validated | None:
     """Evaluate the EMA of checkpoints together; return what the first rank shows.
 
-    Other ranks return None, as does a study of sizes.
+    Other ranks return None.
 
     Args:
         samples: of the split, with labels of all classes.
@@ -81,9 +80,6 @@ def run_validation(
     """
     device, is_main = backend.device.resolve(config.device), world.process.is_main
     work = _Work(config, class_names, device, world, is_of_folders)
-    if config.task == STUDY:
-        work.study(samples, weights)
-        return None
     model = work.model(weights)
     task = model.head.task
     samples = work.samples_for(model, samples)
@@ -220,30 +216,3 @@ class _Work(NamedTuple):
                     model, loader, samples, self.class_names, device, suppression,
                     sinks=sinks, objects_of=objects_of,
                 )  # fmt: skip
-
-    def study(self, samples: Sequence[Sample], weights: Sequence[Weights]) -> None:
-        """Validate all weights at each size; write figures and times as a table and a plot."""
-        rows: list[StudyRow] = []
-        config, is_main = self.config, self.world.process.is_main
-        if is_main:
-            folder = create_run_folder(config.project, config.name, config.exist_ok)
-        for path, checkpoint in zip(config.weights, weights, strict=True):
-            model = self.model([checkpoint])
-            chosen = self.samples_for(model, samples)
-            if model.fixed_size is not None:
-                raise UserError(
-                    f"--task study: {path} takes images of one size; give weights, or a file of "
-                    "export.py --dynamic"
-                )
-            for size in study_sizes(model.stride):
-                sized = self._replace(config=dataclasses.replace(config, image_size=size))
-                begin = time.perf_counter()
-                result = sized.validate(model, chosen).result
-                milliseconds = 1000 * (time.perf_counter() - begin) / len(samples)
-                rows.append(StudyRow(path, size, model.head.figures(result), milliseconds))
-                if is_main:
-                    say(rows[-1].line())
-                    write_study(rows, folder)  # the largest sizes may not fit into memory
-        if is_main:
-            plot_study(rows, folder)
-            say(f"results in {folder}")

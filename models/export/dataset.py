@@ -18,7 +18,7 @@ from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.loading.reading import read_ahead
 from duet.utils.data.sources.samples import Sample
 from duet.utils.detections import SuppressionSettings
-from duet.utils.export.metadata import MASKS, PIXELS, Metadata
+from duet.utils.export.metadata import MASKS, Metadata
 from duet.utils.export.quantization import Calibration
 
 MOST_IMAGES = 64  # that calibrate; ranges of 128 gain nothing, see docs/en/export.md
@@ -51,7 +51,7 @@ def calibration_images(
     """Return a function that yields images of a split, chosen evenly, each time the same.
 
     They are as the file takes them: (B, 3, H, W) float32, as detect.py views them, the last batch
-    filled with its last image; or (H, W, 3) uint8 where the graph letterboxes.
+    filled with its last image.
 
     Args:
         view: `Task.view`.
@@ -59,9 +59,6 @@ def calibration_images(
     chosen = evenly(samples, MOST_IMAGES)
 
     def images() -> Iterator[np.ndarray]:
-        if metadata.image == PIXELS:
-            yield from read_ahead(chosen)
-            return
         size, sides = calibration_batch(metadata), metadata.image_size
         for start in range(0, len(chosen), size):
             batch = list(read_ahead(chosen[start : start + size]))

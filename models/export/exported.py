@@ -15,7 +15,7 @@ from duet.models.heads.base import Head
 from duet.models.inference.predictor import log_once
 from duet.models.inference.predictors import Predictor
 from duet.utils.errors import UserError, brief
-from duet.utils.export.metadata import FLOATS, PIXELS, Metadata, Outputs, Runtime, fault_of_returned
+from duet.utils.export.metadata import FLOATS, Metadata, Outputs, Runtime, fault_of_returned
 from duet.utils.weights.detecting import ExportedWeights
 
 LIMITS = {"confidence_threshold": "--conf", "iou_threshold": "--iou", "max_detections": "--max-det"}
@@ -42,8 +42,7 @@ class ExportedPredictor:
 
     Attributes:
         path: of the file, for messages.
-        fixed_size: (height, width) that every image must have; None: any multiple of the stride. A
-            file that letterboxes has one too: its graph leaves an image of that size as it is.
+        fixed_size: (height, width) that every image must have; None: any multiple of the stride.
     """
 
     takes_arrays = True
@@ -62,8 +61,6 @@ class ExportedPredictor:
         if not isinstance(images, np.ndarray):
             images = ops.to_numpy(images)
         metadata = self.runtime.metadata
-        if metadata.image == PIXELS:
-            return [self._run(pixels_of(image), 1)[0] for image in images]
         if metadata.dynamic:
             return self._run(self._taken(images), len(images))
         found: list[Outputs] = []
@@ -107,13 +104,6 @@ class ExportedPredictor:
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
         """Take any images: the runtime says when they are too many."""
-
-
-def pixels_of(image: np.ndarray) -> np.ndarray:
-    """Return an image (H, W, 3) uint8, of (3, H, W) uint8 or float32 in [0, 1]."""
-    if image.dtype != np.uint8:
-        image = np.rint(image * 255).astype(np.uint8)
-    return np.ascontiguousarray(image.transpose(1, 2, 0))
 
 
 def head_of(metadata: Metadata, path: str = "") -> Head:

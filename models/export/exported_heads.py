@@ -14,7 +14,6 @@ from duet.models.heads.mask.head import MaskRows
 from duet.utils.errors import UserError, brief
 from duet.utils.export.metadata import (
     DETECTIONS,
-    EFFICIENT,
     LOGITS,
     MASK_ROWS,
     MASKS,
@@ -31,8 +30,8 @@ class ExportedForm(NamedTuple):
     """How a task is exported.
 
     Attributes:
-        kinds: what files return (`utils/export/metadata.py`): without NMS, with --nms and with
-            --efficient-nms, as far as the task does not refuse them.
+        kinds: what files return (`utils/export/metadata.py`): without NMS, and with --nms unless
+            the task refuses it.
         outputs: returns what a file without NMS returns, (B, ...) each, of a head and raw outputs.
         rows: returns what `Head.decode_above` does for one image, of a head, a kind, a file's
             outputs (float32, without the batch) and the confidence threshold.
@@ -53,14 +52,11 @@ def form_of(head: Head | type[Head]) -> ExportedForm:
     return FORMS[name]
 
 
-def exported_kind(head: Head | type[Head], nms: bool, efficient_nms: bool, letterbox: bool) -> str:
-    """Return the kind of output that flags ask for; UserError if the task refuses one."""
-    flags = {"--nms": nms, "--efficient-nms": efficient_nms, "--letterbox": letterbox}
-    for flag, given in flags.items():
-        reason = head.task.refused.get(flag[2:].replace("-", "_"))
-        if given and reason:
-            raise UserError(f"{flag}: {reason}; leave it out")
-    return form_of(head).kinds[nms + efficient_nms]
+def exported_kind(head: Head | type[Head], nms: bool) -> str:
+    """Return the kind of output, without or with --nms; UserError if the task refuses that."""
+    if nms and (reason := head.task.refused.get("nms")):
+        raise UserError(f"--nms: {reason}; leave it out")
+    return form_of(head).kinds[nms]
 
 
 def exported_outputs(head: Head, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -102,13 +98,13 @@ def _require_finite(*outputs: np.ndarray) -> None:
 
 FORMS: dict[str, ExportedForm] = {
     "detect": ExportedForm(
-        (ROWS, DETECTIONS, EFFICIENT),
+        (ROWS, DETECTIONS),
         lambda head, raw: (head.decode(raw),),
         _boxes,
         lambda kind, classes: kind(classes, ((1.0, 1.0),), in_channels=(), strides=(1,)),
     ),
     "detect-anchor-free": ExportedForm(
-        (ROWS, DETECTIONS, EFFICIENT),
+        (ROWS, DETECTIONS),
         lambda head, raw: (head.decode(raw),),
         _boxes,
         lambda kind, classes: kind(classes, (1,), (1,)),

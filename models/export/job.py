@@ -51,7 +51,7 @@ from duet.utils.export.formats import (
     require_free_place,
     size_of,
 )
-from duet.utils.export.metadata import FLOATS, KINDS, PIXELS, Metadata, metadata_as_json
+from duet.utils.export.metadata import KINDS, Metadata, metadata_as_json
 from duet.utils.export.onnx import require_below_limit
 from duet.utils.export.opening import open_runtime
 from duet.utils.processes.interrupt import ending_at_termination, ending_later
@@ -155,7 +155,6 @@ def metadata_for(config: ExportConfig, checkpoint: Checkpoint, model: Detector) 
         image_size=config.image_size,
         batch_size=config.batch_size,
         dynamic=config.dynamic,
-        image=PIXELS if config.letterbox else FLOATS,
         output=output_kind(config, type(model.head)),
         precision=config.precision,
         head=model.spec.layers[-1].block,
@@ -165,7 +164,7 @@ def metadata_for(config: ExportConfig, checkpoint: Checkpoint, model: Detector) 
 
 def output_kind(config: ExportConfig, head: type[Head]) -> str:
     """Return the kind of output; UserError for flags or formats that do not go with the head."""
-    kind = exported_kind(head, config.nms, config.efficient_nms, config.letterbox)
+    kind = exported_kind(head, config.nms)
     outputs, most = KINDS[kind].outputs, KINDS[kind].most
     if most is not None and config.top_all > most:
         raise UserError(
@@ -173,7 +172,7 @@ def output_kind(config: ExportConfig, head: type[Head]) -> str:
             "a smaller number"
         )
     for name in config.include:
-        if len(outputs) > 1 and KINDS[kind].runs_here and not format_named(name).several_outputs:
+        if len(outputs) > 1 and not format_named(name).several_outputs:
             fit = ", ".join(row.name for row in FORMATS if row.several_outputs)
             raise UserError(
                 f"--include {name}: files of this task have {len(outputs)} outputs, and that "
@@ -221,8 +220,6 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
         view = view_of(export.model.head.task.name)
         calibration = calibration_images(export.dataset.samples, metadata, view)
     row.convert(source_of(export, row), made, metadata, calibration)
-    if not KINDS[metadata.output].runs_here:
-        return "not verified: only TensorRT has its operator EfficientNMS_TRT"
     if why := row.why_not_run():
         return f"not verified: {why}"
     runtime = open_runtime(made, runtime=row.name, is_trusted=True)

@@ -14,27 +14,19 @@ from duet.backend.onnx.nn import name_tensors
 from duet.backend.onnx.recording import Size, graph_input
 from duet.models.detector import Detector
 from duet.models.export.exported_heads import exported_kind, exported_outputs
-from duet.models.export.letterboxed import (
-    Placement,
-    boxes_in_image,
-    detections_in_image,
-    letterboxed,
-    rows_in_image,
-)
-from duet.models.export.suppressed import detections, efficient_detections, masks_in_boxes
+from duet.models.export.suppressed import detections, masks_in_boxes
 from duet.models.stored import detector_of_weights, fold_batch_norm
 from duet.utils.errors import UserError
 from duet.utils.export.config import ExportConfig
-from duet.utils.export.metadata import DETECTION_COLUMNS, DETECTIONS, EFFICIENT, KINDS, MASKS, ROWS
+from duet.utils.export.metadata import DETECTION_COLUMNS, DETECTIONS, KINDS, MASKS
 from duet.utils.weights.checkpoint import Checkpoint
 
 IMAGES = "images"  # the input of the graph, as the public YOLOv5 names it
 FREE = {0: "batch", 2: "height", 3: "width"}  # dimensions of the images with --dynamic
-FREE_SIDES = {0: "height", 1: "width"}  # of the image with --letterbox
 NUM_ROWS = "rows"  # the name of their number with --dynamic
 BEYOND_HALF = 65_520  # what rounds to infinity in float16
 LAYER = "layer_{}"  # what a layer returns, and the beginning of its nodes' names
-LETTERBOX, DECODING, FINISH = "letterbox", "decode", "finish"  # parts of a graph
+DECODING, FINISH = "decode", "finish"  # parts of a graph
 
 
 def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
@@ -42,26 +34,15 @@ def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
     model: Any = detector_of_weights(checkpoint)  # its classes are those of this backend
     fold_batch_norm(model)
     model.eval()  # what only training computes has no place in a graph
-    kind = exported_kind(model.head, config.nms, config.efficient_nms, config.letterbox)
-    given, images, placement = given_images(config)
+    kind = exported_kind(model.head, config.nms)
+    free = FREE if config.dynamic else {}
+    images = graph_input(IMAGES, (config.batch_size, 3, *config.image_size), "float32", free)
     predicted = predictions(model, images, config.half)
-    outputs = finished(kind, predicted, config, images.shape[2:], model.head.num_classes, placement)
+    outputs = finished(kind, predicted, config, images.shape[2:], model.head.num_classes)
     for output, (name, _) in zip(outputs, KINDS[kind].outputs, strict=True):
         output.name = name
     name_part(outputs, FINISH)
-    return build_model(outputs, [given], config.opset).SerializeToString(deterministic=True)
-
-
-def given_images(config: ExportConfig) -> tuple[Any, Any, Placement | None]:
-    """Return the input of the graph, the network's images and, with --letterbox, the placement."""
-    if config.letterbox:
-        image = graph_input(IMAGES, (*config.image_size, 3), "uint8", FREE_SIDES)
-        images, placement = letterboxed(image, config.image_size)
-        name_part([images], LETTERBOX)
-        return image, images, placement
-    free = FREE if config.dynamic else {}
-    images = graph_input(IMAGES, (config.batch_size, 3, *config.image_size), "float32", free)
-    return images, images, None
+    return build_model(outputs, [images], config.opset).SerializeToString(deterministic=True)
 
 
 def finished(
@@ -70,24 +51,12 @@ def finished(
     config: ExportConfig,
     input_size: Sequence[int],
     num_classes: int,
-    placement: Placement | None,
 ) -> tuple[Any, ...]:
-    """Return what a graph returns of what the head predicts.
-
-    Args:
-        kind: of output.
-        placement: with --letterbox, which is for models of boxes alone: they are in its pixels.
-    """
+    """Return what a graph with this kind of output returns of what the head predicts."""
     first, *others = predicted
     settings, top = config.suppression, config.top_per_class
-    if kind == ROWS:
-        return (rows_in_image(first, placement) if placement else first,)
     if kind == DETECTIONS:
-        found = detections(first, settings, top)
-        return (detections_in_image(found, placement) if placement else found,)
-    if kind == EFFICIENT:
-        number, boxes, *numbers = efficient_detections(first, settings)
-        return number, boxes_in_image(boxes, placement) if placement else boxes, *numbers
+        return (detections(first, settings, top),)
     if kind == MASKS:
         columns = 5 + num_classes
         found = detections(first[..., :columns], settings, top, first[..., columns:])

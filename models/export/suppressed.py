@@ -1,4 +1,4 @@
-"""Decoded rows -> detections in the graph: NMS by standard operators, or by TensorRT's plugin.
+"""Decoded rows -> detections in the graph: NMS by standard operators.
 
 The boxes are those of `utils/evaluation/nms.py`, each found once, of its best class; their masks
 are those of `utils/data/masks/assemble.py` at the size of the prototypes.
@@ -63,35 +63,6 @@ def detections(
     return _where(used, chosen, _zero())
 
 
-def efficient_detections(rows: Tensor, settings: SuppressionSettings) -> tuple[Tensor, ...]:
-    """Return what TensorRT's plugin finds: number (B, 1) int32, boxes (B, K, 4) float32 as x1, y1,
-    x2, y2, scores (B, K) float32, classes (B, K) int32; so many of K are used.
-
-    Source: the plugin's documentation, plugin/efficientNMSPlugin in NVIDIA/TensorRT.
-    """
-    found = candidates(rows, settings.confidence_threshold)
-    batch, number = found.scores.shape[0], settings.max_detections
-    return apply_for_several(
-        "EfficientNMS_TRT",
-        (found.boxes_xyxy, of_each_class(found, axis=2)),
-        [
-            ((batch, 1), "int32"),
-            ((batch, number, 4), "float32"),
-            ((batch, number), "float32"),
-            ((batch, number), "int32"),
-        ],
-        domain="TRT",  # TensorRT's parser finds a plugin by the operator's name
-        plugin_version="1",
-        score_threshold=float(settings.confidence_threshold),
-        iou_threshold=float(settings.iou_threshold),
-        max_output_boxes=number,
-        background_class=-1,  # none
-        score_activation=0,
-        class_agnostic=int(settings.class_agnostic),
-        box_coding=0,  # corners
-    )
-
-
 def candidates(rows: Tensor, confidence_threshold: float) -> Candidates:
     """Return each row with its best class; one below the threshold has the score 0."""
     batch, number, width = rows.shape
@@ -112,7 +83,7 @@ def kept_scores(found: Candidates, settings: SuppressionSettings, top_per_class:
     if settings.class_agnostic:
         scores, limit = found.scores.reshape(batch, 1, number), settings.max_detections
     else:
-        scores, limit = of_each_class(found, axis=1), top_per_class
+        scores, limit = of_each_class(found), top_per_class
     thresholds = threshold_of_iou(settings.iou_threshold), settings.confidence_threshold
     selected = apply(
         "NonMaxSuppression",
@@ -143,14 +114,13 @@ def threshold_of_iou(iou_threshold: float) -> float:
     return max(float(rounded), LEAST_IOU)
 
 
-def of_each_class(found: Candidates, axis: int) -> Tensor:
-    """Return the scores with the classes along an axis, 1 or 2; 0 for all but the best class."""
+def of_each_class(found: Candidates) -> Tensor:
+    """Return the scores (B, C, N), 0 for all but the best class."""
     (batch, number), classes = found.scores.shape, found.num_classes
     depth, values = constant(np.array(classes)), constant(np.array([0, 1], np.float32))
-    shape = (batch, classes, number) if axis == 1 else (batch, number, classes)
-    chosen = apply("OneHot", (found.class_index, depth, values), shape, "float32", axis=axis)
-    one = (batch, 1, number) if axis == 1 else (batch, number, 1)
-    return chosen * found.scores.reshape(*one)
+    shape = batch, classes, number
+    chosen = apply("OneHot", (found.class_index, depth, values), shape, "float32", axis=1)
+    return chosen * found.scores.reshape(batch, 1, number)
 
 
 def best(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:

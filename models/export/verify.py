@@ -15,7 +15,7 @@ from duet.models.export.exported import ExportedPredictor
 from duet.models.export.exported_heads import exported_outputs
 from duet.models.inference.predictors import network_input
 from duet.models.inputs import images_to_tensor
-from duet.utils.boxes import clip_boxes, pairwise_iou
+from duet.utils.boxes import pairwise_iou
 from duet.utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
 from duet.utils.data.loading.reading import read_ahead
 from duet.utils.data.masks.assemble import THRESHOLD, masks_at
@@ -26,7 +26,7 @@ from duet.utils.detections import Detections
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import best_rows
 from duet.utils.export.config import ExportConfig
-from duet.utils.export.metadata import DETECTIONS, LOGITS, MASKS, PIXELS, Metadata, Outputs, Runtime
+from duet.utils.export.metadata import DETECTIONS, LOGITS, MASKS, Metadata, Outputs, Runtime
 from duet.utils.text import count
 
 NUM_IMAGES = 8
@@ -89,8 +89,7 @@ def evenly(samples: Sequence[Sample], most: int) -> list[Sample]:
 def make_trials(model: Detector, images: Sequence[np.ndarray], metadata: Metadata) -> list[Trial]:
     """Return batches of the images, of each size that a file is tried with.
 
-    A dynamic file also gets two other sizes and batches. A file that resizes images gets them in
-    the size of its network, which it leaves as they are.
+    A dynamic file also gets two other sizes and batches.
 
     Raises:
         UserError: the model's predictions are not finite, so no file can be compared with them.
@@ -233,8 +232,6 @@ class Comparison:
             rows, *prototypes = (each[index] for each in trial.outputs)
             expected, place = self._find(rows)
             size = trial.images.shape[2:]
-            if self._metadata.image == PIXELS:  # its boxes end at the image's edges
-                expected = expected._replace(boxes_xyxy=clip_boxes(expected.boxes_xyxy, size))
             used = output[:, 4] != 0
             boxes, scores, classes = np.split(output[used], (4, 5), axis=1)
             found = Detections(boxes, scores[:, 0], classes[:, 0].astype(np.int64))

@@ -26,7 +26,7 @@ from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.loader import TrainLoader
 from duet.utils.errors import UserError
 from duet.utils.processes.command import run_command
-from duet.utils.processes.cores import bind_numa, loader_workers
+from duet.utils.processes.cores import loader_workers
 from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job, read_data, train_recipe
 from duet.utils.tasks.find import complete_flags, find_task
@@ -49,8 +49,6 @@ def main() -> None:
         raise UserError("--batch-size -1: give the number of images whose speed is to be measured")
     check_device(config.device, choose(config.backend))
     hyp = read_hyperparameters(config.hyp, config.override)
-    if config.bind_numa:
-        say(bind_numa(config.device))
     start = load_weights(config.weights) if config.weights else None
     task = find_task(config.task, config.cfg, start.header.model if start else {})
     data = read_data(config, task.name)

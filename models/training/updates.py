@@ -49,7 +49,7 @@ def choose_updates(name: str, number: int, device: str, dtype: str) -> bool:
         TOLERANCE[dtype],
     )
     if problem:
-        log.info("--multi_tensor_optimizer: the plain path is used (%s)", problem)
+        log.info("--multi_tensor_optimizer: using the plain path (%s)", problem)
         return False
     described = multi_tensor.describe(name, device)
     log.info("--multi_tensor_optimizer: %s; equal to the plain path", described)

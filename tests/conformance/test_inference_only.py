@@ -75,6 +75,6 @@ def test_a_model_runs_on_it(run: Run) -> None:
 def test_what_trains_is_refused_by_name_with_the_next_step(run: Run) -> None:
     for path, message in run.told["errors"].items():
         assert message == (
-            f"backend {run.name!r} is for inference only and has no {path}; "
-            "choose one that trains: torch, oneflow"
+            f"backend {run.name!r} is inference-only and has no {path}; "
+            "choose one that supports training: torch, oneflow"
         )

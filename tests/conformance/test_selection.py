@@ -93,7 +93,8 @@ def test_without_a_wish_the_installed_one_is_taken(tmp_path: Path, packages: Pat
 def test_a_backend_for_inference_does_not_train(tmp_path: Path, packages: Path) -> None:
     install(packages, "onnx", "1.17.0")
     install(packages, "onnxruntime", "1.23.2")
-    wanted = "refused: backend 'onnx' is for inference only; choose one that trains: torch, oneflow"
+    message = "backend 'onnx' is inference-only; choose one that supports training: torch, oneflow"
+    wanted = f"refused: {message}"
     assert choose(packages, "onnx") == "onnx" and choose(packages, "onnx", "trains") == wanted
     assert choose(packages, "", "trains", YOLO_BACKEND="onnx") == wanted
     assert choose(packages, "", "trains") == "torch"
@@ -216,5 +217,5 @@ def test_an_import_that_needs_a_framework_does_not_choose_one() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     (line,) = set(done.stdout.splitlines())
     assert line.partition(" ")[2] == (
-        "was looked up before a backend was chosen: call backend.use(name) first, as train.py does"
+        "was used before a backend was selected: call backend.use(name) first, as train.py does"
     )

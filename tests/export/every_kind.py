@@ -18,8 +18,6 @@ FLAGS = {
     "half": [*WIDE, "--half"],
     "nms": [*WIDE, "--nms", "--conf", "0.2", "--topk-all", "7", "--topk-per-class", "3"],
     "agnostic": [*WIDE, "--nms", "--agnostic-nms"],
-    "pixels": [*WIDE, "--letterbox"],
-    "found_pixels": [*WIDE, "--letterbox", "--nms"],
     "other": WIDE,
     "mask rows": WIDE,
     "mask batch": [*WIDE, "--batch-size", "2"],

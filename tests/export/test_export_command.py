@@ -27,7 +27,6 @@ from duet.utils.export.formats import check_export, format_named
 from duet.utils.export.onnx import write_onnx
 from duet.utils.optional import install_command
 from duet.utils.project import PROJECT
-from duet.utils.weights.load import load_weights
 from tests.export.recorded_files import write_graphs
 from tests.small import SMALL_SHAPES, write_small_dataset
 from tests.tiny_tasks import tiny_anchor_free, tiny_segmenter, write_tiny_classifier
@@ -133,26 +132,6 @@ def test_the_command_writes_verified_files_beside_the_weights(stored, tmp_path):
     assert session.get_inputs()[0].shape == [1, 3, 64, 64]
 
 
-def test_weights_that_a_training_replaces_meanwhile_are_exported_as_they_were(
-    run, stored, tmp_path, monkeypatch
-):
-    path, copy_graph = tmp_path / "my model.safetensors", job.write_graph
-    before = load_weights(stored[0] / path.name)
-    (tmp_path / "of training").mkdir()
-    other = write_tiny_weights(tmp_path / "of training", seed=1)
-
-    def replace_weights(config, graph):
-        os.replace(other, path)
-        taken = load_weights(config.weights)
-        assert taken.header.model == before.header.model
-        assert taken.ema.keys() == before.ema.keys()
-        assert all(np.array_equal(taken.ema[name], before.ema[name]) for name in before.ema)
-        copy_graph(config, graph)
-
-    monkeypatch.setattr(job, "write_graph", replace_weights)
-    assert run()[0] == 0
-
-
 def test_a_wrong_file_is_not_written_and_the_others_are(run, tmp_path, monkeypatch):
     add_format(monkeypatch, "wrong", changing("model.1.conv.weight", lambda values: 2 * values))
     (tmp_path / "my model.wrong.onnx").write_bytes(b"older")
@@ -172,18 +151,6 @@ def lowered(bias):
     return bias - np.float32(1e4)
 
 
-def test_a_ruined_file_in_8_bits_is_refused_where_fitness_is_no_judge(run, tmp_path, monkeypatch):
-    right = dataclasses.replace(format_named("onnx"), name="right", ending=".right.onnx")
-    convert = changing("model.4.m.0.bias", lowered, changing("model.4.m.1.bias", lowered))
-    wrong = dataclasses.replace(format_named("onnx"), convert=convert)
-    use_formats(monkeypatch, wrong, right)
-    data = write_small_dataset(tmp_path)
-    code, _, errors = run("--int8", "--data", data, "--include", "onnx", "right")
-    assert code == 1 and errors.count("error: ") == 1
-    assert "are found by both it and the model" in errors
-    assert (tmp_path / "my model.right.onnx").exists()
-
-
 def test_a_file_that_cannot_be_run_here_is_written_and_said_to_be_unverified(
     run, tmp_path, monkeypatch
 ):
@@ -192,17 +159,6 @@ def test_a_file_that_cannot_be_run_here_is_written_and_said_to_be_unverified(
     assert (code, errors) == (0, "")
     assert printed.splitlines()[-1].endswith(" MB; not verified: FAR runs only on macOS")
     assert (tmp_path / "my model.far.onnx").exists()
-
-
-@pytest.fixture
-def folders(tmp_path):
-    """A new folder of OpenVINO's, and an older one where it belongs."""
-    made, path = tmp_path / "temporary" / "x_openvino_model", tmp_path / "x_openvino_model"
-    for folder in (made, path):
-        folder.mkdir(parents=True)
-        (folder / "model.xml").write_text("new" if folder == made else "older")
-    (path / "model.bin").write_text("older")
-    return made, path
 
 
 def test_a_file_that_is_to_find_nothing_is_not_taken_for_verified(run, monkeypatch):
@@ -216,13 +172,6 @@ def test_a_file_that_is_to_find_nothing_is_not_taken_for_verified(run, monkeypat
         " MB; not verified: nothing is found in these images; give --data with images that show "
         "the model's classes"
     )
-
-
-def test_a_folder_is_replaced_as_a_whole(folders):
-    made, path = folders
-    job.move(made, path, format_named("openvino"))
-    assert os.listdir(path) == ["model.xml"]
-    assert (path / "model.xml").read_text() == "new"
 
 
 @pytest.mark.parametrize(
@@ -373,15 +322,6 @@ def test_the_size_of_a_classifier_is_that_of_its_training(run, tmp_path):
     code, output, errors = run(size=(), name="cls")
     assert code == 0, errors
     assert "8 of 8 images matched" in output
-
-
-def test_a_segmenter_with_masks_in_the_graph_is_scored_with_them(run, tmp_path):
-    data = outlined(tmp_path / "outlined nms")
-    code, output, errors = run("--nms", "--data", data, name="seg")
-    assert code == 0 and "1 - IoU of masks" in output, errors
-    found = figures_of(output)
-    boxes = [name for name in found["model"] if name.endswith("(B)")]
-    assert [found["seg.onnx"][name] for name in boxes] == [found["model"][name] for name in boxes]
 
 
 def test_a_classifier_in_float32_and_8_bits_has_accuracies(run, tmp_path):

@@ -35,7 +35,6 @@ FILES = {
     "batch": ("--imgsz=64", "--batch-size=4"),
     "dynamic": ("--imgsz=64", "--dynamic"),
     "nms": ("--imgsz=64", "--nms", "--conf-thres=0.25"),
-    "letterbox": ("--imgsz=64", "--letterbox"),
 }
 
 
@@ -83,7 +82,7 @@ def same(found, expected):
 # `duet.load`
 
 
-@pytest.mark.parametrize("name", ["static", "batch", "dynamic", "nms", "letterbox"])
+@pytest.mark.parametrize("name", ["static", "batch", "dynamic", "nms"])
 def test_a_file_finds_what_the_model_finds(weights, files, name):
     """In a square image, which neither pads."""
     image = noise(64, 64, 3)

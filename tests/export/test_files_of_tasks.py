@@ -113,12 +113,9 @@ def test_more_masks_than_can_be_put_together_are_refused(make):
 @pytest.mark.parametrize(
     ("head", "words", "text"),
     [
-        (MaskHead, ["--letterbox"], "--letterbox: masks lie over the network's input"),
-        (MaskHead, ["--nms", "--efficient-nms"], "--efficient-nms: TensorRT's operator has no m"),
         (MaskHead, ["--nms", "--topk-all", "1025"], "--topk-all 1025: at most 1,024 masks per im"),
         (MaskHead, ["--include", "onnx", "ncnn"], "--include ncnn: .* 2 outputs.* onnx, openvino"),
         (ClassifyHead, ["--nms"], "--nms: a classifier finds no boxes"),
-        (ClassifyHead, ["--letterbox"], "--letterbox: a classifier takes the middle of an image"),
     ],
 )
 def test_what_a_task_has_no_use_for_is_refused_by_name(head, words, text):

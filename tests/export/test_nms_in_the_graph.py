@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from duet.models.export.suppressed import detections, efficient_detections
+from duet.models.export.suppressed import detections
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
-from tests.export.small_graphs import onnx, run_graph, shapes, small_graph
+from tests.export.small_graphs import onnx, run_graph, small_graph
 
 FREE = (0, 1)  # number of images and of rows, as with --dynamic
 
@@ -129,49 +129,3 @@ def check_image(found: np.ndarray, rows: np.ndarray, settings: dict[str, float])
     np.testing.assert_array_equal(found[:number, 4], wanted.scores)
     np.testing.assert_array_equal(found[:number, 5], wanted.class_index)
     assert not found[number:].any()
-
-
-def efficient_graph(class_agnostic: bool) -> Any:
-    values = SuppressionSettings(0.25, 0.6, class_agnostic, max_detections=8, multi_label=False)
-    return small_graph(lambda rows: efficient_detections(rows, values), (2, 30, 9))
-
-
-@pytest.mark.parametrize("class_agnostic", [False, True])
-def test_efficient_nms_is_the_node_that_tensorrt_documents(class_agnostic):
-    model = efficient_graph(class_agnostic)
-    (node,) = (node for node in model.graph.node if node.op_type == "EfficientNMS_TRT")
-    attributes = {x.name: onnx.helper.get_attribute_value(x) for x in node.attribute}
-    assert attributes == {
-        "plugin_version": b"1",
-        "score_threshold": 0.25,
-        "iou_threshold": pytest.approx(0.6),
-        "max_output_boxes": 8,
-        "background_class": -1,
-        "score_activation": 0,
-        "class_agnostic": int(class_agnostic),
-        "box_coding": 0,
-    }
-    assert node.domain == "TRT"
-    assert ("TRT", 1) in {(x.domain, x.version) for x in model.opset_import}
-    assert shapes(model) == dict(zip(node.output, [(2, 1), (2, 8, 4), (2, 8), (2, 8)], strict=True))
-    types = [output.type.tensor_type.elem_type for output in model.graph.output]
-    integer, real = onnx.TensorProto.INT32, onnx.TensorProto.FLOAT
-    assert types == [integer, real, real, integer]
-
-
-def test_efficient_nms_takes_corners_and_the_score_of_the_best_class_alone():
-    model = efficient_graph(class_agnostic=False)
-    (node,) = (node for node in model.graph.node if node.op_type == "EfficientNMS_TRT")
-    model.graph.node.remove(node)
-    del model.graph.output[:]
-    for name in node.input:
-        model.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
-    rows = np.zeros((2, 30, 9), np.float32)
-    rows[1, 4] = row((10, 20, 50, 40), 0.5, 0.25, 1.0, 0.75, 1.0)
-    rows[1, 5] = row((10, 20, 50, 40), 0.5, 0.25, 0.5, 0.5, 0.5)  # 0.25 is not above 0.25
-    boxes, scores = run_graph(model)(rows)
-    assert boxes.shape == (2, 30, 4)
-    assert scores.shape == (2, 30, 4)
-    np.testing.assert_array_equal(boxes[1, 4], [10, 20, 50, 40])
-    np.testing.assert_array_equal(scores[1, 4], [0, 0.5, 0, 0])
-    assert np.count_nonzero(scores) == 1

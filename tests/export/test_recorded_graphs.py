@@ -149,27 +149,6 @@ def test_graphs_are_what_the_specification_says(protos: Mapping[str, Any]) -> No
         onnx.checker.check_model(proto, full_check=True)  # with shapes, strictly
 
 
-def test_no_node_and_no_constant_is_without_use(protos: Mapping[str, Any]) -> None:
-    for proto in protos.values():
-        graph = proto.graph
-        used = {name for node in graph.node for name in node.input}
-        made = [name for node in graph.node for name in node.output]
-        constants = {constant.name for constant in graph.initializer}
-        assert set(made) - used == {output.name for output in graph.output}
-        assert constants <= used and len(made) == len(set(made))
-        assert not [node.name for node in graph.node if set(node.input) <= constants]
-
-
-def test_equal_constants_are_stored_once(protos: Mapping[str, Any]) -> None:
-    for proto in protos.values():
-        stored = [
-            (x.data_type, tuple(x.dims), x.raw_data)
-            for x in proto.graph.initializer
-            if x.name.startswith("constant")
-        ]
-        assert stored and len(stored) == len(set(stored))
-
-
 def test_a_graph_names_what_is_in_it(protos: Mapping[str, Any], written: Written) -> None:
     for name, proto in protos.items():
         model = written.models[name.split()[0]]
@@ -193,15 +172,6 @@ def test_parameters_have_the_names_of_weights_files(
     for form in ("static", "dynamic", "half"):
         names = {x.name for x in protos[f"yolov5n {form}"].graph.initializer}
         assert convolutions <= names
-
-
-def test_layers_are_half_precision_and_boxes_are_not(protos: Mapping[str, Any]) -> None:
-    proto = onnx.shape_inference.infer_shapes(protos["yolov5n half"])
-    types = {x.name: x.type.tensor_type.elem_type for x in proto.graph.value_info}
-    for name, kind in types.items():
-        shape = "shape" in name
-        wanted = onnx.TensorProto.FLOAT16 if name.startswith("layer") else onnx.TensorProto.FLOAT
-        assert shape or kind == wanted, name
 
 
 def test_the_process_needs_no_framework(written: Written) -> None:

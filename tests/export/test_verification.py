@@ -22,11 +22,11 @@ from duet.models.export.verify import (
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.export.config import ExportConfig
-from duet.utils.export.metadata import DETECTIONS, FLOATS, PIXELS, ROWS, Metadata
+from duet.utils.export.metadata import DETECTIONS, FLOATS, Metadata
 from tests.export.every_kind import FLAGS
 from tests.tiny_weights import noise
 
-LOOSE = {"half", "pixels", "found_pixels", "mask half", "mask half nms", "class half"}
+LOOSE = {"half", "mask half", "mask half nms", "class half"}
 
 
 @pytest.mark.parametrize("name", [name for name in FLAGS if name != "other"])
@@ -50,8 +50,6 @@ def test_metadata_says_what_goes_in_and_comes_out(make):
     assert (metadata.image, metadata.output, metadata.image_size) == (FLOATS, DETECTIONS, (64, 96))
     wanted = SuppressionSettings(0.2, 0.45, False, None, 7, multi_label=False)
     assert SuppressionSettings(**metadata.suppression) == wanted
-    metadata = make("pixels").metadata
-    assert (metadata.image, metadata.output, metadata.suppression) == (PIXELS, ROWS, {})
 
 
 @pytest.mark.parametrize("name", ["mask rows", "mask nms", "class dynamic"])
@@ -102,7 +100,6 @@ def scale(factor):
         ("plain", "", scale(1.1), "boxes of rows differ"),
         ("plain", "model.4.m.0.weight", swap_classes, "scores of rows differ"),
         ("plain", "model.0.conv.weight", scale(np.nan), "differ by up to nan"),
-        ("pixels", "model.1.conv.weight", scale(1.5), "scores of rows differ"),
         ("agnostic", "", scale(1.01), "are found by both it and the model"),
         ("nms", "model.4.m.0.weight", swap_classes, "are found by both it and the model"),
         ("mask rows", "model.4.proto.cv3.conv.weight", scale(-1), "its prototypes differ"),

@@ -29,7 +29,6 @@ WINGS = {
     "evolution": ("utils/evolution",),
     "loggers": ("utils/report/loggers",),
     "set-up": ("utils/setup",),
-    "NUMA": ("utils/processes/numa.py",),
 }
 # Served images are detected in; a comparison runs in the environments that set-up makes.
 STANDS_ON = {

@@ -39,7 +39,7 @@ work |= behaviour.get("work", {})
 for name in ("bbox_iou_optim", "multi_tensor_optimizer"):
     work["settings"][name] = "--" + name in sys.argv
     if work["settings"][name]:
-        print("--" + name + ": the plain path is used")
+        print("--" + name + ": using the plain path")
 means = {"compiled": "--compile" in sys.argv} | behaviour.get("means", {})
 losses = behaviour.get("losses", [[0.1, 0.2, 0.3], [0.1, 0.1, 0.2]])
 with open(os.path.join(folder, "work.json"), "w") as file:

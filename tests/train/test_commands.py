@@ -60,10 +60,6 @@ def all_rows(run_folder):
         return list(csv.DictReader(file))
 
 
-def last_row(run_folder):
-    return all_rows(run_folder)[-1]
-
-
 def test_a_file_name_that_is_no_text_is_spelt_out(trained):
     _, done = trained
     (line,) = [line for line in done.stdout.splitlines() if "left out" in line]

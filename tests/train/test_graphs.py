@@ -159,7 +159,7 @@ def test_graphs_leave_every_bit_of_a_training(request, monkeypatch, task, flags,
     ("left_out", "problem"),
     [
         ({}, ""),
-        ({"_own_number": lambda x: x}, "its losses differs by nan"),
+        ({"_own_number": lambda x: x}, "losses differs by nan"),
         ({"copy_gradients": lambda parameters: {}}, "its gradient 0 of"),
     ],
 )
@@ -170,15 +170,6 @@ def test_the_trial_finds_what_graphs_overwrite(monkeypatch, left_out, problem):
     found = execution.trial_problem("cpu")
     assert found.startswith(problem) and bool(found) is bool(problem)
     assert memory.passes == execution.GRAPH_UPDATES * execution.PASSES
-
-
-def test_a_compiler_that_fails_in_the_trial_is_a_reason_against_graphs(monkeypatch):
-    def fail(*arguments, **options):
-        raise RuntimeError("CUDA error: operation not permitted\nwhen stream is capturing")
-
-    monkeypatch.setattr(execution.autograd, "compiled", fail)
-    problem = "RuntimeError: CUDA error: operation not permitted"
-    assert execution.trial_problem("cpu") == problem
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 
 import cv2
@@ -11,7 +10,6 @@ import pytest
 import yaml
 
 import val
-from duet.models.evaluation import validation
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
 
 HEIGHT, WIDTH = 64, 96
@@ -81,21 +79,3 @@ def test_speed_validates_at_the_thresholds_of_detection_and_says_how_fast(
         for line in path.read_text().splitlines()
     ]
     assert scores and min(scores) >= 0.25
-
-
-def test_a_study_has_the_figures_of_validations_at_each_size(folder, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(validation, "study_sizes", lambda stride: [64, 96])
-    results = run(monkeypatch, folder, tmp_path / "study", "--task", "study")
-    with open(results / "study.csv", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["image_size"] for row in rows] == ["64", "96"]
-    assert all(float(row["ms_per_image"]) > 0 for row in rows)
-    assert (results / "study.png").exists()
-    capsys.readouterr()
-    for row in rows:
-        size = row["image_size"]
-        run(monkeypatch, folder, tmp_path / size, "--img", size, "--iou", 0.7)
-        (line,) = [x for x in capsys.readouterr().out.splitlines() if x.split()[:1] == ["all"]]
-        shown = [float(cell) for cell in line.split()[-4:]]
-        figures = [float(row[name]) for name in list(row)[2:-1]]
-        np.testing.assert_allclose(shown, figures, atol=5.1e-5)  # four digits are shown

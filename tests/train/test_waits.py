@@ -3,17 +3,12 @@
 A CPU queues nothing, so what is counted here is what a GPU would be asked.
 """
 
-import dataclasses
-import importlib
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from duet import backend
-from duet.backend import dist, nn, ops
-from duet.models.heads import base
+from duet.backend import nn
 from duet.models.heads.base import LossTerms
 from duet.models.training.checkpointing import capture, restore
 from duet.models.training.state import settle
@@ -24,13 +19,9 @@ from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job, TrainData
 from duet.utils.state.run import Run
-from tests.dispatched import StageCounter, dispatched, total, waits
 from tests.train.short_runs import small_training
 
 FAST = "--multi_tensor_optimizer"
-ON_TORCH = pytest.mark.skipif(
-    backend.use() != "torch", reason="OneFlow does not tell which operations it is asked for"
-)
 
 
 @pytest.fixture(scope="module")
@@ -115,96 +106,6 @@ def test_a_state_saved_right_after_a_lost_update_goes_on_as_if_nothing_had_been(
     found = arrays_of(resumed)
     for name, array in arrays_of(whole).items():
         np.testing.assert_array_equal(found[name], array, err_msg=name)
-
-
-def test_an_update_is_read_once_when_the_next_forward_pass_is_queued(training, monkeypatch):
-    start, batches = training
-    state, events = start(FAST), []
-
-    class Recording(StageCounter):
-        def __call__(self, name):
-            events.append(name)
-            return super().__call__(name)
-
-    later = ops.to_numpy_later
-
-    def recorded(x):
-        events.append("copy")
-        read = later(x)
-        return lambda: (events.append("read"), read())[1]
-
-    monkeypatch.setattr(ops, "to_numpy_later", recorded)
-    for batch in batches[:3]:
-        train_step(state, batch, Recording())
-    step = ["to_device", "forward", "loss", "backward", "optimizer", "copy", "ema"]
-    later_step = [*step[:4], "read", *step[4:]]
-    assert events == [*step, *later_step, *later_step]
-    state.loss_scale.adapts = True  # the scale of a loss depends on the update before
-    events.clear()
-    train_step(state, batches[3], Recording())
-    assert events == [*step[:3], "read", *step[3:]]
-
-
-def fail(x):
-    raise AssertionError("the host waits for the device")
-
-
-@ON_TORCH
-@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW"])
-@pytest.mark.parametrize("lost", [(), (1,)], ids=["finite", "lost"])
-def test_the_host_waits_for_nothing_between_updates(training, monkeypatch, optimizer, lost):
-    start, batches = training
-    state = losing(start(FAST, "--bbox_iou_optim", "--optimizer", optimizer), lost)
-    train_step(state, batches[0], StageTimer())
-    torch_ops = importlib.import_module("duet.backend.torch.ops")
-    monkeypatch.setattr(torch_ops, "reads_at_once", lambda x: False)  # as of a GPU
-    monkeypatch.setattr(ops, "to_numpy", fail)
-    monkeypatch.setattr(ops, "to_numpy_later", lambda x: x.detach().clone().numpy)
-    for batch in batches[1:4]:
-        found = dispatched(lambda stage, batch=batch: train_step(state, batch, stage))
-        assert waits(total(found)) == 0, found
-    settle(state)
-    assert state.watch.skipped == len(lost)
-
-
-def test_ranks_meet_once_a_batch_and_once_more_an_update(training, monkeypatch):
-    """Besides gradients: parts of the batch before its loss, and losses with their update."""
-    start, batches = training
-    state = start()
-    state.schedule = dataclasses.replace(state.schedule, batch_size=32)  # 64 nominal: two batches
-    exchanged = []
-    for name in ("sum_", "all_gather", "broadcast_"):
-        monkeypatch.setattr(dist, name, lambda *given, n=name: exchanged.append(n))
-    two = SimpleNamespace(world_size=2)
-    monkeypatch.setattr(base, "this_process", lambda: two)
-    found = []
-    for batch in batches[:4]:
-        train_step(state, batch, StageTimer())
-        found.append(exchanged.copy())
-        exchanged.clear()
-    assert state.last_update == 3
-    assert found == [["sum_"], ["sum_", "sum_"]] * 2
-
-
-@ON_TORCH
-@pytest.mark.parametrize("channels_last", [True, False])
-def test_a_pass_launches_no_more_than_its_layers(training, channels_last):
-    start, batches = training
-    layout = "channels-last" if channels_last else "contiguous"
-    state = start(FAST, "--layout", layout)
-    for batch in batches[:2]:
-        found = dispatched(lambda stage, batch=batch: train_step(state, batch, stage))
-    layers = found["forward"]["native_batch_norm"]
-    weights = len(list(nn.named_parameters(state.model)))
-    forward, backward = found["forward"], found["backward"]
-    assert layers > 5 and weights > 3 * layers
-    # No batches counted, gradients added to zeros, or reordered beside channels-last weights. Two
-    # levels put the gradient of their objectness beside that of their positives.
-    assert forward["add_"] == 0 and backward["add_"] == 0 and backward["copy_"] == 2
-    assert forward["convolution"] == backward["convolution_backward"] == layers + 2
-    assert total(found)["zero_"] == total(found)["_foreach_zero_"] == 0
-    # Clipping, whether the update is lost, three groups of weights; the EMA and its statistics.
-    assert found["optimizer"].total() <= 30 and found["ema"].total() <= 20
 
 
 @pytest.mark.parametrize("before", ["float32", "float16"])

@@ -1,7 +1,4 @@
-"""Flags of YOLOv5 and earlier versions that this one lacks, by name: what to do in their place.
-
-Whoever adds a flag removes its line.
-"""
+"""Flags of YOLOv5 and earlier versions that this one lacks, by name: what to do in their place."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ ACCEPTED = {
 _NO_TRACKER = "--loggers wandb, with its own variables such as WANDB_MODE and WANDB_ENTITY"
 _CLASS_BY_CLASS = "changes nothing: figures are always shown class by class"
 _NO_DNN = "changes nothing: ONNX files run in ONNX Runtime, other weights on --backend"
+_NUMA = "leave it out; start the processes behind numactl, or bind them with torchrun"
 _FOLDER = "--project names the folder that holds the runs"
 
 TRAINING = {
@@ -38,12 +36,14 @@ TRAINING = {
     "--artifact-alias": _NO_TRACKER,
     "--resume-evolve": "--evolve continues the search of the same --project and --name",
     "--evolve-population": "--evolve searches with Optuna, which needs no first population",
+    "--bind-numa": _NUMA,
     "--replay": "leave it out; the log names batches whose numbers are not finite",
     "--ndjson-console": "each epoch is a line; results.jsonl has its figures",
     "--ndjson-file": "changes nothing: results.jsonl is always written",
 }
 
 VALIDATION = {
+    "--bind-numa": _NUMA,
     "--merge": "leave it out; NMS keeps the best box and averages none",
     "--dnn": _NO_DNN,
     "--verbose": _CLASS_BY_CLASS,
@@ -74,4 +74,6 @@ EXPORT = {
     "--workspace": "leave it out; TensorRT may use all free memory",
     "--verbose": "changes nothing: differences are always shown",
     "--cache": "leave it out; nothing is kept between two exports",
+    "--letterbox": "leave it out; scale and pad images as docs/examples/export does",
+    "--efficient-nms": "--nms, which TensorRT runs too",
 }

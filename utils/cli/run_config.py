@@ -81,9 +81,6 @@ class RunConfig(CommandConfig):
         "device")  # fmt: skip
     nproc: int = flag("several processes", "--nproc", default=0, metavar="N", check=whole_from(0),
         help="number of processes; 0: one per device of --device")  # fmt: skip
-    bind_numa: bool = flag("several processes", "--bind-numa", default=False,
-        help="bind each process, its loader workers and its memory to the NUMA node of its "
-        "device")  # fmt: skip
     timeout: float = flag("several processes", "--timeout", default=600, type=float, metavar="S",
         check=within(0, kind="a number of seconds", above=True),
         help="end all processes when one makes no progress for this many seconds")  # fmt: skip

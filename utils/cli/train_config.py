@@ -124,7 +124,7 @@ class TrainConfig(RecipeConfig):
     no_plots: bool = flag("output", "--noplots", default=False, help="draw no plots")  # fmt: skip
     loggers: tuple[str, ...] = flag("output", "--loggers", default=(), type=str, nargs="+",
         metavar="LOGGER",
-        help="where else to log figures, besides results.csv: tensorboard, wandb, mlflow, or "
+        help="where else to log figures, besides results.csv: tensorboard, wandb, or "
         "module:Class of your own")  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -9,25 +9,24 @@ from typing import Any
 
 from duet.utils.cli.absent_flags import VALIDATION
 from duet.utils.cli.detection_config import DetectionConfig
-from duet.utils.cli.flags import add_flags, flag, flags_of, new_parser, read_flags, require_apart
+from duet.utils.cli.flags import add_flags, flag, new_parser, read_flags, require_apart
 from duet.utils.cli.run_config import RunConfig
 from duet.utils.errors import UserError
 
 SPLITS = ("train", "val", "test")
-SPEED, STUDY = "speed", "study"  # both of split val
-NOT_IN_STUDY = ("tile", "annotations", "save_txt", "save_json", "legacy_metric")
-# Of the public val.py: what a user of detect.py waits for, and a study's NMS.
-THRESHOLDS = {
-    SPEED: {"confidence_threshold": 0.25, "iou_threshold": 0.45},
-    STUDY: {"iou_threshold": 0.7},
-}
-
-
+SPEED, STUDY = "speed", "study"  # the public val.py's others, both of split val
+THRESHOLDS = {SPEED: {"confidence_threshold": 0.25, "iou_threshold": 0.45}}
 APART = (
     ("square", "tile", "batches of one size are for whole images"),
     ("single_class", "annotations", "COCO's annotations keep classes apart"),
     ("single_class", "classes", "classes are chosen by number"),
 )
+
+
+def _require_task(name: str, value: str) -> None:
+    if value not in (*SPLITS, SPEED):
+        more = ". For a study, run val.py with each --img" if value == STUDY else ""
+        raise UserError(f"{name} {value}; accepted: {', '.join((*SPLITS, SPEED))}{more}")
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,9 @@ class ValConfig(DetectionConfig, RunConfig):
 
     batch_size: int = 32
     project: Path = Path("runs/val")
-    task: str = flag("data", "--task", default="val", choices=(*SPLITS, SPEED, STUDY),
-        help="split of the dataset; speed: val with the thresholds of detect.py; study: val at "
-        "sizes from 256 to 1536, with the figures and milliseconds of each")  # fmt: skip
+    task: str = flag("data", "--task", default="val", check=_require_task, metavar="T",
+        help="train, val or test: the split of the dataset; speed: val with the thresholds of "
+        "detect.py")  # fmt: skip
     square: bool = flag("data", "--square", default=False,
         help="square batches of side --img, in the order of the dataset; default: rectangular "
         "batches, as in YOLOv5")  # fmt: skip
@@ -63,10 +62,6 @@ class ValConfig(DetectionConfig, RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = [name for name in NOT_IN_STUDY if self.task == STUDY and getattr(self, name)]
-        if given:
-            word = flags_of(self)[given[0]].names[0]
-            raise UserError(f"--task study with {word}: it writes figures and times only")
         require_apart(self, APART)
 
 

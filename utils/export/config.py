@@ -71,14 +71,9 @@ class ExportConfig:
         help="weights and feature maps in half precision")  # fmt: skip
     int8: bool = flag("output", "--int8", default=False,
         help="weights and feature maps in 8 bits, calibrated on --data")  # fmt: skip
-    letterbox: bool = flag("output", "--letterbox", default=False,
-        help="resize and pad in the graph: it takes images (H, W, 3) uint8 of any "
-        "size")  # fmt: skip
     nms: bool = flag("detection", "--nms", default=False,
         help="put NMS into the graph: it returns boxes, scores and classes, and masks if the model "
         "makes them")  # fmt: skip
-    efficient_nms: bool = flag("detection", "--efficient-nms", default=False,
-        help="with --nms: use TensorRT's EfficientNMS operator")  # fmt: skip
     class_agnostic: bool = flag("detection", "--agnostic-nms", default=False,
         help="class-agnostic NMS: a box removes boxes of all classes")  # fmt: skip
     top_per_class: int = flag("detection", "--topk-per-class", default=100, metavar="N",
@@ -113,35 +108,27 @@ class ExportConfig:
         if self.int8 and not self.data:
             raise UserError("--int8 is calibrated on images; name their dataset with --data")
         self._check_suppression()
-        if self.letterbox and (self.dynamic or self.batch_size > 1):
-            raise UserError(
-                "--letterbox takes one image of any size; leave out --dynamic and --batch-size"
-            )
 
     def _check_suppression(self) -> None:
         names = (
-            "efficient_nms", "class_agnostic", "top_per_class", "top_all", "iou_threshold",
-            "confidence_threshold",
+            "class_agnostic", "top_per_class", "top_all", "iou_threshold", "confidence_threshold"
         )  # fmt: skip
         given = [name for name in names if getattr(self, name) != getattr(ExportConfig, name)]
         if given and not self.nms:
             word = flags_of(self)[given[0]].names[0]
             raise UserError(f"{word} is a setting of NMS in the graph; give --nms too")
-        if "top_per_class" in given and (self.efficient_nms or self.class_agnostic):
-            reason = "--efficient-nms has no such limit"
-            if self.class_agnostic:
-                reason = "--agnostic-nms treats all classes as one"
+        if "top_per_class" in given and self.class_agnostic:
+            reason = "--agnostic-nms treats all classes as one"
             raise UserError(f"--topk-per-class: {reason}; give only --topk-all")
 
     def _check_formats(self) -> None:
         for name in self.include:
             row = format_named(name)
-            for ability in ("half", "int8", "dynamic", "letterbox", "nms", "efficient_nms"):
+            for ability in ("half", "int8", "dynamic", "nms"):
                 if getattr(self, ability) and ability not in row.flags:
                     fit = ", ".join(other.name for other in FORMATS if ability in other.flags)
-                    word = ability.replace("_", "-")
                     raise UserError(
-                        f"--include {name} does not support --{word}; formats that do: {fit}"
+                        f"--include {name} does not support --{ability}; formats that do: {fit}"
                     )
 
     @property

@@ -38,8 +38,7 @@ class Format:
         convert: takes the model's file, where to write, what the new file is to say of itself, and
             for int8 the images.
         open: loads one to run it, with a number of threads.
-        flags: those of export.py that work with it, of --half --int8 --dynamic --letterbox --nms
-            --efficient-nms.
+        flags: those of export.py that work with it, of --half --int8 --dynamic --nms.
         programs: that convert, found on PATH; likewise keys.
         folder: the files in it, where a format is a folder; () if it is a file.
         also_reads: endings of other files that its runtime opens, where --runtime names it.
@@ -85,10 +84,9 @@ class Format:
 
 FORMATS = (
     Format("onnx", "ONNX", ".onnx", ("onnx", "onnxruntime"), write_onnx, OnnxRuntime,
-        ("half", "int8", "dynamic", "letterbox", "nms", "efficient_nms"),
-        side_by_side=True, several_outputs=True),
+        ("half", "int8", "dynamic", "nms"), side_by_side=True, several_outputs=True),
     Format("openvino", "OpenVINO", "_openvino_model", ("openvino",), write_openvino,
-        OpenVinoRuntime, ("half", "int8", "dynamic", "letterbox", "nms"), folder=OPENVINO_FILES,
+        OpenVinoRuntime, ("half", "int8", "dynamic", "nms"), folder=OPENVINO_FILES,
         also_reads=(".onnx",), several_outputs=True),
     Format("torchscript", "TorchScript", ".torchscript", (), keep_trace, TorchScriptRuntime,
         source=TRACE, is_program=True, several_outputs=True),
@@ -99,7 +97,7 @@ FORMATS = (
     Format("coreml", "CoreML", ".mlpackage", ("coremltools",), write_coreml, CoreMlRuntime,
         ("half",), folder=COREML_FILES, source=TRACE, needs_macos=True),
     Format("engine", "TensorRT", "_tensorrt_model", ("tensorrt", "cuda"), write_engine,
-        TensorRtRuntime, ("half", "nms", "efficient_nms"), folder=TENSORRT_FILES, is_program=True,
+        TensorRtRuntime, ("half", "nms"), folder=TENSORRT_FILES, is_program=True,
         is_tried=False),
 )  # fmt: skip
 

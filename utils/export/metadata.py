@@ -26,14 +26,12 @@ from duet.utils.text import count
 
 ROWS = "rows"  # (B, N, 5 + C) float32: cx, cy, w, h in pixels of the input, objectness, classes
 DETECTIONS = "detections"  # (B, K, 6) float32: x1, y1, x2, y2, score, class; unused rows are 0
-EFFICIENT = "efficient"  # num_dets, det_boxes, det_scores, det_classes of TensorRT's EfficientNMS
 MASK_ROWS = "mask_rows"  # ROWS with M coefficients behind them; prototypes (B, M, h, w) float32
 MASKS = "masks"  # DETECTIONS; their masks (B, K, h, w) float32 in [0, 1] over the input
 LOGITS = "logits"  # (B, C) float32, of which softmax makes probabilities
-OUTPUTS = (ROWS, DETECTIONS, EFFICIENT, MASK_ROWS, MASKS, LOGITS)
+OUTPUTS = (ROWS, DETECTIONS, MASK_ROWS, MASKS, LOGITS)
 FLOATS = "floats"  # (B, 3, H, W) float32, RGB in [0, 1], as the task has them
 NORMALIZED = "normalized"  # FLOATS less the head's mean, divided by its deviation
-PIXELS = "pixels"  # (H, W, 3) uint8, RGB, any size: the graph letterboxes; boxes in its pixels
 _TASKS = {MASK_ROWS: "segment", MASKS: "segment", LOGITS: "classify"}  # "detect" without a line
 PRODUCER = "Duet"
 MOST = 10_000  # classes, as in a model YAML; detections of NMS, as in --topk-all
@@ -62,7 +60,7 @@ class Metadata:
         image_size: (height, width) of the network's input; with `dynamic` that of the example.
         batch_size: images that a call takes; with `dynamic` those of the example.
         dynamic: batch, height and width are free, the sides in multiples of `stride`.
-        image: FLOATS, PIXELS or NORMALIZED, which files of other programs take.
+        image: FLOATS, or NORMALIZED, which files of other programs take.
         output: one of OUTPUTS.
         precision: "float32", "float16" or "int8".
         head: what finishes the rows, as model YAMLs name it.
@@ -212,7 +210,7 @@ _ACCEPTED: dict[str, Callable[[Any], bool]] = {
     ),
     "batch_size": lambda value: _is_whole(value, LARGEST_BATCH),
     "dynamic": _is_switch,
-    "image": (FLOATS, PIXELS, NORMALIZED).__contains__,
+    "image": (FLOATS, NORMALIZED).__contains__,
     "output": OUTPUTS.__contains__,
     "precision": ("float32", "float16", "int8").__contains__,
     "head": _is_text,
@@ -237,8 +235,8 @@ class Runtime(Protocol):
         """Run the file.
 
         Args:
-            images: what `metadata.image` says: (B, 3, H, W) float32 in [0, 1], of the file's size
-                and batch unless it is dynamic; or one image (H, W, 3) uint8.
+            images: (B, 3, H, W) float32, as `metadata.image` says, of the file's size and batch
+                unless it is dynamic.
 
         Returns:
             What `metadata.output` says, float32, in that order.
@@ -255,7 +253,6 @@ class Kind(NamedTuple):
 
     outputs: tuple[tuple[str, str], ...]
     has_nms: bool = False
-    runs_here: bool = True
     most: int | None = None
 
 
@@ -263,7 +260,6 @@ _DETECTION = (
     "(batch, detections, 6): x1, y1, x2, y2 in pixels of the input, score, class; best first, "
     "unused rows are 0"
 )
-_PLUGIN = "as TensorRT's EfficientNMS returns it"
 
 KINDS = {
     ROWS: Kind((
@@ -271,10 +267,6 @@ KINDS = {
             "objectness, class scores"),
     )),
     DETECTIONS: Kind((("output0", _DETECTION),), has_nms=True),
-    EFFICIENT: Kind(
-        tuple((name, _PLUGIN) for name in ("num_dets", "det_boxes", "det_scores", "det_classes")),
-        has_nms=True, runs_here=False,
-    ),
     MASK_ROWS: Kind((
         ("output0", "(batch, rows, 5 + classes + prototypes): cx, cy, width, height in pixels of "
             "the input, objectness, class scores, coefficients"),
@@ -297,7 +289,6 @@ def shapes_of(metadata: Metadata) -> tuple[Shape, ...]:
     shapes: dict[str, tuple[Shape, ...]] = {
         ROWS: ((None, columns),),
         DETECTIONS: ((None, DETECTION_COLUMNS),),
-        EFFICIENT: ((1,), (None, 4), (None,), (None,)),
         MASK_ROWS: ((None, None), anything),
         MASKS: ((None, DETECTION_COLUMNS), anything),
         LOGITS: ((classes,),),
@@ -308,11 +299,8 @@ def shapes_of(metadata: Metadata) -> tuple[Shape, ...]:
 def example_images(metadata: Metadata) -> np.ndarray:
     """Return noise in the shape and type that a file takes; of a dynamic one, a single image."""
     height, width = metadata.image_size
-    random = np.random.default_rng(0)
-    if metadata.image == PIXELS:
-        return random.integers(0, 256, (height, width, 3), np.uint8)
     batch = 1 if metadata.dynamic else metadata.batch_size
-    return random.random((batch, 3, height, width), np.float32)
+    return np.random.default_rng(0).random((batch, 3, height, width), np.float32)
 
 
 def fault_of_returned(metadata: Metadata, returned: Sequence[Shape], batch_size: int) -> str:

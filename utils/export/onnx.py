@@ -16,7 +16,6 @@ from duet.utils.export.metadata import (
     LOGITS,
     MASK_ROWS,
     NORMALIZED,
-    PIXELS,
     PRODUCER,
     ROWS,
     Metadata,
@@ -34,12 +33,9 @@ VERSION = "0"  # of this program, which has had no release
 MAX_BYTES = (1 << 31) - 1  # of a protobuf message, with all external data in it
 MAX_WEIGHT_BYTES = 2**31 - 2**28  # cells of the largest images take 180 MB beside the weights
 MOST_TEXTS = 1000  # of metadata
-INPUTS = {"FLOAT": "float32", "FLOAT16": "float16", "UINT8": "uint8"}  # NumPy's names
+INPUTS = {"FLOAT": "float32", "FLOAT16": "float16"}  # NumPy's names
 DOMAINS = ("", "ai.onnx")  # two names of ONNX's own operators
-MEANINGS = {
-    FLOATS: "(batch, 3, height, width), RGB in 0 to 1, each image scaled to fit and padded",
-    PIXELS: "(height, width, 3), RGB, one image of any size",
-}
+MEANING = "(batch, 3, height, width), RGB in 0 to 1, each image scaled to fit and padded"
 NO_SPINNING = {f"session.{pool}_op.allow_spinning": "0" for pool in ("intra", "inter")}
 SILENT = 4  # only fatal errors: a log line quotes names of nodes, with any escape sequence in them
 
@@ -79,7 +75,7 @@ def describe(model: Any, metadata: Metadata) -> None:
     for name, text in {**metadata.public_texts(), **metadata.texts()}.items():
         model.metadata_props.add(key=name, value=text)
     for value in model.graph.input:
-        value.doc_string = MEANINGS[metadata.image]
+        value.doc_string = MEANING
     for value, (_, meaning) in zip(model.graph.output, KINDS[metadata.output].outputs, strict=True):
         value.doc_string = meaning
 
@@ -109,7 +105,7 @@ def read_onnx(path: Path) -> tuple[bytes, Metadata, str]:
     names = {number: name for name, number in onnx.TensorProto.DataType.items()}
     kind = INPUTS.get(names.get(given.type.tensor_type.elem_type, ""), "")
     metadata = _metadata_of(model, given, kind)
-    if kind not in (("uint8",) if metadata.image == PIXELS else ("float32", "float16")):
+    if not kind:
         raise UserError(f"it takes numbers of a type that is not its metadata's {metadata.image}")
     return model.SerializeToString(), metadata, kind
 

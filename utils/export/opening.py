@@ -151,7 +151,7 @@ def fault_of_trial(path: Path, row: Format, threads: int) -> str:
     images = example_images(runtime.metadata)
     limit_memory(allowed + TIMES_IMAGES * 4 * images.size)
     shapes = [output.shape for output in runtime(images)]
-    return fault_of_returned(runtime.metadata, shapes, len(images) if images.ndim == 4 else 1)
+    return fault_of_returned(runtime.metadata, shapes, len(images))
 
 
 def limit_memory(size: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from duet.utils.errors import UserError, brief
-from duet.utils.export.metadata import PIXELS, Metadata, Outputs, metadata_of
+from duet.utils.export.metadata import Metadata, Outputs, metadata_of
 from duet.utils.export.onnx import foreign_metadata, read_onnx
 from duet.utils.export.quantization import OPENVINO, Calibration, quantize
 from duet.utils.optional import import_optional
@@ -83,7 +83,7 @@ class OpenVinoRuntime:
             self._compiled = core.compile_model(model, "CPU", settings)
         except (RuntimeError, UnicodeDecodeError) as error:  # the latter of a message
             raise UserError(f"OpenVINO cannot read it: {reason(error)}") from error
-        if self._type.kind != ("u" if self.metadata.image == PIXELS else "f"):
+        if self._type.kind != "f":
             raise UserError(
                 f"it takes numbers of type {self._type}, which is not its metadata's "
                 f"{self.metadata.image}; export it with export.py"

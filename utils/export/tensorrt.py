@@ -43,7 +43,6 @@ def write_engine(
     """
     tensorrt = import_optional("tensorrt", "--include engine")
     logger = tensorrt.Logger(tensorrt.Logger.ERROR)
-    tensorrt.init_libnvinfer_plugins(logger, "")  # EfficientNMS is one
     builder = tensorrt.Builder(logger)
     # By default types are hints in TensorRT 10; 11 has no other kind of network.
     flag = getattr(tensorrt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
@@ -68,7 +67,6 @@ class TensorRtRuntime:
         self._cuda: Any = import_optional(CUDA, f"--weights {path}")
         self.metadata = metadata_of_folder(path, TENSORRT_FILES)
         logger = tensorrt.Logger(tensorrt.Logger.ERROR)
-        tensorrt.init_libnvinfer_plugins(logger, "")
         # The engine lives as long as its runtime and context do.
         self._runtime = tensorrt.Runtime(logger)
         content = read_bytes(path / ENGINE, MAX_ENGINE_BYTES)

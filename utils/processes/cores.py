@@ -1,4 +1,4 @@
-"""How many loader workers suit this process, its GPU driver, and its NUMA node."""
+"""How many loader workers suit this process; and its GPU driver."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import Any
 from duet.backend.checks import CPU
 from duet.backend.cores import cores_of_rank
 from duet.backend.devices import NVIDIA_DRIVER
-from duet.utils.wings import load_wings
 
 MOST_WORKERS = 8  # that are started unasked
 # A mosaic of photographs takes the loader 8 to 10 ms of a core. A step of YOLOv5n takes 7 ms an
 # image at 96 px on one thread, 20 ms at 320 px on four: two processes keep up with four cores.
 CORES_OF_A_WORKER, FEWEST_WORKERS = 4, 2
-WINGS = ("duet.utils.processes.numa",)  # modules with a `bind_numa(device)`
 
 
 def loader_workers(asked: int | None, device: str) -> int:
@@ -40,10 +38,3 @@ def load_driver() -> Any:
     except OSError:
         return None
     return driver if driver.cuInit(0) == 0 else None
-
-
-def bind_numa(device: str) -> str:
-    """Bind this process to the NUMA node of its --device; return the line for the log."""
-    for wing in load_wings(WINGS):
-        return str(wing.bind_numa(device))
-    return "--bind-numa binds nothing: this installation lacks utils/processes/numa.py"

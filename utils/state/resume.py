@@ -35,10 +35,10 @@ from duet.utils.yaml_files import read_yaml
 # content.
 FREE = PROCESS_SETTINGS | {
     "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
-    "save_steps", "bind_numa", "micro_batch", "patience", "hours", "save_period", "no_save",
-    "no_plots", "loggers",
+    "save_steps", "micro_batch", "patience", "hours", "save_period", "no_save", "no_plots",
+    "loggers",
 }  # fmt: skip
-GONE = {"replay"}  # settings of earlier versions, without a meaning for a run
+GONE = {"replay", "bind_numa"}  # settings of earlier versions, without a meaning for a run
 # What was done before a flag, where its default is something else.
 BEFORE = {"patience": 0, "amp": "off"}
 

@@ -113,8 +113,6 @@ SEGMENTATION = Task(
     },
     refused={
         "tile": "masks that are found in tiles cannot be put together",
-        "letterbox": "masks lie over the network's input, not over the image",
-        "efficient_nms": "TensorRT's operator has no masks; give only --nms",
     },
     refused_by_val={},
     own_flags=("mask_ratio", "no_overlap"),
@@ -144,7 +142,6 @@ CLASSIFICATION = Task(
         "square": SQUARE,
         "save_crop": NO_BOXES,
         "nms": "a classifier finds no boxes to choose from",
-        "letterbox": "a classifier takes the middle of an image, which the graph does not cut out",
         "audit": NO_AUDIT,
         "hub": f"the hub's results are boxes, and {NO_BOXES}; `from duet import load` takes its "
         "weights, as docs/en/api.md shows",

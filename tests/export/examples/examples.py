@@ -36,7 +36,6 @@ from tests.unit.data.fetch.loopback_site import loopback_site
 
 EXAMPLES = PROJECT / "docs" / "examples" / "export"
 PYTHON = EXAMPLES / "python" / "onnx_detect.py"
-PYTHON_NMS = EXAMPLES / "python" / "onnx_detect_nms.py"
 SECONDS = 60  # a limit against hanging
 NO_COMPILER = "c++, cmake and the package openvino are needed to build the example in C++"
 NO_WEB_RUNTIME = "no onnxruntime-web: python3 -m tests.browser.install"
@@ -255,9 +254,8 @@ def real() -> Exported:
 
 @cache
 def with_nms() -> Path:
-    """A file of the smallest model that letterboxes, decodes and suppresses."""
-    flags = ("--nms", "--letterbox", "--topk-all", "300")
-    return run_export(write_tiny_weights(_new_folder()), SIDE, *flags)
+    """A file of the smallest model that suppresses."""
+    return run_export(write_tiny_weights(_new_folder()), SIDE, "--nms")
 
 
 def without_metadata(model: Path, path: Path) -> Path:

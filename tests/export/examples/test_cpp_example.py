@@ -65,7 +65,7 @@ def test_the_program_takes_files_of_openvino_too(program):
 def test_a_file_with_nms_is_refused(program):
     done = run_program(program, with_nms(), tiny().picture("square", "ppm"))
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: a file without --nms and --letterbox is needed\n"
+    assert done.stderr == "error: a file without --nms is needed\n"
 
 
 @pytest.mark.parametrize(

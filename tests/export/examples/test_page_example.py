@@ -55,7 +55,7 @@ def test_the_page_finds_in_a_real_picture_what_detect_finds(page):
 
 
 def test_a_file_with_nms_is_refused(page):
-    assert "without --nms and --letterbox" in page.choose("model", with_nms())
+    assert "without --nms" in page.choose("model", with_nms())
 
 
 def test_a_file_of_another_program_is_refused(page, tmp_path):

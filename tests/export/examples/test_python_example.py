@@ -12,10 +12,8 @@ from duet.utils.data.image.letterbox import resize_linear
 from tests.export.examples.examples import (
     NOT_RESIZED,
     PYTHON,
-    PYTHON_NMS,
     assert_same,
     by_python,
-    parse_lines,
     run_python,
     tiny,
     with_nms,
@@ -43,32 +41,22 @@ def test_python_resizes_a_picture_as_detect_does_but_for_one_level(monkeypatch):
         assert outside == pytest.approx(114.0 * (levels.size - inside.size), rel=1e-4)
 
 
-def test_the_file_with_nms_and_letterbox_needs_no_more_than_its_own_example():
-    # Of a square picture this file, of one size, sees what the other sees.
-    found = parse_lines(run_python(PYTHON_NMS, with_nms(), tiny().picture("square")))
-    assert_same(found, tiny().found["square"])
-
-
-@pytest.mark.parametrize("script", [PYTHON, PYTHON_NMS])
-def test_the_examples_in_python_import_nothing_of_duet(script):
-    nodes = list(ast.walk(ast.parse(script.read_text(encoding="utf-8"))))
+def test_the_example_in_python_imports_nothing_of_duet():
+    nodes = list(ast.walk(ast.parse(PYTHON.read_text(encoding="utf-8"))))
     names = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
     names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
     assert names == {"json", "sys", "numpy", "onnxruntime", "PIL"}
 
 
 def test_a_file_of_the_other_kind_is_refused():
-    with pytest.raises(SystemExit, match="onnx_detect_nms.py"):
+    with pytest.raises(SystemExit, match="or one with NMS"):
         run_python(PYTHON, with_nms(), tiny().picture("square"))
-    with pytest.raises(SystemExit, match="onnx_detect.py"):
-        run_python(PYTHON_NMS, tiny().model, tiny().picture("square"))
 
 
-@pytest.mark.parametrize("script", [PYTHON, PYTHON_NMS])
-def test_what_cannot_be_opened_is_one_message(tmp_path, script):
+def test_what_cannot_be_opened_is_one_message(tmp_path):
     weights = tmp_path / "x.pt"
     weights.write_bytes(b"no graph")
     absent = tmp_path / "absent.jpg"
     for files in ((), (tiny().model,), (tiny().model, absent), (weights, absent)):
         with pytest.raises(SystemExit, match="^usage: .* FILE PICTURE; "):
-            run_python(script, *files)
+            run_python(PYTHON, *files)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from types import SimpleNamespace
 
 import pytest
 
@@ -25,13 +24,6 @@ def own(monkeypatch: pytest.MonkeyPatch) -> str:
     return backend.device.resolve("")
 
 
-def test_a_module_is_placed_on_it(own: str) -> None:
-    places: list[str] = []
-    module = SimpleNamespace(to=lambda device, dtype: places.append(device))
-    backend.nn.place(module, own, "float32")
-    assert places == [own] == ["cuda:1"]
-
-
 def test_half_precision_is_asked_of_it(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
     framework, asked = importlib.import_module(backend.use()), list[str]()
 
@@ -45,13 +37,6 @@ def test_half_precision_is_asked_of_it(own: str, monkeypatch: pytest.MonkeyPatch
     assert set(asked) <= {own}
 
 
-def test_a_tensor_is_made_on_it(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    framework = importlib.import_module(backend.use())
-    for name in ("zeros", "full", "tensor"):  # OneFlow's own `full` is not used
-        monkeypatch.setattr(framework, name, lambda *_, device, **__: str(device))
-    assert backend.ops.zeros((2,), device=own) == backend.ops.full((2,), 1.0, device=own) == own
-
-
 @pytest.mark.parametrize("device", ["cuda:2", "0", ""])
 def test_a_name_that_no_device_has_is_refused(own: str, device: str) -> None:
     with pytest.raises(backend.BackendError, match=f"'{device}'.*cuda:0, cuda:1, cpu"):
@@ -61,12 +46,14 @@ def test_a_name_that_no_device_has_is_refused(own: str, device: str) -> None:
 def test_a_gpu_is_refused_where_no_driver_is_to_be_seen(monkeypatch):
     monkeypatch.setattr(devices, "sees_driver", lambda: False)
     for device in ("0", "cuda:1", "0,1"):
-        with pytest.raises(BackendError, match=f"--device '{device}' is not there: this machine"):
+        with pytest.raises(
+            BackendError, match=f"--device '{device}' is not available: no GPU driver"
+        ):
             check_device(device)
     for other in ("", "cpu"):
         check_device(other)
     monkeypatch.setattr(devices, "sees_driver", lambda: True)
     check_device("0,1")
     for wrong in ("gpu", "0,,1", "cuda", "-1", "cuda:x", " "):
-        with pytest.raises(BackendError, match="cpu, a GPU's number such as 0, or 0,1 is needed"):
+        with pytest.raises(BackendError, match="accepted: cpu, a GPU such as 0, or 0,1"):
             check_device(wrong)

@@ -1,6 +1,5 @@
 """How many threads there are and how they wait: a choice before the import, the user's first."""
 
-import json
 import os
 import subprocess
 import sys
@@ -13,10 +12,6 @@ from duet.utils.processes.launch import rank_variables
 from duet.utils.project import PROJECT
 
 NAMES = (*cores.WAITING, *cores.THREADS)
-SHOWN = (
-    "import json, os; from duet import backend; assert backend.use(); "
-    f"print(json.dumps({{name: os.environ.get(name) for name in {NAMES}}}))"
-)
 
 LOADED = (
     "from duet import backend; backend.use(); print('libgomp' in open('/proc/self/maps').read())"
@@ -27,18 +22,6 @@ LOADED = (
 def untouched(monkeypatch):
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
-
-
-def test_choosing_a_backend_sets_how_threads_wait():
-    done = subprocess.run(
-        [sys.executable, "-c", SHOWN], capture_output=True, text=True, cwd=PROJECT,
-        env={**os.environ, "YOLO_BACKEND": backend.use()},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = {name: value for name, value in json.loads(done.stdout).items() if value is not None}
-    assert found.pop("GOMP_SPINCOUNT") == str(cores.SPINS)
-    # Only a quota may have limited the threads of a process that is alone.
-    assert found in ({}, {"OMP_NUM_THREADS": str(cores.usable_cores())})
 
 
 def test_pytorchs_threads_wait_as_was_chosen_and_oneflow_has_none():
@@ -109,24 +92,6 @@ def test_the_smallest_quota_of_all_groups_counts(monkeypatch, tmp_path, own, fil
     groups(monkeypatch, tmp_path, own, files)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
     assert cores.usable_cores() == cores.cores_of_rank() == usable
-
-
-def test_a_system_without_control_groups_has_its_affinity(monkeypatch, tmp_path):
-    monkeypatch.setattr(cores, "OWN_GROUPS", tmp_path / "absent")
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(3)))
-    assert cores.usable_cores() == 3
-
-
-@pytest.mark.parametrize("name", [None, *cores.THREADS])
-def test_it_is_known_who_chose_the_threads(monkeypatch, name):
-    monkeypatch.setattr(cores, "_are_asked_for", None)
-    for variable in cores.THREADS:
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(cores, "_chosen", lambda environment: {})
-    if name:
-        monkeypatch.setenv(name, "3")
-    cores.choose_threads()
-    assert cores.are_asked_for() == (name is not None)
 
 
 @pytest.mark.parametrize("users", [None, "2"])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from duet import backend
-from duet.backend import amp, autograd, fused, nn, ops
+from duet.backend import amp, autograd, fused, nn
 
 pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="about PyTorch's memory")
 
@@ -34,30 +34,6 @@ def test_strides_of_one_element_are_not_warned_of(side, shown, monkeypatch):
         dist.data_parallel(backend.nn.Conv2d(1, 1, 1))
         warnings.warn(WARNING.format(side=side), UserWarning, stacklevel=1)
     assert len(caught) == shown
-
-
-def gradients_of_joined(order: Any) -> list[Any]:
-    """Return the gradients that reach two maps (2, 3, 4, 5) behind those that are joined."""
-    variables = [autograd.variable(np.ones((2, 3, 4, 5), "float32")) for _ in range(2)]
-    joined = ops.cat([order(x) for x in variables], dim=1)
-    weights = ops.tensor(np.arange(240, dtype="float32").reshape(2, 6, 4, 5))
-    seen: list[Any] = []
-    for x in joined.grad_fn.next_functions:
-        x[0].register_prehook(lambda given: seen.append(given[0]))
-    autograd.gradients(ops.sum(joined * order(weights)), variables)
-    return seen
-
-
-def test_each_map_gets_a_gradient_of_its_own() -> None:
-    seen = gradients_of_joined(ops.channels_last)
-    assert [tuple(x.shape) for x in seen] == [(2, 3, 4, 5)] * 2
-    for gradient in seen:
-        assert gradient.stride() == (60, 1, 15, 3)  # channels last, none of another map between
-
-
-def test_contiguous_maps_get_parts_of_one_gradient() -> None:
-    for gradient in gradients_of_joined(lambda x: x):
-        assert gradient.stride() == (120, 20, 5, 1)
 
 
 def input_is_kept(norm: Any, dtype: str = "float32") -> bool:
@@ -91,14 +67,6 @@ def test_weights_near_zero_keep_the_input() -> None:
     assert input_is_kept(layer(weight=0.01, bias=1.01))
     assert input_is_kept(layer(weight=float("nan")))
     assert input_is_kept(layer(weight=1e-39)) and not input_is_kept(layer(weight=1e-14))
-
-
-def test_statistics_of_all_ranks_take_the_plain_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    norm, seen = layer(), []
-    nn.synchronize_batch_norm(norm)
-    monkeypatch.setattr(type(norm), "forward", lambda norm, x: seen.append(norm.over_ranks) or x)
-    input_is_kept(norm)
-    assert seen == [True]
 
 
 def test_bfloat16_maps_keep_their_eight_bits_of_input() -> None:

@@ -32,7 +32,6 @@ MODEL = ["--cfg", "models/yolov5n.yaml"]
         ("--name N", "name", "N"),
         ("--project P", "project", Path("P")),
         ("--exist-ok", "exist_ok", True),
-        ("--bind-numa", "bind_numa", True),
         ("--seed 0", "seed", 0),
         ("--cos-lr", "cosine", True),
         ("--weights w.pt --remap-classes", "remap_classes", True),

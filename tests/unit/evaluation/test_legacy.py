@@ -94,52 +94,11 @@ def test_without_objects_there_is_nothing_to_measure(images):
         np.testing.assert_array_equal(figures, [np.nan] * 3)
 
 
-def test_perfect_detections_have_an_area_just_below_one():
-    images = [(detections(BOXES, [0.9, 0.8, 0.7], [0, 1, 2]), ground_truth([0, 1, 2], BOXES))]
-    # The curve falls from precision 1 at recall 1 - 0.01 to the added end point, precision 0 at
-    # recall 1: the last of 100 trapezoids is half as high.
-    np.testing.assert_allclose(overall(evaluate(images)), (1, 1, 0.995, 0.995), **EXACT)
-
-
-def test_average_precision_runs_on_straight_to_recall_one():
-    # One of two objects is found, at recall 0.5 with precision 1. From there the curve falls to
-    # (1, 0): an area of 0.5 and a triangle of 0.25. COCO's metric says 51 / 101.
-    result = evaluate([(detections(BOXES[:1], [0.9], [0]), ground_truth([0, 0], BOXES[:2]))])
-    np.testing.assert_allclose(result.ap[0], 0.75, **EXACT)
-
-
-def test_the_object_goes_to_the_first_listed_detection_at_every_threshold_by_itself():
-    # IoU 0.6 and 1 with the one object, so both claim it up to 0.6 and the second alone beyond.
-    found = detections([[0, 0, 10, 6], [0, 0, 10, 10]], [0.9, 0.8], [0, 0])
-    correct = find_objects(found, ground_truth([0], [[0, 0, 10, 10]]))
-    np.testing.assert_array_equal(correct[0], np.arange(10) < 3)
-    np.testing.assert_array_equal(correct[1], np.arange(10) >= 3)
-
-
-def test_a_detection_finds_no_second_object_when_its_best_is_taken():
-    # The objects are 10 x 10, two pixels apart; both detections overlap the first of them most.
-    objects = ground_truth([0, 0], [[0, 0, 10, 10], [2, 0, 12, 10]])
-    found = detections([[0, 0, 10, 10], [0.5, 0, 10.5, 10]], [0.9, 0.8], [0, 0])
-    correct = find_objects(found, objects)
-    assert correct[0].all() and not correct[1].any()
-
-
 def test_crowds_are_no_objects():
     objects = ground_truth([0, 1], BOXES[:2], is_crowd=[True, False])
     result = evaluate([(detections(BOXES[:2], [0.9, 0.8], [0, 1]), objects)])
     np.testing.assert_array_equal(result.num_ground_truth, [0, 1, 0])
     np.testing.assert_allclose(overall(result), (1, 1, 0.995, 0.995), **EXACT)
-
-
-def test_more_than_100_detections_of_an_image_and_class_count():
-    # 100 false alarms before the one that is right, at rank 101, which COCO's metric cuts off.
-    boxes = [[300, 300, 310, 310]] * 100 + BOXES[:1]
-    scores = np.linspace(0.9, 0.1, 101)
-    result = evaluate([(detections(boxes, scores, [0] * 101), ground_truth([0], BOXES[:1]))])
-    # Precision 1 at recall 0 falls straight to 1 / 101 at recall 1, the last trapezoid to 0.
-    envelope = np.full(101, 1 / 101)
-    envelope[-1] = 0
-    np.testing.assert_allclose(result.ap[0], (envelope[1:] + envelope[:-1]).sum() / 200, **EXACT)
 
 
 def test_the_table_says_whose_figures_it_holds():

@@ -242,12 +242,6 @@ def test_only_the_best_candidates_take_part():
     np.testing.assert_array_equal(found.scores, scores[:MAX_CANDIDATES])
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float64])
-def test_decoded_predictions_are_float32_or_refused(dtype):
-    with pytest.raises(AssertionError, match=f"decoded is {np.dtype(dtype)}: cast the raw maps"):
-        non_max_suppression(np.zeros((5, 6), dtype), SuppressionSettings())
-
-
 def test_a_validation_in_training_suppresses_as_val_does_by_default():
     flags = parse_val_flags(["--weights", "F"])
     assert suppression_settings(flags, multi_label=True) == SuppressionSettings()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from duet.utils.errors import UserError
-from duet.utils.export.metadata import DETECTIONS, PIXELS, Metadata, metadata_of
+from duet.utils.export.metadata import DETECTIONS, Metadata, metadata_of
 from duet.utils.export.onnx import require_below_limit, write_onnx
 from duet.utils.yaml_files import parse_yaml
 from tests.export.small_graphs import onnx
@@ -51,9 +51,7 @@ def test_weights_that_fill_an_onnx_file_are_refused(tmp_path: Path) -> None:
 
 def test_a_file_says_what_it_is(tmp_path: Path) -> None:
     path = tmp_path / "file.onnx"
-    metadata = Metadata(
-        ("étoile", 'a "b"'), 32, (640, 480), image=PIXELS, output=DETECTIONS, precision="float16"
-    )
+    metadata = Metadata(("étoile", 'a "b"'), 32, (640, 480), output=DETECTIONS, precision="float16")
     write_onnx(write_graph(tmp_path / "graph.onnx"), path, metadata, None)
     model = onnx.load(path)
     assert (model.producer_name, model.producer_version) == ("Duet", "0")
@@ -67,14 +65,14 @@ def test_a_file_says_what_it_is(tmp_path: Path) -> None:
         "image_size": [640, 480],
         "batch_size": 1,
         "dynamic": False,
-        "image": "pixels",
+        "image": "floats",
         "output": "detections",
         "precision": "float16",
         "head": "Detect",
         "suppression": {},
         "producer": "Duet",
     }
-    assert "any size" in model.graph.input[0].doc_string
+    assert "RGB in 0 to 1" in model.graph.input[0].doc_string
     assert "x1, y1, x2, y2" in model.graph.output[0].doc_string
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -16,18 +15,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import openvino
 import pytest
 
 from duet.utils.errors import UserError
-from duet.utils.export.coreml import write_coreml
 from duet.utils.export.litert import LiteRtRuntime, write_litert
 from duet.utils.export.metadata import metadata_as_json
 from duet.utils.export.ncnn import NcnnRuntime, write_ncnn
-from duet.utils.export.openvino import write_openvino
 from duet.utils.optional import run_program
 from duet.utils.project import PROJECT
-from tests.unit.export.doubling import METADATA, random_images, rows_of, write_doubling
+from tests.unit.export.doubling import METADATA, random_images, rows_of
 
 PROGRAM = """#!{python}
 import json, sys
@@ -124,16 +120,6 @@ def _assert_ncnn_refuses_what_is_damaged(folder: Path) -> None:
     (folder / "model.ncnn.bin").unlink()
     with pytest.raises(UserError, match="lacks model.ncnn.bin"):
         NcnnRuntime(folder)
-
-
-def test_half_precision_and_batches_of_ncnn(tmp_path, monkeypatch, trace):
-    program = stand_in_program(tmp_path / "pnnx", ("model.ncnn.param", "model.ncnn.bin"))
-    play_pnnx(monkeypatch, program)
-    half = dataclasses.replace(METADATA, precision="float16")
-    write_ncnn(trace, tmp_path / "made", half, None)
-    assert "fp16=1" in arguments_of(program)
-    with pytest.raises(UserError, match="--batch-size 4: ncnn takes one image at a time"):
-        write_ncnn(trace, tmp_path / "many", dataclasses.replace(METADATA, batch_size=4), None)
 
 
 def test_a_program_that_fails_makes_nothing_or_is_absent(tmp_path, monkeypatch, trace):
@@ -256,56 +242,4 @@ def test_a_damaged_litert_file_is_a_clear_error(tmp_path, litert, trace):
         LiteRtRuntime(copy)
 
 
-class Tools:
-    """Stands in for coremltools; it records what is asked of it."""
-
-    precision = SimpleNamespace(FLOAT16="float16", FLOAT32="float32")
-    target = SimpleNamespace(iOS15="iOS15")
-
-    def __init__(self) -> None:
-        self.user_defined_metadata: dict[str, str] = {}
-
-    def TensorType(self, name: str, shape: Any = None, dtype: Any = None) -> tuple[Any, ...]:
-        return name, shape, dtype
-
-    def convert(self, trace: str, **settings: Any) -> Tools:
-        self.trace, self.settings = trace, settings
-        return self
-
-    def save(self, path: str) -> None:
-        Path(path).mkdir()
-
-
-@pytest.mark.parametrize("precision", ["float16", "float32"])
-def test_coremltools_is_given_the_trace_and_the_metadata(tmp_path, monkeypatch, trace, precision):
-    tools = Tools()
-    monkeypatch.setitem(sys.modules, "coremltools", tools)
-    metadata = dataclasses.replace(METADATA, precision=precision)
-    write_coreml(trace, tmp_path / "made.mlpackage", metadata, None)
-    assert (tmp_path / "made.mlpackage").is_dir() and tools.trace == str(trace)
-    assert tools.user_defined_metadata == metadata.texts()
-    expected = {
-        "source": "pytorch",
-        "convert_to": "mlprogram",
-        "inputs": [("images", (1, 3, 32, 32), None)],
-        "outputs": [("output0", None, np.float32)],
-        "compute_precision": precision,
-        "minimum_deployment_target": "iOS15",
-        "skip_model_load": True,
-    }
-    assert tools.settings == expected
-
-
 # What a library has against a model is a message, so that other formats follow.
-
-
-def fail(*arguments: Any, **options: Any) -> None:
-    raise RuntimeError("iostream error")
-
-
-def test_a_full_disk_is_reported_by_openvino(tmp_path, monkeypatch):
-    graph = write_doubling(tmp_path / "graph.onnx")
-    monkeypatch.setattr(openvino, "save_model", fail)
-    text = "^OpenVINO cannot write the model: 'iostream error'; is the disk full"
-    with pytest.raises(UserError, match=text):
-        write_openvino(graph, tmp_path / "made", METADATA, None)

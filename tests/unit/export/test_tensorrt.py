@@ -154,17 +154,3 @@ def test_what_tensorrt_has_against_a_graph_is_told(tmp_path, tensorrt, graph):
     with pytest.raises(UserError, match="cannot read the graph: 'In node 7: no such operator'"):
         write_engine(graph, tmp_path / "made", METADATA, None)
     assert not (tmp_path / "made").exists()
-
-
-def test_a_damaged_engine_is_a_clear_error(tmp_path, tensorrt, cuda, graph):
-    made = tmp_path / "made"
-    write_engine(graph, made, METADATA, None)
-    tensorrt.num_columns = 7
-    with pytest.raises(UserError, match="belong to two models"):
-        TensorRtRuntime(made)
-    (made / "model.engine").write_bytes(b"of another GPU")
-    with pytest.raises(UserError, match="an engine is for one kind of GPU and one version"):
-        TensorRtRuntime(made)
-    (made / "model.engine").unlink()
-    with pytest.raises(UserError, match="lacks model.engine"):
-        TensorRtRuntime(made)

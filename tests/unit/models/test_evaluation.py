@@ -1,31 +1,22 @@
 """The overlapped loop finds what image after image finds, and ends on any error."""
 
-import importlib
 import threading
 
 import cv2
 import numpy as np
 import pytest
 
-from duet import backend
 from duet.backend import autograd, ops
 from duet.models.detector import Detector
 from duet.models.evaluation import evaluate as evaluation
 from duet.models.graph import read_model_yaml
 from duet.models.heads.base import LossTerms
-from duet.models.inputs import images_to_tensor
 from duet.utils.data.image.letterbox import fit_long_side, letterbox, letterbox_to_image
 from duet.utils.data.loading.loader import ValLoader
-from duet.utils.data.loading.reading import ground_truth
 from duet.utils.data.sources.samples import Sample
-from duet.utils.evaluation.coco.metric import DetectionEvaluator
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
-from tests.dispatched import dispatched, total, waits
 from tests.small import write_small_model
 
-ON_TORCH = pytest.mark.skipif(
-    backend.use() != "torch", reason="OneFlow does not tell which operations it is asked for"
-)
 CLASS_NAMES = ("a", "b")
 SIZES = ((48, 80), (96, 64), (64, 64), (30, 96), (90, 70))  # (height, width)
 SETTINGS = SuppressionSettings(confidence_threshold=0.001, max_detections=30)
@@ -99,48 +90,6 @@ def test_square_batches_find_what_each_image_alone_finds(model, samples):
         assert_same_detections(found[index], detect_alone(model, sample, (96, 96)))
 
 
-def test_overlapping_the_next_batch_changes_nothing(model, samples):
-    # Bit for bit, the same batches: suppressed after the next one was asked for, or at once.
-    validation, found = evaluate(model, samples, rectangular=True)
-    evaluator = DetectionEvaluator(CLASS_NAMES)
-    with ValLoader(samples, 96, 2, 0, 32) as loader:
-        for batch in loader:
-            with autograd.no_grad():
-                raw = model(images_to_tensor(batch.images, "cpu"))
-                rows = model.decode_above(raw, SETTINGS.confidence_threshold)
-            for index, decoded, placement in zip(
-                batch.sample_indices.tolist(), rows, batch.letterboxes, strict=True
-            ):
-                now = non_max_suppression(decoded, SETTINGS)
-                now = now._replace(boxes_xyxy=letterbox_to_image(now.boxes_xyxy, placement))
-                for field, expected in zip(found[index], now, strict=True):
-                    np.testing.assert_array_equal(field, expected)
-                evaluator.add(index, now, ground_truth(samples[index]))
-    assert validation.result.summary() == pytest.approx(evaluator.result().summary(), nan_ok=True)
-
-
-def test_the_next_batch_is_queued_before_one_is_suppressed(model, samples):
-    events = []
-
-    class Recording:
-        head, decode_above = model.head, model.decode_above
-        fixed_size, takes_arrays = None, False
-
-        def __call__(self, images):
-            events.append("forward")
-            return model(images)
-
-    class Sink(Detected):
-        def add(self, image_id, detections, ground_truth):
-            events.append(image_id)
-
-    with ValLoader(samples, 96, 2, 0, 32, False) as loader:
-        evaluation.evaluate(
-            Recording(), loader, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[Sink()]
-        )
-    assert events == ["forward", "forward", 0, 1, "forward", 2, 3, 4]
-
-
 @pytest.mark.parametrize("error", [RuntimeError("broken sink"), KeyboardInterrupt()])
 @pytest.mark.parametrize("failing", [0, len(SIZES) - 1])
 def test_an_error_while_suppressing_ends_validation_at_once(model, samples, error, failing):
@@ -190,18 +139,6 @@ def test_a_batch_is_computed_with_few_images_at_a_time(model, samples, at_a_time
         assert_same_detections(found[index], wanted)
 
 
-def test_what_is_called_after_each_batch_may_end_the_validation(model, samples):
-    calls = []
-
-    def after_batch():
-        calls.append(None)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(model, samples, after_batch=after_batch)
-
-
 @pytest.mark.parametrize("threshold", [0.0, 1e-7, 0.001, 0.3, 0.9, 1.0])
 def test_rows_above_the_threshold_are_all_decoded(model, threshold):
     random = np.random.Generator(np.random.Philox(5))
@@ -216,35 +153,3 @@ def test_rows_above_the_threshold_are_all_decoded(model, threshold):
         # A sigmoid may round otherwise in another memory layout.
         np.testing.assert_allclose(found[found[:, 4] > threshold], expected, rtol=1e-6)
         assert (found[:, 4] > threshold - 2e-6).all()
-
-
-@pytest.mark.parametrize("threshold", [0.0, 0.3, 1.0])
-def test_a_batch_is_read_from_the_device_twice(model, monkeypatch, threshold):
-    raw, events = model(ops.tensor(np.zeros((2, 3, 64, 64), np.float32))), []
-    later = ops.to_numpy_later
-
-    def recorded(x):
-        events.append(ops.dtype_of(x))
-        read = later(x)
-        return lambda: (events.append("read"), read())[1]
-
-    monkeypatch.setattr(ops, "to_numpy_later", recorded)
-    monkeypatch.setattr(ops, "to_numpy", fail)
-    assert len(model.decode_above(raw, threshold)) == 2
-    assert events == ["bool", "read", "float32", "read"]
-
-
-@ON_TORCH
-@pytest.mark.parametrize("threshold", [0.0, 1.0])
-def test_the_host_waits_for_nothing_but_what_it_reads(model, monkeypatch, threshold):
-    raw = model(ops.tensor(np.zeros((2, 3, 64, 64), np.float32)))
-    torch_ops = importlib.import_module("duet.backend.torch.ops")
-    monkeypatch.setattr(torch_ops, "reads_at_once", lambda x: False)  # as of a GPU
-    monkeypatch.setattr(ops, "to_numpy", fail)
-    monkeypatch.setattr(ops, "to_numpy_later", lambda x: x.detach().clone().numpy)
-    found = total(dispatched(lambda stage: model.decode_above(raw, threshold)))
-    assert waits(found) == 0, found
-
-
-def fail(x):
-    raise AssertionError("the host waits for the device")

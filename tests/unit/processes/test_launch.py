@@ -168,13 +168,14 @@ def test_each_rank_takes_the_device_at_its_place(rank):
 def test_more_ranks_than_devices_are_refused(rank):
     rank(2, 4)
     for name in ("", "0,1"):
-        with pytest.raises(backend.BackendError, match="3 or more processes.* gives 2: cuda:0"):
+        with pytest.raises(backend.BackendError, match="at least 3 processes.* provides 2: cuda:0"):
             own_device(name, GPUS)
     rank(1, 2)
-    with pytest.raises(backend.BackendError, match="2 or more processes.*'0' gives 1: cuda:0"):
+    with pytest.raises(backend.BackendError, match="at least 2 processes.*'0' provides 1: cuda:0"):
         own_device("0", GPUS)
     rank(0, 1)
-    with pytest.raises(backend.BackendError, match="'0,1': 2 devices, but this is one process"):
+    message = "'0,1' names 2 devices, but this is a single process"
+    with pytest.raises(backend.BackendError, match=message):
         own_device("0,1", GPUS)
 
 

@@ -43,8 +43,8 @@ REFUSED = [
     (["train", "--seed", str(2**64)], "--seed 18446744073709551616"),
     (["train", "--evolve", "x"], "--evolve"),
     (["val", "--weights", "absent.pt", "--device", "gpu"], "--device 'gpu'"),
-    (["val", *ON_CPU], "--device '0': backend onnx computes on the CPU; use --device cpu, or"),
-    (["detect", *ON_CPU], "--device '0': backend onnx computes on the CPU; use --device cpu, or"),
+    (["val", *ON_CPU], "--device '0': backend onnx runs only on the CPU; use --device cpu, or"),
+    (["detect", *ON_CPU], "--device '0': backend onnx runs only on the CPU; use --device cpu, or"),
 ]
 
 

@@ -14,7 +14,7 @@ from duet.utils.project import PROJECT
 from tests.small import write_small_dataset
 from tests.tiny_weights import write_tiny_weights
 
-TRAINING = "backend 'onnx' is for inference only; choose one that trains: torch, oneflow"
+TRAINING = "backend 'onnx' is inference-only; choose one that supports training: torch, oneflow"
 ONE_PROCESS = "2 processes need a backend that trains, and 'onnx' does not"
 
 

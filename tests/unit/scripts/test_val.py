@@ -146,11 +146,6 @@ def test_a_file_that_serves_for_labels_alone_is_told(monkeypatch, capsys, caplog
     assert labels_of_all(capsys.readouterr().out) == inputs[2] - crowds
 
 
-def test_without_annotations_the_labels_count(monkeypatch, capsys, inputs, tmp_path):
-    validate(monkeypatch, inputs, tmp_path)
-    assert labels_of_all(capsys.readouterr().out) == inputs[2]
-
-
 def test_all_classes_can_be_taken_for_one(monkeypatch, capsys, inputs, tmp_path):
     validate(monkeypatch, inputs, tmp_path, "--single-cls", "--save-json")
     printed = capsys.readouterr().out
@@ -160,12 +155,6 @@ def test_all_classes_can_be_taken_for_one(monkeypatch, capsys, inputs, tmp_path)
     ]  # fmt: skip
     rows = json.loads((Path(tmp_path) / "exp" / "predictions.json").read_text())
     assert rows and len({row["category_id"] for row in rows}) == 1
-
-
-def test_an_image_size_that_training_refuses_is_refused(monkeypatch, inputs, tmp_path):
-    with pytest.raises(UserError, match="--img 33 is no multiple .* stride 32; use 64"):
-        validate(monkeypatch, inputs, tmp_path / "runs", "--img", 33)
-    assert not (tmp_path / "runs").exists()
 
 
 def test_annotations_of_another_dataset_are_refused(monkeypatch, inputs, tmp_path):

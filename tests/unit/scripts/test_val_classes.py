@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-
 import cv2
 import pytest
 
 import val
-from duet.models.evaluation import validation
 from duet.utils.errors import UserError
 from tests.tiny_tasks import write_tiny_classifier
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
@@ -37,26 +34,7 @@ def test_a_detector_is_not_scored_on_class_folders(validate, tmp_path):
         validate(write_tiny_weights(tmp_path), "--img", 64)
 
 
-def test_speed_is_that_of_a_classifier(validate, tmp_path):
-    printed = validate(write_tiny_classifier(tmp_path), "--img", 32, "--task", "speed")
-    assert f"\n{len(CLASS_NAMES)} images in " in printed and " images/s\n" in printed
-
-
-def test_a_study_of_a_classifier_has_the_figures_of_each_size(validate, tmp_path, monkeypatch):
-    monkeypatch.setattr(validation, "study_sizes", lambda stride: [32, 64])
-    weights = write_tiny_classifier(tmp_path)
-    validate(weights, "--task", "study", "--name", "study")
-    with open(tmp_path / "study" / "study.csv", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["image_size"] for row in rows] == ["32", "64"]
-    for row in rows:
-        printed = validate(weights, "--img", row["image_size"])
-        (line,) = [line for line in printed.splitlines() if line.split()[:1] == ["all"]]
-        figures = [float(row["accuracy_top1"]), float(row["accuracy_top5"])]
-        assert [float(cell) for cell in line.split()[-2:]] == pytest.approx(figures, abs=5.1e-5)
-
-
-@pytest.mark.parametrize("mode", ["val", "speed", "study"])
+@pytest.mark.parametrize("mode", ["val", "speed"])
 def test_a_threshold_that_is_given_is_refused_for_a_classifier(validate, tmp_path, mode):
     with pytest.raises(UserError, match="--iou: a classifier finds no boxes; leave it out"):
         validate(write_tiny_classifier(tmp_path), "--task", mode, "--iou", 0.5)

@@ -1,7 +1,6 @@
 """val.py of a segmentation model: boxes and masks, from flags to figures and files."""
 
 import contextlib
-import csv
 import io
 import json
 
@@ -193,14 +192,3 @@ def test_labels_of_boxes_alone_are_refused_unless_annotations_have_the_masks(
 def test_several_weights_are_refused(validate, inputs):
     with pytest.raises(UserError, match="(?i)mask|boxes"):
         validate("--weights", inputs[3], inputs[3])
-
-
-def test_a_study_has_the_figures_of_boxes_and_masks(validate, monkeypatch):
-    monkeypatch.setattr(validation, "study_sizes", lambda stride: [64])
-    monkeypatch.setattr(validation, "plot_study", lambda *arguments: None)
-    _, _, folder = validate("--task", "study", "--iou", "0.6")
-    (row,) = csv.DictReader((folder / "study.csv").read_text().splitlines())
-    result = validate()[0]
-    names = ("precision", "recall", "mAP_0.5", "mAP_0.5:0.95")
-    assert list(row)[2:-1] == [f"{name}({of})" for of in "BM" for name in names]
-    assert float(row["mAP_0.5(B)"]) == pytest.approx(result.boxes.map50, abs=1e-5)

@@ -156,6 +156,4 @@ def _class_files(boxes: Path) -> Iterator[Path]:
 
 
 _find = partial(find_files, format_name=NAME, suffix=".csv", accepts=accepts, nearby=NEARBY)
-OPENIMAGES = Format(
-    NAME, accepts, _find, read, also_reads=lambda folder: _class_files(folder.annotations)
-)
+OPENIMAGES = Format(NAME, accepts, _find, read)

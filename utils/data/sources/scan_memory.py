@@ -41,14 +41,14 @@ class Memory(NamedTuple):
         text = repr(settings).encode("utf-8", "surrogatepass")
         return Memory(kind, hashlib.blake2b(text, digest_size=16).hexdigest())
 
-    def read(self, state: bytes = b"") -> dict[str, np.ndarray] | None:
-        """Return what was written in this state of the files; None if there is nothing."""
-        return read_arrays(self.kind, self.name, _version() + state)
+    def read(self) -> dict[str, np.ndarray] | None:
+        """Return what was written; None if there is nothing."""
+        return read_arrays(self.kind, self.name, _version())
 
-    def write(self, arrays: Arrays, num_images: int, state: bytes = b"") -> None:
+    def write(self, arrays: Arrays, num_images: int) -> None:
         """Keep arrays of many images."""
         if num_images >= FEWEST_IMAGES:
-            write_arrays(self.kind, self.name, _version() + state, arrays)
+            write_arrays(self.kind, self.name, _version(), arrays)
 
 
 def _version() -> bytes:

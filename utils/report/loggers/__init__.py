@@ -1,5 +1,5 @@
 """Loggers of known packages, by their names in --loggers."""
 
-from duet.utils.report.loggers.packages import MlflowLogger, TensorBoardLogger, WandbLogger
+from duet.utils.report.loggers.packages import TensorBoardLogger, WandbLogger
 
-LOGGERS = {"tensorboard": TensorBoardLogger, "wandb": WandbLogger, "mlflow": MlflowLogger}
+LOGGERS = {"tensorboard": TensorBoardLogger, "wandb": WandbLogger}

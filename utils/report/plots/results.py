@@ -1,29 +1,23 @@
-"""results.csv over the epochs, the trials of a search, and the models of a study."""
+"""results.csv over the epochs, and the trials of a search."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.colours import COLOURS
 from duet.utils.errors import UserError
 from duet.utils.report.plots.style import (
     GREY,
     INK,
-    cut,
-    new_figure,
     panel_grid,
     save_figure,
     whole_numbers,
 )
 from duet.utils.report.results import read_results
-from duet.utils.text import csv_cell
 
 RATES = ("lr0", "lr1", "lr2")
 PANELS_A_ROW = 3
@@ -32,7 +26,6 @@ USUAL_PART, FAR = 0.9, 4.0
 LARGEST = 1e100  # beyond it matplotlib's own arithmetic overflows
 TRIAL_PANELS_A_ROW = 6
 LARGEST_RATIO = 30  # of the largest to the smallest value, on an axis that is not logarithmic
-FIRST_SIZE, LAST_SIZE, STEP = 256, 1536, 128  # the public study's
 
 
 def plot_learning_rates(epochs: np.ndarray, rates: Mapping[str, np.ndarray], path: Path) -> None:
@@ -153,55 +146,3 @@ def plot_evolution(
     figure.supxlabel("value; ring: to begin with, filled: the best", fontsize=9)
     figure.supylabel("fitness", fontsize=9)
     save_figure(figure, path)
-
-
-@dataclass(frozen=True)
-class StudyRow:
-    """A model at one size."""
-
-    weights: str
-    image_size: int
-    figures: Mapping[str, float]  # by name, the one that the plot shows last
-    milliseconds: float  # an image: loading, network and NMS
-
-    def line(self) -> str:
-        """Return the row as a line of text."""
-        figures = "  ".join(f"{name} {value:.4f}" for name, value in self.figures.items())
-        size = f"{self.weights}  {self.image_size} px"
-        return f"{size}  {figures}  {self.milliseconds:.1f} ms per image"
-
-
-def study_sizes(stride: int) -> list[int]:
-    """Return the image sizes of a study, rounded up to a model's stride."""
-    sizes = range(FIRST_SIZE, LAST_SIZE + 1, STEP)
-    return sorted({-(-size // stride) * stride for size in sizes})
-
-
-def write_study(rows: Sequence[StudyRow], folder: Path) -> None:
-    """Write study.csv into a folder."""
-    names = list(rows[0].figures)
-    with atomic_text_file(folder / "study.csv") as file:
-        table = csv.writer(file)
-        table.writerow(["weights", "image_size", *names, "ms_per_image"])
-        for row in rows:
-            figures = [f"{row.figures[name]:.6g}" for name in names]
-            table.writerow(
-                [csv_cell(row.weights), row.image_size, *figures, f"{row.milliseconds:.6g}"]
-            )
-
-
-def plot_study(rows: Sequence[StudyRow], folder: Path) -> None:
-    """Draw the last figure by milliseconds per image into study.png, a line for each weights."""
-    figure_name = list(rows[0].figures)[-1]
-    figure, axes = new_figure(1, 1, 7, 4.5)
-    for weights in dict.fromkeys(row.weights for row in rows):
-        own = [row for row in rows if row.weights == weights]
-        times = [row.milliseconds for row in own]
-        values = [row.figures[figure_name] for row in own]
-        label = cut(ascii(Path(weights).name)[1:-1]).replace("$", r"\$")
-        axes.plot(times, values, marker="o", label=label)
-        for row, x, y in zip(own, times, values, strict=True):
-            axes.annotate(str(row.image_size), (x, y), (4, -10), textcoords="offset points")
-    axes.set(xlabel="ms per image", ylabel=figure_name, ylim=(0, None), xlim=(0, None))
-    axes.legend(loc="lower right")
-    save_figure(figure, folder / "study.png")

@@ -8,7 +8,7 @@ const CONFIDENCE = 0.25, IOU = 0.45; // detect.py's defaults
 export async function loadModel(buffer) {
   const about = aboutModel(new Uint8Array(buffer));
   if (about.image !== "floats" || about.output !== "rows")
-    throw new Error("a file of export.py is needed, without --nms and --letterbox");
+    throw new Error("a file of export.py is needed, without --nms");
   return { session: await ort.InferenceSession.create(buffer), about };
 }
 

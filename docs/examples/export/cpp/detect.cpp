@@ -167,7 +167,7 @@ int main(int count, char** words) try {
     ov::Core core;
     const auto model = core.read_model(words[1]);
     if (about(*model, "image") != "\"floats\"" || about(*model, "output") != "\"rows\"")
-        throw std::runtime_error("a file without --nms and --letterbox is needed");
+        throw std::runtime_error("a file without --nms is needed");
     const auto names = strings_of_json(about(*model, "class_names"));
     const bool any_size = about(*model, "dynamic") == "true";
     int height = 0, width = 0;

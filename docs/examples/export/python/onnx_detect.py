@@ -62,7 +62,7 @@ try:
 except Exception as error:
     sys.exit(f"usage: {sys.argv[0]} FILE PICTURE; no file of export.py, or no picture: {error}")
 if (about.get("image"), about.get("output")) != ("floats", "rows"):
-    sys.exit("no file of export.py, or one with NMS or letterbox: see onnx_detect_nms.py")
+    sys.exit("no file of export.py, or one with NMS")
 multiple = about["dynamic"] and about["stride"]  # of the sides
 pixels, corner, size = letterbox(image, np.array(about["image_size"]), multiple)
 found = best_boxes(session.run(None, {session.get_inputs()[0].name: pixels})[0][0])

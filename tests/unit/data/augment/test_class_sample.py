@@ -52,17 +52,6 @@ def test_without_strengths_the_middle_is_taken_as_it_is():
     assert found.boxes_xyxy.tolist() == [[0, 0, 40, 40]]
 
 
-def test_draws_do_not_depend_on_strengths():
-    weak = dataclasses.replace(STRONG, randaugment=0.1, scale=0.1, hsv_h=0.2, cutout=0.6)
-    for one, other in zip(drawn(STRONG, 50), drawn(weak, 50), strict=True):
-        assert one.tries == other.tries
-        assert one.flip_left_right == other.flip_left_right
-        assert [x.name for x in one.operations] == [x.name for x in other.operations]
-        assert other.cutout == one.cutout or not one.cutout
-    assert sum(bool(draw.cutout) for draw in drawn(STRONG, 400)) == pytest.approx(120, abs=40)
-    assert sum(draw.flip_left_right for draw in drawn(STRONG, 400)) == pytest.approx(200, abs=40)
-
-
 def test_a_draw_gives_the_same_image_again_and_keeps_its_label():
     image = noise(50, 70)
     images = []

@@ -134,17 +134,3 @@ def test_a_sample_with_polygons_is_that_of_the_plain_pipeline(kind):
         num_pasted += len(found.polygons) - len(before.polygons)
         assert ((found.image != before.image).any()) == (len(found.polygons) > len(before.polygons))
     assert (num_pasted > NUM_DRAWS) == (kind == "pasted")
-
-
-def test_an_image_is_decoded_once_however_often_its_objects_are_pasted():
-    times = []
-    for number in range(NUM_DRAWS):
-        draw = drawn("pasted", number)
-        sources = [source_of(IMAGES[tile], IMAGE_SIZE) for tile in draw.tiles]
-        for place, source in enumerate(sources):
-            key = number, place
-            sources[place] = source._replace(
-                decode=lambda source=source, key=key: times.append(key) or source.decode()
-            )
-        augment(draw, sources, IMAGE_SIZE)
-    assert len(times) == len(set(times)) > NUM_DRAWS

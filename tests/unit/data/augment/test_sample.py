@@ -4,7 +4,6 @@ import dataclasses
 
 import cv2
 import numpy as np
-import pytest
 
 from duet.utils.data.augment import sample as augment_module
 from duet.utils.data.augment.geometry import Warp
@@ -97,16 +96,6 @@ def test_boxes_that_leave_the_image_are_dropped_and_others_clipped():
     np.testing.assert_allclose(found.boxes_xyxy, [[16, 16, 48, 48]])
 
 
-def test_the_strength_of_one_change_does_not_alter_the_draws_of_others():
-    without = dataclasses.replace(STRONG, hsv_h=0, degrees=0, mosaic=0, mosaic9=0, mixup=0)
-    for strong, weak in zip(draws(STRONG, 20), draws(without, 20), strict=True):
-        assert strong.mosaic_centre_xy == weak.mosaic_centre_xy
-        assert strong.warp.zoom == weak.warp.zoom
-        assert strong.hsv_gains[1:] == weak.hsv_gains[1:]
-        assert strong.flip_left_right == weak.flip_left_right
-        assert strong.cutout == weak.cutout
-
-
 def test_draws_are_uniform_in_their_ranges():
     number = 4000
     drawn = draws(dataclasses.replace(STRONG, mosaic=0.3), number)
@@ -150,20 +139,6 @@ def test_a_mosaic_holds_its_sample_once_at_any_place_and_partners_from_all():
     counts = np.bincount(partners, minlength=num_samples)
     assert len(counts) == num_samples
     assert np.abs(counts - 120).max() < 55
-
-
-def test_the_draws_of_earlier_versions_come_first_and_as_they_were():
-    """A run of an earlier version goes on with equal batches."""
-    uniform = sample_generator(5, 2, 7).random(22).tolist()
-    draw = draw_augmentation(STRONG, sample_generator(5, 2, 7), 7, 100)
-    plain = dataclasses.replace(STRONG, mosaic=1, mosaic9=0, mixup=0, cutout=0)
-    tiles = draw_augmentation(plain, sample_generator(5, 2, 7), 7, 100).tiles
-    partners = [int(number * 100) for number in uniform[:3]]
-    assert tiles == tuple(([7, *partners])[place] for place in np.argsort(uniform[3:7]))
-    assert draw.mosaic_centre_xy == (0.5 + uniform[8], 0.5 + uniform[9])
-    assert draw.warp.angle == -30 + 60 * uniform[10]
-    assert draw.hsv_gains[2] == pytest.approx(0.6 + 0.8 * uniform[20], rel=1e-15)
-    assert draw.flip_up_down == (uniform[21] < 0.5)
 
 
 def test_another_scene_is_mixed_in_with_its_objects():

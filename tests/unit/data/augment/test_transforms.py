@@ -165,38 +165,6 @@ def test_clahe_spreads_lightness_and_leaves_colour():
     assert np.abs(difference).max() <= 2
 
 
-def test_clahe_of_one_tile_without_a_limit_is_plain_equalization():
-    grey = np.repeat(PASTEL[..., :1], 3, axis=2)
-    given = {"p": 1, "clip_limit": [1000, 1000], "tile_grid_size": [1, 1]}
-    lightness = lab(grey)[..., 0]
-    share = np.cumsum(np.bincount(lightness.ravel(), minlength=256)) / lightness.size
-    found = lab(changed({"CLAHE": given}, grey))[..., 0]
-    # Rounded to 8 bits as LAB and as grey, of which the dark shades have fewer than LAB.
-    np.testing.assert_allclose(found, 255 * share[lightness], atol=2)
-
-
-def test_tiles_are_counted_in_rows_and_columns():
-    """Where all columns are the same, one row of tiles is one tile, and two rows are not."""
-    stripes = np.repeat(NOISE[:, :1], 64, axis=1)
-    one, row, rows = (
-        changed({"CLAHE": {"p": 1, "clip_limit": [1000, 1000], "tile_grid_size": grid}}, stripes)
-        for grid in ([1, 1], [1, 2], [2, 1])
-    )
-    np.testing.assert_array_equal(row, one)
-    assert np.abs(rows.astype(int) - one).max() > 20
-
-
-def test_a_clip_limit_is_drawn_from_its_range():
-    def contrast(limit):
-        given = {"p": 1, "clip_limit": limit, "tile_grid_size": [1, 1]}
-        return np.array([changed({"CLAHE": given}, PASTEL, seed).std() for seed in range(20)])
-
-    assert len(set(contrast([1, 4]))) > 10  # in whole pixels of 4096 / 256
-    np.testing.assert_array_equal(contrast(4), contrast([1, 4]))
-    assert contrast([1, 1]).max() < contrast([2, 3]).min()
-    assert contrast([2, 3]).max() < contrast([4, 4]).min()
-
-
 @pytest.mark.parametrize(("p", "lowest", "highest"), [(0, 0, 0), (1, 200, 200), (0.5, 72, 128)])
 @pytest.mark.parametrize("name", FOUR)
 def test_p_is_the_probability(name, p, lowest, highest):
@@ -226,15 +194,6 @@ def test_draws_depend_on_the_place_in_the_list_alone():
             changed({"MedianBlur": {}}, seed=seed),
             changed({"MedianBlur": {}, "CLAHE": {"p": 0}}, seed=seed),
         )
-
-
-def test_filters_are_drawn_apart_from_each_other():
-    done = set()
-    for seed in range(60):
-        found = changed({"ToGray": {"p": 0.5}, "Blur": {"p": 0.5}}, seed=seed)
-        is_grey = bool((found[..., 0] == found[..., 1]).all())
-        done.add((is_grey, bool(np.diff(found.astype(int), axis=0).std() < 35)))
-    assert len(done) == 4
 
 
 ALONE = """
@@ -319,14 +278,6 @@ def test_the_package_draws_each_transform_apart_by_the_seed(package):
         assert all(map(np.array_equal, one[:3], transform(dark, text, seed)[:3]))
     done = {(bool(one.image.mean() > 127), one.boxes_xyxy[0, 0] == 24) for one in found}
     assert len(done) == 4
-
-
-def test_the_package_sees_rgb(package, monkeypatch):
-    seen = []
-    original = cv2.cvtColor
-    monkeypatch.setattr(cv2, "cvtColor", lambda *given: seen.append(given[1]) or original(*given))
-    assert (changed({"InvertImg": {"p": 1}}) == 255 - NOISE).all()
-    assert seen[0] == cv2.COLOR_BGR2RGB and seen[-1] == cv2.COLOR_RGB2BGR
 
 
 def with_outlines() -> LabelledImage:

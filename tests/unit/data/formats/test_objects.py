@@ -276,7 +276,7 @@ BROKEN_FILES = [
     (CVAT, cvat_file('<track id="0" label="car"/>'), "for video.*again, as 'CVAT for images 1.1'"),
     (STUDIO, '[{"annotations": [', "not JSON"),
     (STUDIO, '[{"annotations": []}, 5]', "a list of Label Studio's tasks"),
-    (COCO, "[]", "is not a valid JSON object"),
+    (COCO, "[]", "is not a list in it"),
     *((COCO, json.dumps(coco([]) | change), text) for change, text in (
         ({"images": {}}, "'images' is not a list"), ({"annotations": None}, "'annotations' is not"),
         ({"images": [{"file_name": "a.png"}]}, "entry 0 of 'images' has no 'id'"),

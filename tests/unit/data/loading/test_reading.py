@@ -1,15 +1,13 @@
 """Decoding a sample: whole, and at a fraction of the size."""
 
 import io
-import traceback
 import zlib
-from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 
-from duet.utils.data.image.decoding import choose_reduction, read_as
+from duet.utils.data.image.decoding import choose_reduction
 from duet.utils.data.image.header import BrokenImageError, read_header
 from duet.utils.data.loading.reading import decode
 from duet.utils.data.sources.samples import RecordPlace, Sample
@@ -88,9 +86,3 @@ def test_an_image_that_cannot_be_decoded_is_named(tmp_path, reduction, content):
     sample = Sample(path, *SIZE, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
     with pytest.raises(DatasetError, match=f"{path}: the image cannot be decoded"):
         decode(sample, reduction)
-
-
-def test_the_stack_of_a_process_that_crashes_names_the_image_that_it_reads():
-    """By what faulthandler prints: the file names of the frames."""
-    stack = read_as(Path("/a/b.jpg"), traceback.extract_stack)
-    assert "<image /a/b.jpg>" in [frame.filename for frame in stack]

@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 import yaml
 
-from duet.utils import array_cache
-from duet.utils.data.sources import image_source, scan_memory
 from duet.utils.data.sources.class_folders import ClassFolders, similar_names
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import images_of, load_split
@@ -149,23 +147,6 @@ def test_folders_named_for_classes_with_label_files_stay_a_box_dataset(tmp_path)
     assert load_split(dataset, "train").boxes_cxcywh_norm.tolist() == [
         pytest.approx([0.5, 0.5, 0.2, 0.2])
     ]
-
-
-def test_what_a_scan_found_is_kept_and_follows_the_class(tmp_path, monkeypatch):
-    monkeypatch.setenv("DUET_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(scan_memory, "FEWEST_IMAGES", 1)
-    monkeypatch.setattr(array_cache, "RECENT_NS", 0)
-    data = write(tmp_path / "data", "train/b/1.png", "train/c/1.png", "val/z/1.png")
-    assert load_split(load_dataset(data), "train").class_index.tolist() == [0, 1]
-    reads = []
-    monkeypatch.setattr(
-        image_source, "read_image_size", lambda path, limit: reads.append(path) or (12, 16)
-    )
-    assert load_split(load_dataset(data), "train").class_index.tolist() == [0, 1]
-    assert reads == []
-    (data / "val" / "z").rename(data / "val" / "a")  # class 0 from now on, still of three
-    assert load_split(load_dataset(data), "train").class_index.tolist() == [1, 2]
-    assert len(reads) == 2
 
 
 def test_a_few_images_beside_the_folders_of_a_split_are_left_out_and_told(tmp_path, caplog):

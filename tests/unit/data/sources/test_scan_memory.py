@@ -13,12 +13,9 @@ import pytest
 
 from duet.utils import array_cache
 from duet.utils.data.image import header
-from duet.utils.data.sources import annotations, drawn_split, image_source, label_file, scan_memory
-from duet.utils.data.sources.annotations import read_annotations
+from duet.utils.data.sources import drawn_split, image_source, label_file, scan_memory
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.drawn_split import read_fingerprints
-from duet.utils.data.sources.formats import voc
-from duet.utils.data.sources.formats.format import AnnotatedFolder, FileNotes, Format, ImageLabels
 from duet.utils.data.sources.image_files import list_images
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.data.sources.scan_memory import Memory
@@ -294,100 +291,11 @@ def test_fingerprints_are_kept_until_a_file_changes_and_of_what_has_a_look(tmp_p
     assert read_fingerprints(paths[::-1]) == changed[::-1] and not fingerprinted
 
 
-@pytest.fixture
-def annotated(tmp_path):
-    folder = tmp_path / "annotated"
-    for name in ("annotations/inner/a.xml", "train.txt", "classes.csv", "images/inner/a.jpg"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(name)
-    return AnnotatedFolder("test", folder / "annotations", folder / "images", folder / "train.txt")
-
-
-@pytest.fixture
-def times(monkeypatch):
-    """What a format was asked to read."""
-    times = []
-
-    def read(folder: AnnotatedFolder, notes: FileNotes):
-        times.append(folder)
-        notes.class_names = ["cat", "Hund 🐕"]
-        first = ImageLabels(Path("/data/caf\udce9 \ud800.jpg"), (40, 60), left_out=["crowds"])
-        first.add("cat", (1.5, 2, 30, float("nan")))
-        first.add_outline("none", np.array([[1.0, 2], [3, 4.25], [0, 9]]))
-        yield first
-        yield ImageLabels(Path("b.jpg"), broken="why: ä")
-
-    def also_reads(folder):
-        return [folder.images.parent / "classes.csv"]
-
-    kind = Format("test", lambda path: True, lambda path: {}, read, also_reads)
-    monkeypatch.setattr(annotations, "formats", lambda: (kind,))
-    return times
-
-
-def test_annotations_come_back_as_they_were_read(annotated, times):
-    first, again = read_annotations(annotated), read_annotations(annotated)
-    assert len(times) == 1
-    assert list(first.class_names) == again.class_names == ["cat", "Hund 🐕", "none"]
-    assert list(first.paths) == again.paths == ["/data/caf\udce9 \ud800.jpg", "b.jpg"]
-    assert list(first.broken) == again.broken == ["", "why: ä"]
-    assert first.left_out == again.left_out == {"crowds": 1}
-    for name in ("sizes", "starts", "class_index", "boxes_xyxy"):
-        one, other = getattr(first, name), getattr(again, name)
-        assert one.dtype == other.dtype
-        np.testing.assert_array_equal(one, other)
-    np.testing.assert_array_equal(first.polygons.points_xy, again.polygons.points_xy)
-    np.testing.assert_array_equal(first.polygons.starts, again.polygons.starts)
-
-
-@pytest.mark.parametrize(
-    ("changed", "times_read"),
-    [
-        ("annotations/inner/a.xml", 2),
-        ("annotations/b.xml", 2),
-        ("train.txt", 2),
-        ("classes.csv", 2),
-        ("images/inner/b.png", 2),
-        ("images/inner/a.jpg", 1),  # the content of an image does not count
-    ],
-)
-def test_each_file_that_a_reader_sees_counts(annotated, times, changed, times_read):
-    read_annotations(annotated)
-    (annotated.images.parent / changed).write_text("longer than it was before")
-    for _ in range(2):
-        read_annotations(annotated)
-    assert len(times) == times_read
-
-
-def test_an_annotation_that_a_disk_could_not_give_once_is_read_again(tmp_path, monkeypatch):
-    times, read_xml = [], voc.read_xml
-
-    def failing(path, *limits):
-        times.append(path)
-        if len(times) == 1:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        return read_xml(path, *limits)
-
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "a.jpg").touch()
-    (data / "a.xml").write_text("<annotation><filename>a.jpg</filename></annotation>")
-    monkeypatch.setattr(voc, "read_xml", failing)
-    folder = AnnotatedFolder("Pascal VOC", data, data)
-    assert read_annotations(folder).broken == (f"a.xml: {os.strerror(errno.EIO)}",)
-    for _ in range(2):
-        assert not any(read_annotations(folder).broken)
-    assert len(times) == 2
-
-
-def test_what_was_written_a_moment_ago_is_read_again(
-    data, read, fingerprinted, annotated, times, monkeypatch
-):
+def test_what_was_written_a_moment_ago_is_read_again(data, read, fingerprinted, monkeypatch):
     """Within a tick of the file system's clock a file may change without another time."""
     monkeypatch.setattr(array_cache, "RECENT_NS", 10**12)
     images = list_images([data.parent / "images"])
     for _ in range(2):
         scan(data)
         read_fingerprints(images)
-        read_annotations(annotated)
-    assert (len(read), len(fingerprinted), len(times)) == (22, 22, 2)
+    assert (len(read), len(fingerprinted)) == (22, 22)

@@ -120,11 +120,3 @@ def test_what_is_nothing_says_what_is_accepted(argument, folder, monkeypatch):
     with pytest.raises(UserError, match=REFUSED[argument]) as raised:
         find_sources(argument, PIXELS)
     assert str(raised.value).startswith(f"--source {argument}")
-
-
-def test_files_are_found_without_being_opened(tmp_path, monkeypatch):
-    found = [f"frame_{index}.jpg" for index in range(100_000)]
-    monkeypatch.setattr("duet.utils.detect.media.finding.os.listdir", lambda folder: found[::-1])
-    sources = find_sources(str(tmp_path), PIXELS)  # nothing is there to be opened
-    assert len(sources) == 100_000
-    assert sources[99_999].name == tmp_path / "frame_99999.jpg"

@@ -95,16 +95,6 @@ def test_the_last_lines_tell_what_was_found_the_speed_and_what_was_left_out(caps
     ]
 
 
-@pytest.mark.parametrize(("name", "shown"), [
-    ("kite", "kite 1"), ("tennis racket", "tennis racket 1"), ("baseball glove", "1 other class 1")
-])  # fmt: skip
-def test_a_single_other_class_is_named_when_that_is_no_longer(monkeypatch, name, shown):
-    monkeypatch.setitem(globals(), "NAMES", (*NAMES[:6], name))
-    report = RunReport([FakeSource(0)], "a")
-    report.add(done(FakeSource(0), 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 6))
-    assert report.found_line() == f"found: car 2, cat 2, cup 2, dog 2, person 2, {shown}"
-
-
 def test_tracked_objects_are_counted_once_with_the_frames_beside_them():
     first, second = FakeSource(0, "video", 9), FakeSource(1, "video", 9)
     report = RunReport([first, second], "a")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import closing
-from functools import partial
 
 import pytest
 
 from duet.utils.detect.pipeline import reading
-from duet.utils.detect.pipeline.background import StageSeconds, Writer
+from duet.utils.detect.pipeline.background import StageSeconds
 from duet.utils.detect.pipeline.reading import Reader
-from tests.unit.detect.pipeline.fake_sources import SIDE, FakeSource
+from tests.unit.detect.pipeline.fake_sources import FakeSource
 
 
 @pytest.fixture(autouse=True)
@@ -40,15 +39,6 @@ def names(batches):
         [(read.source.name, read.frame and read.frame.number) for read in batch]
         for batch in batches
     ]
-
-
-@pytest.mark.parametrize("threads", [1, 2, 8])
-def test_images_come_in_order_whatever_the_threads_do(threads):
-    batches = read_all(map(FakeSource, range(25)), batch_size=4, threads=threads)
-    assert [len(batch) for batch in batches] == [4] * 6 + [1]
-    reads = [read for batch in batches for read in batch]
-    assert [read.source.number for read in reads] == list(range(25))
-    assert [read.prepared for read in reads] == [3 * SIDE * SIDE * n for n in range(25)]
 
 
 def test_batches_end_where_the_kind_of_source_changes():
@@ -124,44 +114,3 @@ def slowly(number, seconds=0.0):
 
 def fail(number):
     raise OSError(28, "No space left on device", f"{number}.jpg")
-
-
-@pytest.mark.parametrize("threads", [1, 2, 8])
-def test_work_is_told_in_order(threads):
-    told = []
-    with Writer(told.append, threads, most=5) as writer:
-        for number in range(40):
-            writer.add(partial(slowly, number), in_turn=number % 3 == 0, num_bytes=1)
-            assert number + 1 - len(told) <= 5
-    assert told == list(range(40))
-
-
-def test_what_is_done_in_turn_does_not_overlap():
-    running, most, order = [], [], []
-
-    def work(number):
-        running.append(number)
-        most.append(len(running))
-        time.sleep(0.002)
-        order.append(number)
-        running.remove(number)
-
-    with Writer(lambda done: None, 4, most=10) as writer:
-        for number in range(20):
-            writer.add(partial(work, number), in_turn=True, num_bytes=0)
-    assert max(most) == 1 and order == list(range(20))
-
-
-def test_a_failure_ends_the_work_and_what_was_before_it_is_told():
-    told, begun = [], []
-
-    def work(number):
-        begun.append(number)
-        return slowly(number, 0.005)
-
-    with pytest.raises(OSError, match="4.jpg"), Writer(told.append, 1, most=30) as writer:
-        for number in range(30):
-            task = partial(fail, number) if number == 4 else partial(work, number)
-            writer.add(task, in_turn=False, num_bytes=0)
-    assert told == [0, 1, 2, 3]
-    assert len(begun) < 30  # what had not begun was dropped

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from duet.utils.colours import class_colour
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.results.class_result import ClassScore
 from duet.utils.detect.results.run_files import RunFiles
@@ -42,23 +41,6 @@ def test_a_run_writes_the_five_classes_of_an_image(tmp_path):
     assert [one["class_index"] for one in record["classes"]] == ORDER
     assert record["classes"][0] == {"score": 0.5, "class_index": 1, "name": "dog"}
     assert (tmp_path / "a.jpg").stat().st_size > 100
-
-
-def test_the_image_shows_a_line_a_class_in_its_colour():
-    found = result(size=(224, 224))
-    drawn = found.plot()
-    assert not np.array_equal(drawn[:5], found.image[:5])
-    rows = [np.flatnonzero((drawn[:, 0] == class_colour(index)).all(axis=1)) for index in ORDER]
-    height = len(rows[0])
-    assert height >= 12
-    assert [row.tolist() for row in rows] == [
-        list(range(number * height, (number + 1) * height)) for number in range(5)
-    ]
-    np.testing.assert_array_equal(drawn[112:], found.image[112:])
-    np.testing.assert_array_equal(found.plot(labels=False), found.image)
-    without = found.plot(scores=False)
-    widths = [(image[2] != 90).any(axis=1).sum() for image in (without, drawn)]
-    assert 0 < widths[0] < widths[1]
 
 
 def test_a_table_has_the_five_classes():

@@ -1,15 +1,11 @@
 """`results_file.py`: what COCO's tools read, and that they find the same figures in it."""
 
-import contextlib
-import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
-from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
 
 from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.coco.results_file import (
@@ -19,12 +15,8 @@ from duet.utils.evaluation.coco.results_file import (
 )
 from duet.utils.project import PROJECT
 from tests.coco_reference import (
-    EXACT,
     detections,
-    evaluate,
     ground_truth,
-    object_annotations,
-    reference_of,
 )
 
 COCO_NAMES = list(yaml.safe_load((PROJECT / "data/coco.yaml").read_text())["names"].values())
@@ -56,36 +48,6 @@ def test_images_are_written_in_order_and_those_without_detections_left_out(tmp_p
     images = {2: found, 1: nothing, 0: found}
     rows = write(tmp_path, ["cell"], ["3.jpg", "2.jpg", "1.jpg"], images)
     assert [row["image_id"] for row in rows] == [3, 1]
-
-
-def test_pycocotools_finds_in_the_file_what_was_measured(tmp_path):
-    random = np.random.Generator(np.random.Philox(5))
-    names, paths = COCO_NAMES[:3], ["12.jpg", "15.jpg", "40.jpg"]
-    images = {}
-    for place, image_id in enumerate((12, 15, 40)):
-        corner, size = random.uniform(0, 50, (2, 9, 2)) * [[[1]], [[3]]]
-        boxes_xyxy = np.concatenate((corner, corner + size), axis=1)
-        labels = random.integers(0, 3, 9)
-        moved = np.maximum(boxes_xyxy + random.normal(0, 4, (9, 4)), [0, 0, 51, 51])
-        found = detections(moved, random.uniform(0.01, 1, 9), labels)
-        images[image_id] = found, ground_truth(labels, boxes_xyxy, random.uniform(size=9) < 0.2)
-        assert image_ids([Path(path) for path in paths])[place] == image_id
-    in_order = dict(enumerate(found for found, _ in images.values()))
-    write(tmp_path, names, paths, in_order)
-    truth = COCO()
-    truth.dataset = {
-        "info": {},
-        "images": [{"id": image_id} for image_id in images],
-        "categories": [{"id": index} for index in category_ids(names)],
-        "annotations": object_annotations(images),
-    }
-    with contextlib.redirect_stdout(io.StringIO()):
-        truth.createIndex()
-        loaded = truth.loadRes(str(tmp_path / "predictions.json"))
-        expected = reference_of(COCOeval(truth, loaded, "bbox")).summary
-    summary = evaluate(images, 3).summary()
-    assert summary["AP"] > 0.05
-    np.testing.assert_allclose(np.nan_to_num(list(summary.values()), nan=-1), expected, **EXACT)
 
 
 def test_coco_is_recognised_by_its_names_in_any_order():

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 
-import cv2
 import numpy as np
 import pytest
 from PIL import Image, ImageShow
@@ -74,17 +73,6 @@ def test_the_network_sees_the_public_pixels():
     views = hub_views([stored["image0_rgb"], stored["image1_rgb"]], 128, 32)
     seen = np.stack([view.pixels.transpose(2, 0, 1) for view in views])
     np.testing.assert_array_equal(seen, stored["network_input_u8"])
-
-
-def test_the_network_sees_bilinear_pixels_below_half_size_too(model):
-    image = np.random.default_rng(0).integers(0, 256, (192, 256, 3), np.uint8)
-    (view,) = hub_views([image], 64, 32)
-    np.testing.assert_array_equal(view.pixels[8:56], cv2.resize(image, (64, 48)))
-    for name, interpolation in (("linear", cv2.INTER_LINEAR), ("area", cv2.INTER_AREA)):
-        small = cv2.resize(image, (64, 48), interpolation=interpolation)
-        model.resize = name
-        found, expected = (ops_to_numpy(model(each, size=SIZE).xyxyn[0]) for each in (image, small))
-        np.testing.assert_array_equal(found[:, 4:], expected[:, 4:])
 
 
 def test_arrays_are_taken_as_the_public_wrapper_takes_them(model):

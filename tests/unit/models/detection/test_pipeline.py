@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 
 import numpy as np
@@ -123,26 +122,6 @@ def test_frames_begin_and_are_told_in_order_and_those_of_a_video_are_written_in_
     assert [one for one in written if one[0] == 7] == [(7, n) for n in range(5)]
     assert [done.source.number for done in told] == [*range(7), 7, 7, 7, 7, 7, 8, 9]
     assert [(done.source.number, done.problem) for done in told if done.problem] == [(8, "broken")]
-
-
-def test_several_batches_are_in_the_network_at_once_and_no_more_than_lanes(predictor):
-    detector, inside, most = make_detector(predictor, lanes=3), [], []
-    together = threading.Barrier(3)
-
-    class Watched:
-        def __getattr__(self, name):
-            return getattr(predictor, name)
-
-        def __call__(self, images):
-            inside.append(images)
-            most.append(len(inside))
-            together.wait(20)
-            inside.pop()
-            return predictor(images)
-
-    detector.predictor = Watched()
-    _, _, told = detect(detector, list(map(Images, range(9))))
-    assert max(most) == 3 and len(told) == 9
 
 
 def test_lanes_share_the_threads_of_the_cpu_and_give_them_back():

@@ -16,7 +16,7 @@ from duet.models.export.dataset import (
     fault_of_score,
 )
 from duet.utils.data.sources.samples import Sample
-from duet.utils.export.metadata import MASKS, PIXELS, Metadata
+from duet.utils.export.metadata import MASKS, Metadata
 
 METADATA = Metadata(class_names=("a",), stride=32, image_size=(32, 64))
 
@@ -58,13 +58,6 @@ def test_dynamic_graph_gets_one_image_at_a_time(tmp_path: Path) -> None:
     metadata = Metadata(("a",), 32, image_size=(32, 64), batch_size=2, dynamic=True)
     images = list(calibration_images(samples(tmp_path, 3), metadata)())
     assert [image.shape for image in images] == [(1, 3, 32, 64)] * 3
-
-
-def test_graph_that_letterboxes_gets_the_images_as_they_are(tmp_path: Path) -> None:
-    metadata = Metadata(class_names=("a",), stride=32, image_size=(32, 64), image=PIXELS)
-    (image,) = calibration_images(samples(tmp_path, 1, height=20, width=50), metadata)()
-    assert image.shape == (20, 50, 3) and image.dtype == np.uint8
-    assert image[0, 0].tolist() == [0, 0, 255]
 
 
 def of(fitness: float) -> Score:

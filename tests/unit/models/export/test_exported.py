@@ -6,12 +6,11 @@ import pytest
 from duet.backend import ops
 from duet.models.export.exported import ExportedPredictor
 from duet.models.inference.image_detector import ImageDetector
-from duet.models.inference.predictor import make_predictor, with_size
-from duet.models.inference.predictors import Augmented, Ensemble
-from duet.utils.detect.config import DetectConfig
+from duet.models.inference.predictor import make_predictor
+from duet.models.inference.predictors import Ensemble
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
-from duet.utils.export.metadata import DETECTIONS, PIXELS, Metadata
+from duet.utils.export.metadata import DETECTIONS, Metadata
 from duet.utils.weights.detecting import ExportedWeights
 from tests.tiny_weights import tiny_checkpoint
 
@@ -31,7 +30,6 @@ class Runtime:
 
     def __call__(self, images):
         self.seen.append(images)
-        images = images[None] if images.ndim == 3 else images
         rows = np.zeros((len(images), 1, self.columns), np.float32)
         rows[:, 0, :5] = 16, 12, 8, 4, 0
         rows[:, 0, 4] = images.reshape(len(images), -1).mean(axis=1)
@@ -89,15 +87,6 @@ def test_every_image_is_letterboxed_into_the_fixed_size_and_boxes_come_back():
     assert found.class_index.tolist() == [2]
 
 
-def test_a_file_that_letterboxes_sees_an_image_of_its_size():
-    runtime = Runtime(image=PIXELS)
-    (found,) = detector(runtime).detect([np.full((64, 64, 3), 255, np.uint8)])
-    (image,) = runtime.seen
-    assert image.shape == (32, 48, 3) and image.dtype == np.uint8
-    assert image[0, [0, 8]].tolist() == [[114] * 3, [255] * 3]
-    np.testing.assert_allclose(found.boxes_xyxy, [[8, 20, 24, 28]], atol=1e-4)
-
-
 @pytest.mark.parametrize("number", [5, -1, 1e9, np.nan, np.inf])
 def test_a_class_that_the_metadata_do_not_name_is_refused(number):
     runtime = Found([1, 2, 21, 30, 0.75, number], image_size=(32, 32))
@@ -151,22 +140,6 @@ def test_two_files_need_one_size():
 def test_half_precision_is_that_of_the_file(caplog):
     make_predictor([weights(Runtime(precision="int8"))], "cpu", half=True)
     assert "--half: a.onnx computes in int8, as it was exported" in caplog.text
-
-
-def test_another_size_is_refused_with_that_of_the_file():
-    fixed, free = ExportedPredictor(Runtime()), ExportedPredictor(Runtime(dynamic=True))
-    config = DetectConfig(weights=("a",), image_size=64)
-    with pytest.raises(UserError, match="--img 64: the exported file takes only images of 32 x 48"):
-        with_size(config, fixed, [])
-    assert with_size(config, free, []).image_size == 64
-    config = DetectConfig(weights=("a",), image_size=65)
-    with pytest.raises(UserError, match="--img 65 is no multiple of the model's stride 16"):
-        with_size(config, free, [])
-
-
-def test_a_file_cannot_see_an_image_in_several_sizes():
-    with pytest.raises(UserError, match="--augment: an exported file .*; leave it out"):
-        Augmented(ExportedPredictor(Runtime()))
 
 
 def test_the_limits_of_the_nms_in_a_file_are_logged(caplog):

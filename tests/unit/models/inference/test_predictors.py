@@ -10,7 +10,7 @@ from duet.models.detector import Detector
 from duet.models.graph import parse_model, read_model_yaml
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.heads.base import Pass
-from duet.models.heads.found_boxes import brought_back, used_levels
+from duet.models.heads.found_boxes import used_levels
 from duet.models.inference.predictors import (
     Augmented,
     Ensemble,
@@ -66,26 +66,6 @@ def test_a_scaled_image_is_the_stored_one(name):
     found = ops.to_numpy(view(images, Pass(float(scale), False, None), int(stride)))
     # Two interpolations of numbers below 1, each place rounded.
     np.testing.assert_allclose(found[:, :1], stored("inference/scale_image")[name], atol=2e-6)
-
-
-def test_a_mirrored_image_is_padded_on_the_right():
-    pixels = np.zeros((1, 3, 4, 8), np.float32)
-    pixels[..., 0] = 1  # the left column
-    seen = ops.to_numpy(view(ops.tensor(pixels), Pass(0.83, True, None), 8))
-    assert seen.shape == (1, 3, 8, 8)  # 3.3 and 6.6 px, up to 8
-    # The centre of the last of six columns is at 5.5 * 8 / 6 - 0.5 = 6.83, between 0 and 1.
-    np.testing.assert_allclose(seen[0, 0, :3, 5], 5 / 6, rtol=1e-5)
-    np.testing.assert_allclose(seen[0, 0, :3, :5], 0, atol=1e-5)
-    np.testing.assert_allclose(seen[0, 0, 0, 6:], 0.447)
-
-
-def test_boxes_return_to_where_they_were_seen():
-    # In an image 100 px wide, a box around (30, 40), 20 by 10 px, half as large and mirrored.
-    seen = np.float32([[(100 - 30) / 2, 20, 10, 5, 0.9, 0.8]])
-    found = brought_back(seen, Pass(0.5, True, None), 100)
-    np.testing.assert_allclose(found, [[30, 40, 20, 10, 0.9, 0.8]], rtol=1e-6)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(seen[0, :4], [35, 20, 10, 5])  # as it was
 
 
 @pytest.mark.parametrize("strides", [(8, 16, 32), (32, 16, 8), (8, 16, 32, 64), (4, 8)])
@@ -195,28 +175,6 @@ def test_predictions_are_the_stored_ones_of_the_folded_model():
     fold_batch_norm(model)
     found = decoded(nn.frozen_copy(model), stored("yolov5n/inputs")["random"][:1])
     assert_near(found, stored("yolov5n/eval_outputs")["fp32_random_fused_decoded"][:1])
-
-
-@pytest.mark.parametrize("arguments", [(4, 6, 3, 2), (4, 8, 1), (4, 8, 3, 1, None, 4)])
-def test_a_folded_convolution_follows_the_formula(arguments):
-    random = np.random.Generator(np.random.Philox(1))
-    part = Conv(*arguments).eval()
-    state = nn.state_arrays(part)
-    for name, array in state.items():
-        if array.ndim:
-            state[name] = (0.5 + random.random(array.shape)).astype(np.float32)
-    nn.load_state_arrays(part, state)
-    fold_batch_norm(part)
-    factor = state["bn.weight"] / np.sqrt(state["bn.running_var"].astype(np.float64) + 1e-3)
-    wanted = {
-        "conv.weight": state["conv.weight"] * factor.reshape(-1, 1, 1, 1),
-        "conv.bias": state["bn.bias"] - state["bn.running_mean"] * factor,
-    }
-    found = nn.state_arrays(part)
-    assert found.keys() == wanted.keys()
-    for name, array in wanted.items():
-        # eps is rounded to float32 in the layer, the result too.
-        np.testing.assert_allclose(found[name], array, rtol=1e-6)
 
 
 def test_a_model_is_folded_once():

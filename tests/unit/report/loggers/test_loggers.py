@@ -4,7 +4,6 @@ import json
 import math
 import re
 import sys
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -88,68 +87,6 @@ def read_events(folder: Path) -> list:
             events.append(Event.FromString(content[at + 12 : at + 12 + length]))
             at += 12 + length + 4
     return events
-
-
-class FakeMlflow(SimpleNamespace):
-    """As much of mlflow as is used: a store that outlives its clients. The real one is large."""
-
-    def __init__(self) -> None:
-        super().__init__(stores={}, MlflowClient=self.client)
-
-    def client(self, tracking_uri: str) -> SimpleNamespace:
-        store = self.stores.setdefault(tracking_uri, SimpleNamespace(experiments={}, runs=[]))
-        return SimpleNamespace(
-            get_experiment_by_name=store.experiments.get,
-            create_experiment=partial(self.create_experiment, store),
-            create_run=partial(self.create_run, store),
-            search_runs=lambda experiments, order_by: [
-                run for run in reversed(store.runs) if run.experiment in experiments
-            ],
-            log_param=lambda number, name, value: store.runs[number].params.update({name: value}),
-            log_metric=partial(self.log_metric, store),
-            log_artifact=lambda number, path, folder: store.runs[number].files.append(path),
-            set_terminated=lambda number: setattr(store.runs[number], "status", "FINISHED"),
-        )
-
-    def create_experiment(self, store, name, artifact_location):
-        store.experiments[name] = SimpleNamespace(experiment_id=name, place=artifact_location)
-        return name
-
-    def create_run(self, store, experiment, run_name, tags):
-        run = SimpleNamespace(
-            experiment=experiment,
-            info=SimpleNamespace(run_id=len(store.runs), run_name=run_name),
-            data=SimpleNamespace(tags=tags),
-            params={}, metrics={}, files=[], status="RUNNING",
-        )  # fmt: skip
-        store.runs.append(run)
-        return run
-
-    def log_metric(self, store, number, name, value, step):
-        assert re.fullmatch(r"[\w\-. /]+", name)  # mlflow refuses others
-        store.runs[number].metrics[name, step] = value
-
-
-def test_mlflow_has_one_run_with_each_epoch_and_the_plots(tmp_path, caplog, monkeypatch):
-    mlflow = FakeMlflow()
-    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    folder = tmp_path / "my runs/ex'p"
-    run_in_two_parts("mlflow", folder)
-    assert not caplog.records
-    (store,) = mlflow.stores.values()
-    assert list(mlflow.stores) == [f"sqlite:///{folder.parent}/mlflow.db"]
-    (run,) = store.runs
-    assert (run.info.run_name, run.experiment, run.status) == ("ex'p", "my runs", "FINISHED")
-    assert run.params == {
-        "project": str(folder.parent), "epochs": 3, "freeze": ["0"], "lr0": 0.01,
-    }  # fmt: skip
-    name, best = "metrics/mAP_0.5-0.95-B-", "best/mAP_0.5-0.95"
-    assert run.metrics == {(name, 1): 0.125, (name, 2): 0.25, (name, 3): 0.375, (best, 2): 0.25}
-    assert run.files == [str(folder / "results.png")]
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
-    run_in_two_parts("mlflow", folder)
-    assert mlflow.stores["http://127.0.0.1:5000"].experiments["my runs"].place is None
 
 
 class FakeWandb(SimpleNamespace):
@@ -242,7 +179,7 @@ def test_a_logger_that_fails_is_named_once_and_the_others_go_on(tmp_path, monkey
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("tensorbord", "--loggers tensorbord; accepted: tensorboard, wandb, mlflow, module:Cl"),
+        ("tensorbord", "--loggers tensorbord; accepted: tensorboard, wandb, module:Class of"),
         (
             "nowhere_at_all:X",
             "No module named .nowhere_at_all.; PYTHONPATH has the folders",
@@ -261,9 +198,7 @@ def test_a_wrong_name_is_refused(name, message):
         make_loggers([name])
 
 
-@pytest.mark.parametrize(
-    ("name", "package"), [("tensorboard", "tensorboardX"), ("wandb", "wandb"), ("mlflow", "mlflow")]
-)
+@pytest.mark.parametrize(("name", "package"), [("tensorboard", "tensorboardX"), ("wandb", "wandb")])
 def test_an_absent_package_is_named_with_its_install_command(name, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     command = re.escape(install_command(package))

@@ -7,13 +7,13 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from duet.utils.data.sources.formats.coco_file import (
     SECTIONS,
     BrokenInstancesError,
     Instances,
-    read_file_names,
     read_instances,
 )
 from duet.utils.data.sources.formats.format import (
@@ -23,7 +23,6 @@ from duet.utils.data.sources.formats.format import (
     ImageLabels,
     Splits,
     read_head,
-    unreadable,
 )
 from duet.utils.data.sources.formats.names import (
     SPLIT_NAMES,
@@ -33,14 +32,15 @@ from duet.utils.data.sources.formats.names import (
     split_of,
 )
 from duet.utils.errors import brief
-from duet.utils.json_files import MAX_ENTRY
+from duet.utils.json_files import parse_json
 from duet.utils.text import printable
 
 NAME = "COCO JSON"
 ROBOFLOW = "_annotations.coco.json"
 UNDIVIDED = "default"  # in the place of a split: CVAT's instances_default.json
 _SECTION = re.compile(rb'"(?:%s)"\s*:\s*\[' % "|".join(SECTIONS).encode())
-_STARTS = (1 << 16, MAX_ENTRY)  # bytes; the second where an `info` of megabytes comes first
+_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
+_STARTS = (1 << 16, 1 << 26)  # bytes; the second where an `info` of megabytes comes first
 _MOST_PROBED = 16  # images of a file, to find their folder
 _MOST_FOLDERS = 16  # in a file name
 
@@ -101,10 +101,11 @@ def _folders_of(root: Path, tag: str) -> list[Path]:
 
 def _image_folder(file: Path, folders: Sequence[Path]) -> Path | None:
     """Return the first folder in which most of a file's first images are; None without any."""
+    found = islice(_NAME.finditer(read_head(file, _STARTS[1])), _MOST_PROBED)
     try:
-        names = [parts_of(name) for name in read_file_names(file, _MOST_PROBED)]
-    except (OSError, BrokenInstancesError) as error:
-        raise unreadable(file, error) from error
+        names = [parts_of(parse_json(name[1])) for name in found]
+    except ValueError:  # its reader says what is wrong
+        return None
     counts = [_best_skip(folder, names)[1] for folder in folders]
     return folders[counts.index(max(counts))] if any(counts) else None
 

@@ -9,7 +9,6 @@ import os
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,10 +23,10 @@ from duet.utils.data.sources.formats.coco_masks import (
     read_runs,
 )
 from duet.utils.errors import brief
-from duet.utils.json_files import read_members
+from duet.utils.json_files import read_json
 from duet.utils.polygons import Polygons, join_parts, starts_of
 
-MAX_BYTES = 1 << 32
+MAX_BYTES = 1 << 31
 LARGEST_NUMBER = 1e10  # pixels or square pixels; also refuses infinity and NaN
 SECTIONS = ("images", "annotations", "categories")
 _LONGEST_NAME = 4096
@@ -146,11 +145,6 @@ def read_instances(path: Path, segments: bool = True, of_crowds: bool = False) -
     return objects.joined(images, categories)
 
 
-def read_file_names(path: Path, most: int) -> list[str]:
-    """Return the file names of the first images, at most `most`; raise as `read_instances`."""
-    return [_image_of(entry).name for entry in islice(_entries(path, ("images",)), most)]
-
-
 class _Entry(NamedTuple):
     """An entry of a section, which may be anything."""
 
@@ -185,27 +179,25 @@ class _Entry(NamedTuple):
         return side
 
 
-def _entries(path: Path, wanted: Sequence[str] = SECTIONS) -> Iterator[_Entry]:
-    """Yield each entry of the wanted sections.
+def _entries(path: Path) -> Iterator[_Entry]:
+    """Yield each entry of the sections.
 
     Raises:
         BrokenInstancesError: not JSON, or a section is absent.
     """
-    missing = list(SECTIONS)
     try:
-        for section, values in read_members(path, MAX_BYTES):
-            if section in missing and values is not None:
-                missing.remove(section)
-                if section in wanted:
-                    for number, value in enumerate(values):
-                        yield _Entry(value, section, number)
+        document = read_json(path, MAX_BYTES)
     except ValueError as error:
         raise BrokenInstancesError(f"it is not a valid JSON object: {error}") from error
-    if missing:
-        raise BrokenInstancesError(
-            f"'{missing[0]}' is not a list in it; a COCO instances file has the lists "
-            + ", ".join(SECTIONS)
-        )
+    for section in SECTIONS:
+        values = document.get(section) if isinstance(document, dict) else None
+        if not isinstance(values, list):
+            raise BrokenInstancesError(
+                f"'{section}' is not a list in it; a COCO instances file has the lists "
+                + ", ".join(SECTIONS)
+            )
+        for number, value in enumerate(values):
+            yield _Entry(value, section, number)
 
 
 class _Image(NamedTuple):

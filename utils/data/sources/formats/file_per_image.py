@@ -122,7 +122,7 @@ class FilePerImage:
             names = read_names(folder.image_list, images)
             named = {name: _file_of(name, files, images) for name in names}
         found: dict[str, Parsed] = {}
-        for name, parsed in zip(named, self._parse_all(list(named.values()), notes), strict=True):
+        for name, parsed in zip(named, self._parse_all(list(named.values())), strict=True):
             if parsed is not None:
                 found[name] = parsed
             elif images.has(name):  # else a package.json beside the images, none of ours
@@ -141,7 +141,7 @@ class FilePerImage:
             read.sort(key=lambda labels: labels.path.parts)  # as label files' images are
         yield from read
 
-    def _parse_all(self, files: Sequence[Path | None], notes: FileNotes) -> Iterator[Parsed | None]:
+    def _parse_all(self, files: Sequence[Path | None]) -> Iterator[Parsed | None]:
         """Yield what each file says; of no file, that there are no objects."""
         with Progress(len(files), "reading the annotations", "files") as shown:
 
@@ -150,7 +150,6 @@ class FilePerImage:
                 try:
                     return ("", ImageLabels(Path())) if file is None else self.parse(file)
                 except OSError as error:
-                    notes.is_complete = False
                     reason = error.strerror
                 except ValueError as error:
                     reason = str(error)

@@ -71,7 +71,6 @@ class FileNotes:
 
     class_names: list[str] = field(default_factory=list)  # in the format's own order
     left_out: Counter[str] = field(default_factory=Counter)  # of no image, by kind: "crowds"
-    is_complete: bool = True  # False: a file could not be read, and perhaps can be next time
 
 
 class Format(NamedTuple):
@@ -85,8 +84,6 @@ class Format(NamedTuple):
     "" where nothing says which images are for what. Empty where there is none of this format."""
     read: Callable[[AnnotatedFolder, FileNotes], Iterator[ImageLabels]]
     """Yield what is said of each image; OSError or ValueError when the file itself is broken."""
-    also_reads: Callable[[AnnotatedFolder], Iterable[Path]] = lambda folder: ()
-    """What `read` opens beside the annotations and the list; a change there is a change of them."""
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by

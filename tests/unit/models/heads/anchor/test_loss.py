@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from duet.backend import autograd, fused, ops
+from duet.backend import autograd, ops
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.heads.anchor.assign import last_claims
@@ -11,7 +11,6 @@ from duet.models.heads.anchor.boxes import complete_iou
 from duet.models.heads.anchor.loss import DetectionLoss
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.data.loading.batch import Targets
-from tests.conformance.checks_fused import trade_off, with_trade_off
 from tests.shared_files import shared_path
 
 NO_TARGETS = Targets(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
@@ -91,42 +90,6 @@ def test_one_class_has_no_classification_loss():
     assert float(ops.to_numpy(terms.by_name["box"])) > 0
 
 
-def test_class_gradients_agree_with_finite_differences():
-    loss = make_loss(3)
-    large = Targets(np.array([0]), np.array([2]), np.array([[0.5, 0.5, 0.9, 0.9]], np.float32))
-    maps = [ops.to_numpy(level) for level in raw_maps(3, images=1)]
-
-    def class_loss(coarsest):
-        return loss([*map(ops.tensor, maps[:2]), coarsest], large).by_name["classification"]
-
-    def value(class_logits):
-        replaced = np.concatenate([maps[2][..., :5], class_logits], axis=-1)
-        return float(ops.to_numpy(class_loss(ops.tensor(replaced))))
-
-    coarsest = autograd.variable(maps[2])
-    (gradient,) = autograd.gradients(class_loss(coarsest), [coarsest])
-    expected = numeric_gradient(value, maps[2][..., 5:])
-    assert np.abs(expected).max() > 1e-4
-    # Differences of step 1e-6 in float64 are good to about 1e-10.
-    np.testing.assert_allclose(ops.to_numpy(gradient)[..., 5:], expected, rtol=0, atol=1e-9)
-
-
-def test_complete_iou_gradient_agrees_with_finite_differences_at_constant_alpha():
-    generator = np.random.default_rng(0)
-    pred, target = (generator.uniform(1, 5, (50, 4)) for _ in range(2))
-    alpha = trade_off(pred, target)
-
-    def value(boxes):
-        return with_trade_off(boxes, target, alpha).sum()
-
-    first = autograd.variable(pred)
-    result = complete_iou(first, ops.tensor(target))
-    (gradient,) = autograd.gradients(ops.sum(result), [first])
-    wanted = with_trade_off(pred, target, alpha)
-    np.testing.assert_allclose(ops.to_numpy(result), wanted, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(ops.to_numpy(gradient), numeric_gradient(value, pred), atol=1e-6)
-
-
 def test_of_equal_claims_on_a_cell_the_last_counts():
     assert sorted(last_claims(np.array([5, 2, 5, 0]))) == [1, 2, 3]
     assert len(last_claims(np.zeros(0, np.int64))) == 0
@@ -160,21 +123,3 @@ def test_objectness_of_each_level_has_its_weight(num_levels, balance):
     expected = gains.objectness * (np.log1p(np.exp(logits)) * balance).sum()
     found = loss(raw, NO_TARGETS).by_name["objectness"]
     assert float(ops.to_numpy(found)) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_rows_and_a_column_as_one_operation_give_the_bits_of_two(dtype, monkeypatch):
-    loss, variables = make_loss(3), raw_maps(3, dtype)
-
-    def found():
-        terms = loss(variables, CROWDED)
-        gradients = autograd.gradients(terms.total, variables)
-        return [ops.to_numpy(x) for x in (*terms.by_name.values(), *gradients)]
-
-    as_one = found()
-    monkeypatch.setattr(
-        fused, "take_rows_and_column", lambda x, index, at: (ops.take_rows(x, index), x[:, at])
-    )
-    for one, two in zip(as_one, found(), strict=True):
-        assert np.abs(two).max() > 0
-        np.testing.assert_array_equal(one, two)

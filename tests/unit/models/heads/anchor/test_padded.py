@@ -89,24 +89,6 @@ def test_any_number_of_targets_and_classes_costs_the_same(count, num_classes):
     assert_equal_losses(plain, draw_maps(3, num_classes), targets, 1e-9)
 
 
-def test_shapes_follow_the_size_and_not_the_targets():
-    seen = set()
-
-    def record(cost, most_shapes):
-        def run(raw, sizes, indices, numbers, one_hot, balance, parts, is_padded):
-            assert parts is None and is_padded  # of a process alone
-            shapes = tuple(tuple(x.shape) for x in (*raw, indices, numbers, one_hot))
-            seen.add((sizes, *shapes))
-            return cost(raw, sizes, indices, numbers, one_hot, balance, parts, is_padded)
-
-        return run
-
-    loss = make_loss(3, 64).compiled(record)
-    for count in (0, 1, 7, 30):
-        loss([ops.tensor(level) for level in draw_maps(2, 3)], draw_targets(count, 2, 3))
-    assert len(seen) == 1
-
-
 def test_sizes_are_few_and_hold_what_is_asked():
     counts = (0, 1, 256, 257, 1024, 1025, 5000)
     assert [padded_size(count) for count in counts] == [256, 256, 256, 1024, 1024, 4096, 16384]

@@ -10,7 +10,6 @@ import pytest
 
 from duet.backend import ops
 from duet.models.heads.anchor.boxes import complete_iou
-from duet.models.heads.distribution import assign, candidates
 from duet.models.heads.distribution.assign import assign_cells
 from duet.models.heads.distribution.candidates import find_candidates
 from duet.utils.data.loading.batch import Targets
@@ -19,7 +18,6 @@ from tests.golden_models import info, stored
 CASES = ("normal_nc80", "normal_nc3", "p6_nc3", "one_image_empty", "one", "overlapping", "many",
          "tiny", "outside", "duplicates", "ties_symmetric", "no_overlap", "few_overlap",
          "scores_0_and_1", "perfect", "few_positions")  # fmt: skip
-OTHER_POWERS = ("topk13_alpha1", "topk1", "topk10_beta3")
 TOLERANCES = {"fp32": 1e-5, "fp64": 1e-7}
 
 
@@ -90,16 +88,6 @@ def test_positions_objects_and_scores_are_the_stored_ones(name, precision):
     assert_as_stored(name, precision)
 
 
-@pytest.mark.parametrize("name", OTHER_POWERS)
-def test_with_other_powers_and_numbers_they_are_the_stored_ones(name, monkeypatch):
-    options = info("anchor_free/assigner")["cases"][name]["options"]
-    for module in (assign, candidates):
-        monkeypatch.setattr(module, "CHOSEN", options["topk"])
-    monkeypatch.setattr(assign, "SCORE_POWER", options["alpha"])
-    monkeypatch.setattr(assign, "OVERLAP_POWER", options["beta"])
-    assert_as_stored(name, "fp64")
-
-
 @pytest.mark.parametrize("name", ["none", "padding_only"])
 def test_without_objects_there_is_no_candidate(name):
     case, _, targets, grids, _, _ = case_of(name, "float32")
@@ -111,23 +99,3 @@ def test_of_equal_candidates_ten_are_taken_each_with_the_largest_score():
     wanted = expected("ties_all_equal", "fp64")[1]
     assert (scores > 0).sum() == (wanted > 0).sum() == 10
     np.testing.assert_allclose(scores[scores > 0], wanted[wanted > 0], rtol=0, atol=1e-7)
-
-
-def test_tables_hold_each_pair_at_a_place_of_its_own():
-    random = np.random.default_rng(0)
-    boxes = random.uniform(0.02, 0.98, (60, 4)).astype(np.float32)
-    targets = Targets(np.sort(random.integers(0, 3, 60)), np.zeros(60, np.int64), boxes)
-    found = find_candidates(targets, [(80, 80), (40, 40), (20, 20)], (8, 16, 32), "float32")
-    assert len(found.tables) == 3  # few, some and many candidates
-    assert len(set(found.place.tolist())) == len(found.place)
-    starts = np.cumsum([0, *(rows * columns for rows, columns in found.tables)])
-    assert found.place.max() < starts[-1]
-    firsts = np.cumsum([0, *(rows for rows, _ in found.tables)])
-    for table, (_, columns) in enumerate(found.tables):
-        inside = (found.place >= starts[table]) & (found.place < starts[table + 1])
-        row = (found.place[inside] - starts[table]) // columns + firsts[table]
-        np.testing.assert_array_equal(row, found.row[inside])
-    order = np.argsort(found.claim)
-    assert sorted(found.claim) == list(range(len(found.cell)))
-    assert (np.diff(found.cell[order]) >= 0).all() and (found.turn < found.rivals).all()
-    assert found.depth == np.bincount(found.cell).max() == found.turn.max() + 1

@@ -5,21 +5,16 @@ In float32 the stored losses are up to 2e-6 from those of float64; the sixth pow
 makes 1e-5 of that in a gradient, relative to the largest of a map.
 """
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from duet.backend import autograd, ops
 from duet.models.heads.anchor.boxes import choose_box_iou
 from duet.models.heads.base import WholeBatch
-from duet.models.heads.distribution.candidates import find_candidates
 from duet.models.heads.distribution.loss import DistributionLoss
-from duet.models.heads.distribution.rows import rows_of_maps
 from duet.utils.data.loading.batch import Targets
 from tests.golden_models import info, stored
 from tests.losses import arrays_of, loss_settings
-from tests.unit.models.heads.anchor.test_loss import numeric_gradient
 
 CASES = [(name, targets) for name in ("synthetic_nc3", "yolov5nu_w0125", "yolov5n6u_w0125",
          "yolov8n_w0125") for targets in ("random", "edge", "empty")]  # fmt: skip
@@ -100,33 +95,6 @@ def assert_near(found, wanted, tolerance):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * largest)
 
 
-@pytest.mark.parametrize(("name", "targets"), [case for case in CASES if case[1] != "empty"])
-def test_positives_and_their_scores_are_the_stored_ones(name, targets):
-    case, wanted = info("anchor_free/loss")["cases"][name], stored(f"anchor_free/loss/{name}")
-    maps = [ops.tensor(level.astype(np.float64)) for level in maps_of(name)]
-    loss, objects = make_loss(case["strides"], case["nc"]), targets_of(name, targets)
-    grids = [level.shape[2:] for level in maps]
-    found = find_candidates(objects, grids, case["strides"], "float64")
-    rows = rows_of_maps(maps)
-    of_cells = loss.cells_of(2, grids, "float64", "cpu")
-    assigned = loss.assign(found, rows.reshape(-1, rows.shape[2]), of_cells)
-    cell, index, scores = map(ops.to_numpy, assigned)
-    counts, firsts = scores > 1e-9, np.searchsorted(objects.image_index, np.arange(2))
-    cells = of_cells.strides.shape[0] // 2
-    own = dict(zip(cell[counts].tolist(), index[counts].tolist(), strict=True))
-    of_own = dict(zip(cell[counts].tolist(), scores[counts].tolist(), strict=True))
-    # Bits and indices are stored for float32, indices counted within the objects of each image.
-    at = np.flatnonzero(np.unpackbits(wanted[f"fp32_{targets}_fg"])).tolist()
-    stored_scores = wanted[f"fp32_{targets}_target_score_at_fg"].tolist()
-    indices = wanted[f"fp32_{targets}_gt_index_at_fg"].tolist()
-    positive = [row for row in zip(at, indices, stored_scores, strict=True) if row[2] > 1e-6]
-    for place, number, score in positive:
-        assert own[place] - firsts[place // cells] == number
-        assert of_own[place] == pytest.approx(score, rel=1e-4, abs=1e-7)
-    others = set(own) - {place for place, _, _ in positive}
-    assert all(of_own[place] < 2e-6 for place in others)
-
-
 def drawn(images=3, classes=3, seed=0, count=12, sides=(8, 4, 2)):
     random = np.random.default_rng(seed)
     maps = [random.normal(size=(images, 64 + classes, side, side)) for side in sides]
@@ -135,38 +103,6 @@ def drawn(images=3, classes=3, seed=0, count=12, sides=(8, 4, 2)):
     )
     image = np.sort(random.integers(0, images, count))
     return maps, Targets(image, random.integers(0, classes, count), boxes.astype(np.float32))
-
-
-def test_one_object_costs_what_numpy_computes_and_none_costs_only_classes():
-    maps, _ = drawn(images=1, count=1)
-    terms, gradients = gradients_of(make_loss(STRIDES, 3), maps, NO_TARGETS)
-    assert terms["box"] == terms["distribution"] == 0
-    logits = np.concatenate([x[:, 64:].ravel() for x in maps])
-    assert terms["classification"] == pytest.approx(0.5 * np.logaddexp(0, logits).sum(), rel=1e-9)
-    assert all((x[:, :64] == 0).all() for x in gradients)
-
-
-def test_gradients_agree_with_finite_differences_while_the_assignment_is_a_constant():
-    maps, targets = drawn(images=1, count=2, sides=(4, 2, 1))
-    loss = make_loss(STRIDES, 3)
-    seen = []
-    loss = loss.compiled(
-        lambda sums, most_shapes: lambda *given: seen.append(given) or sums(*given)
-    )
-    raw = [ops.tensor(x) for x in maps]
-    loss(raw, targets)
-    ((_, positives),) = seen
-    coarsest = autograd.variable(maps[2])
-
-    def total(level):
-        rows = rows_of_maps([*raw[:2], level])
-        _, classes, edges = loss._sums(rows.reshape(-1, rows.shape[2]), positives)
-        return classes * 0.5 + edges * 1.5
-
-    (gradient,) = autograd.gradients(total(coarsest), [coarsest])
-    expected = numeric_gradient(lambda x: float(ops.to_numpy(total(ops.tensor(x)))), maps[2])
-    assert np.abs(expected).max() > 1e-3
-    np.testing.assert_allclose(ops.to_numpy(gradient), expected, rtol=0, atol=1e-7)
 
 
 def test_pieces_of_like_images_add_up_to_the_batch():
@@ -218,15 +154,3 @@ def test_any_number_of_objects_costs_the_same_when_padded(count):
         assert padded[name] == pytest.approx(float(value), rel=1e-9)
     for gradient, other in zip(gradients, others, strict=True):
         np.testing.assert_allclose(gradient, other, rtol=0, atol=1e-9)
-
-
-def test_gain_of_the_box_is_the_public_one():
-    gains = loss_settings().gains
-    maps, targets = drawn()
-    raw = [ops.tensor(x) for x in maps]
-    once = arrays_of(DistributionLoss(STRIDES, 3, gains)(raw, targets))
-    twice = dataclasses.replace(gains, box=gains.box * 2, distribution=3.0)
-    other = arrays_of(DistributionLoss(STRIDES, 3, twice)(raw, targets))
-    assert other["box"] == pytest.approx(2 * once["box"])
-    assert other["distribution"] == pytest.approx(2 * once["distribution"])
-    assert other["classification"] == once["classification"]

@@ -108,19 +108,6 @@ def test_evaluation_gives_the_stored_maps_boxes_and_scores(name):
 
 
 @pytest.mark.parametrize("name", MODELS[:3])
-def test_training_gives_the_stored_maps(name):
-    model, wanted = model_of(name), golden(name)
-    model.train()
-    raw = model(images_of(name))
-    for level, found in enumerate(raw):
-        # Statistics of few cells, 12 at the coarsest level, amplify rounding: the stored maps are
-        # up to 3.6e-4 from those of float64, and so may ours be on the other side.
-        np.testing.assert_allclose(
-            ops.to_numpy(found), wanted[f"train_raw{level}"], rtol=0, atol=1e-3
-        )
-
-
-@pytest.mark.parametrize("name", MODELS[:3])
 def test_folded_model_gives_the_stored_boxes(name):
     model = model_of(name)
     fold_batch_norm(model)

@@ -8,7 +8,6 @@ from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import parse_model
 from duet.models.heads.mask.head import MaskHead, MaskRows
-from duet.models.inference.predictors import Augmented
 from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.data.masks.runs import mask_of_runs
 from duet.utils.detections import SuppressionSettings
@@ -119,9 +118,3 @@ def test_of_one_class_the_best_score_and_the_coefficients_stay():
     found = head.of_best_class(MaskRows(rows, prototypes))
     np.testing.assert_array_equal(found.rows, rows[:, [0, 1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13]])
     assert found.prototypes is prototypes
-
-
-def test_what_several_views_show_is_not_joined():
-    model = build()
-    with pytest.raises(UserError, match="--augment: models to segment cannot join what they find"):
-        Augmented(model)

@@ -124,30 +124,6 @@ def small_loss():
     return SegmentationLoss(anchors.astype(np.float32), 2, hyp.loss_gains().scaled(3, 2, 64))
 
 
-def test_the_gradient_of_masks_agrees_with_finite_differences():
-    raw, targets = random_batch()
-    loss, step = small_loss(), 1e-6
-
-    def mask_loss(arrays):
-        return loss([ops.tensor(x) for x in arrays], targets).by_name["mask"]
-
-    variables = [autograd.variable(x) for x in raw]
-    term = loss(variables, targets).by_name["mask"]
-    gradients = [ops.to_numpy(x) for x in autograd.gradients(term, variables)]
-    generator = np.random.default_rng(1)
-    for array, gradient in zip(raw, gradients, strict=True):
-        places = np.argwhere(gradient)
-        assert len(places) > 10
-        for place in map(tuple, generator.permutation(places)[:12]):
-            sides = []
-            for sign in (1, -1):
-                array[place] += sign * step
-                sides.append(float(ops.to_numpy(mask_loss(raw))))
-                array[place] -= sign * step
-            # Differences of step 1e-6 in float64 are good to about 1e-10.
-            assert gradient[place] == pytest.approx((sides[0] - sides[1]) / (2 * step), abs=1e-9)
-
-
 def test_pieces_add_up_to_the_batch():
     raw, targets = random_batch(images=3, objects=7)
     whole_terms, whole_gradients = cost(raw, targets, small_loss())

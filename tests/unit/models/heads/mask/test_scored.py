@@ -69,10 +69,3 @@ def test_the_table_has_boxes_and_masks_side_by_side(result, monkeypatch):
     assert lines[9][:4] == ["COCO", "summary", "of", "masks,"]
     assert (lines[5][:2], lines[10][:2]) == (["AP", "0.5000"], ["AP", "0.0500"])
     assert max(map(len, table.splitlines())) <= 120
-
-
-def test_plots_have_the_names_of_the_public_ones(result, tmp_path, monkeypatch):
-    monkeypatch.setattr("duet.utils.report.task_reports.plot_examples", lambda *arguments: None)
-    REPORTS["segment"].plot(result, [], tmp_path)
-    curves = {f"{of}{name}_curve.png" for of in ("Box", "Mask") for name in ("PR", "P", "R", "F1")}
-    assert {path.name for path in tmp_path.iterdir()} == {*curves, "confusion_matrix.png"}
